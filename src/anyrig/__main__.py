@@ -1,0 +1,8 @@
+"""`python -m anyrig` is the command line."""
+
+import sys
+
+from anyrig.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

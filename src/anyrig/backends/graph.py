@@ -1,0 +1,114 @@
+"""Small ONNX graphs, written byte by byte: the `onnx` package is not needed to multiply matrices.
+
+Only the few fields of ONNX's protobuf that these graphs use are written; field numbers are those of
+onnx.proto (ModelProto, GraphProto, NodeProto, TensorProto, ValueInfoProto).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FLOAT, _FLOAT16 = 1, 10
+_OPSET, _IR_VERSION = 13, 8
+
+
+def product(size: int) -> bytes:
+    """`product = left @ right`, fp32, all of them inputs and outputs."""
+    shape = (size, size)
+    return _model(
+        nodes=[_node("MatMul", ["left", "right"], ["product"])],
+        inputs=[_value("left", _FLOAT, shape), _value("right", _FLOAT, shape)],
+        outputs=[_value("product", _FLOAT, shape)],
+    )
+
+
+def product_chain(matrix: NDArray[Any], num_products: int) -> bytes:
+    """`num_products` products in a row of a matrix that the graph holds, reduced to one number.
+
+    The scale is an input so that nothing can be computed ahead; the output is one number so that
+    nothing large travels back.
+    """
+    kind = _FLOAT16 if matrix.dtype.itemsize == 2 else _FLOAT
+    nodes = [_cast("scale", "factor", kind), _node("Mul", ["matrix", "factor"], ["p0"])]
+    nodes += [_node("MatMul", [f"p{n}", "matrix"], [f"p{n + 1}"]) for n in range(num_products)]
+    nodes += [_node("ReduceMax", [f"p{num_products}"], ["top"], keepdims=0),
+              _cast("top", "result", _FLOAT)]  # fmt: skip
+    return _model(
+        nodes=nodes,
+        inputs=[_value("scale", _FLOAT, (1,))],
+        outputs=[_value("result", _FLOAT, ())],
+        weights=[_tensor("matrix", kind, matrix.shape, matrix.tobytes())],
+    )
+
+
+def sweep_chain(num_values: int, num_sweeps: int) -> bytes:
+    """`num_sweeps` passes over a vector that read it and write it, reduced to one number."""
+    shape = _tensor("shape", 7, (1,), num_values.to_bytes(8, "little"))
+    nodes = [_node("Expand", ["scale", "shape"], ["v0"])]
+    nodes += [_node("Neg", [f"v{n}"], [f"v{n + 1}"]) for n in range(num_sweeps)]
+    nodes += [_node("ReduceMax", [f"v{num_sweeps}"], ["result"], keepdims=0)]
+    return _model(
+        nodes=nodes,
+        inputs=[_value("scale", _FLOAT, (1,))],
+        outputs=[_value("result", _FLOAT, ())],
+        weights=[shape],
+    )
+
+
+def _model(
+    nodes: list[bytes],
+    inputs: list[bytes],
+    outputs: list[bytes],
+    weights: list[bytes] | None = None,
+) -> bytes:
+    graph = b"".join(_message(1, node) for node in nodes) + _text(2, "kernel")
+    graph += b"".join(_message(5, weight) for weight in weights or [])
+    graph += b"".join(_message(11, value) for value in inputs)
+    graph += b"".join(_message(12, value) for value in outputs)
+    return _number(1, _IR_VERSION) + _message(7, graph) + _message(8, _number(2, _OPSET))
+
+
+def _node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -> bytes:
+    body = b"".join(_text(1, name) for name in inputs)
+    body += b"".join(_text(2, name) for name in outputs) + _text(3, outputs[0]) + _text(4, kind)
+    for name, value in attributes.items():
+        body += _message(5, _text(1, name) + _number(3, value) + _number(20, 2))
+    return body
+
+
+def _cast(source: str, target: str, kind: int) -> bytes:
+    return _node("Cast", [source], [target], to=kind)
+
+
+def _value(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
+    sizes = b"".join(_message(1, _number(1, size)) for size in shape)
+    return _text(1, name) + _message(2, _message(1, _number(1, kind) + _message(2, sizes)))
+
+
+def _tensor(name: str, kind: int, shape: tuple[int, ...], raw: bytes) -> bytes:
+    sizes = b"".join(_number(1, size) for size in shape)
+    return sizes + _number(2, kind) + _text(8, name) + _message(9, raw)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _message(field: int, body: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(body)) + body
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode())

@@ -1,0 +1,1 @@
+"""Is a device right, and how fast: kernels in child processes, figures that are kept."""

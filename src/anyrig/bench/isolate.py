@@ -1,0 +1,140 @@
+"""Probes and measurements in child processes, so that a driver that hangs or dies ends only a child."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import IO, Any
+
+from anyrig.backends.bind import bind
+from anyrig.bench.figures import Figure
+from anyrig.devices.describe import Device, Drive, to_json
+from anyrig.devices.diagnose import Probe
+
+log = logging.getLogger(__name__)
+# A first import of torch from a cold disk takes 5 s, from a network disk a minute.
+START_S = 120.0
+MEASURE_S = 60.0
+QUICK_S = 4.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a child is asked to do."""
+
+    measure: bool = False
+    quick: bool = False
+    budget_s: float = MEASURE_S
+
+
+def run(
+    device: Device, drive: Drive, asked: Asked, environment: Mapping[str, str]
+) -> Iterator[Probe | Figure]:
+    """What a child finds on a device, as it finds it: first the proof, then the figures."""
+    variables, seen = bind(device, environment)
+    request = {
+        "device": to_json(seen),
+        "drive": drive.__dict__,
+        "measure": asked.measure,
+        "quick": asked.quick,
+        "budget_s": asked.budget_s,
+    }
+    limit = START_S + (asked.budget_s * 2 if asked.measure else 0)
+    proven = False
+    for line in _child(request, {**environment, **variables}, limit):
+        if line["kind"] == "figure":
+            yield Figure(**line["figure"])
+        elif line["kind"] == "probe":
+            proven = True
+            yield Probe(drive.backend, device.id, True, "", line["max_error"], line["ran_on"],
+                        tuple(line["kernels"]), line["seconds"])  # fmt: skip
+        elif not proven:
+            yield Probe(drive.backend, device.id, False, line["error"])
+        else:
+            log.warning("%s through %s: %s", device.name, drive.backend, line["error"])
+
+
+def probe(device: Device, drive: Drive, environment: Mapping[str, str]) -> Probe:
+    """Whether a kernel runs on a device and is right."""
+    for answer in run(device, drive, Asked(), environment):
+        if isinstance(answer, Probe):
+            return answer
+    return Probe(drive.backend, device.id, False, "the child said nothing")
+
+
+def _child(
+    request: Mapping[str, Any], environment: Mapping[str, str], limit_s: float
+) -> Iterator[dict[str, Any]]:
+    """The child's lines; a last one says why when it dies or does not end in time."""
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig.bench.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": path},
+    )
+    lines: queue.Queue[str | None] = queue.Queue()
+    errors: list[str] = []
+    assert process.stdin and process.stdout and process.stderr
+    threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
+    collector = threading.Thread(target=_collect, args=(process.stderr, errors), daemon=True)
+    collector.start()
+    try:
+        _send(process.stdin, json.dumps(request))
+        deadline = time.monotonic() + limit_s
+        failed = False
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                yield {"kind": "failed", "error": f"no answer within {limit_s:.0f} s"}
+                return
+            if line is None:
+                break
+            answer = json.loads(line)
+            failed = failed or answer["kind"] == "failed"
+            yield answer
+        code = process.wait()
+        collector.join(timeout=5)
+        if errors:
+            log.debug("child said: %s", "".join(errors)[-2000:])
+        if code and not failed:
+            yield {"kind": "failed", "error": _death(code, errors)}
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _send(pipe: IO[str], text: str) -> None:
+    try:
+        pipe.write(text)
+        pipe.close()
+    except BrokenPipeError:
+        log.debug("the child ended before it was asked")
+
+
+def _pump(pipe: IO[str], lines: queue.Queue[str | None]) -> None:
+    for line in pipe:
+        lines.put(line)
+    lines.put(None)
+
+
+def _collect(pipe: IO[str], errors: list[str]) -> None:
+    errors.extend(pipe)
+
+
+def _death(code: int, errors: list[str]) -> str:
+    last = next((line.strip() for line in reversed(errors) if line.strip()), "")
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"the child {how}" + (f": {last[:300]}" if last else "")

@@ -1,0 +1,123 @@
+"""What a command stands on: environment, settings, folders, the machine, what was measured.
+
+The one place that reads os.environ. Everything below takes arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.devices.choose import Choice, Wish, choose
+from anyrig.settings.folders import Folders, folders
+from anyrig.settings.load import Loaded, load
+
+if TYPE_CHECKING:
+    from anyrig.bench.figures import Book
+    from anyrig.devices.describe import Machine
+    from anyrig.settings.saved import SavedChoice
+
+# A recorded machine is seen as if these were set there: so one can ask "what if".
+_WHAT_IF = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+)  # fmt: skip
+
+
+class Context:
+    """Everything a command asks for, found on first use."""
+
+    def __init__(
+        self, options: argparse.Namespace, environment: Mapping[str, str] | None = None
+    ) -> None:
+        from anyrig.cli.log import configure
+
+        self.options = options
+        self.environment = dict(os.environ if environment is None else environment)
+        log_file = getattr(options, "log_file", None) or self.loaded.settings.log_file
+        configure(getattr(options, "verbose", 0), log_file)
+
+    @cached_property
+    def folders(self) -> Folders:
+        """The user's folders."""
+        return folders(self.environment)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """Settings, with where each came from."""
+        named = getattr(self.options, "config", None) or self.environment.get("ANYRIG_CONFIG")
+        if named and not Path(named).is_file():
+            from anyrig.errors import BadSetting
+
+            raise BadSetting(f"no settings file {named}", hint="Name one that is there.")
+        return load(
+            self.environment,
+            user_file=self.folders.config / "anyrig.toml",
+            project_file=Path(named or "anyrig.toml"),
+            dotenv=Path(".env"),
+        )
+
+    @cached_property
+    def record(self) -> dict[str, Any] | None:
+        """The recorded machine that stands in for this one, if one was named."""
+        path = getattr(self.options, "machine", None)
+        if not path:
+            return None
+        from anyrig.devices.sources.recorded import load_record
+
+        return load_record(Path(path))
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine: this one, or the recorded one."""
+        from anyrig.devices.discover import discover, from_record
+
+        if self.record is not None:
+            what_if = {n: self.environment[n] for n in _WHAT_IF if n in self.environment}
+            return from_record(self.record, what_if)
+        return discover(self.environment)
+
+    @cached_property
+    def book(self) -> Book:
+        """What was measured on this machine; nothing for a recorded one."""
+        from anyrig.bench import figures
+
+        return figures.Book() if self.record is not None else figures.load(self.folders.figures)
+
+    @cached_property
+    def saved(self) -> SavedChoice | None:
+        """The device saved by `anyrig use`; none for a recorded machine."""
+        from anyrig.settings import saved
+
+        return None if self.record is not None else saved.load(self.folders.choice)
+
+    @property
+    def wishes(self) -> tuple[Wish, ...]:
+        """What was asked for, the strongest first."""
+        found: list[Wish] = []
+        flag = getattr(self.options, "device", None)
+        if flag:
+            found.append(Wish(flag, "flag"))
+        origin = self.loaded.origins.get("device")
+        if origin is not None:
+            where = "environment" if origin[0] == "environment" else "settings"
+            found.append(Wish(self.loaded.settings.device, where))  # type: ignore[arg-type]
+        if self.saved is not None:
+            found.append(Wish(self.saved.device, "saved", self.saved.name))
+        return tuple(found)
+
+    def choose(self) -> Choice:
+        """The device for this command."""
+        strict = bool(getattr(self.options, "strict", False)) or self.loaded.settings.strict
+        evidence = self.book.evidence(self.machine)
+        return choose(self.machine, self.wishes, evidence=evidence, strict=strict)
+
+    @property
+    def measures(self) -> bool:
+        """Whether a device may be measured on its first use."""
+        off = bool(getattr(self.options, "no_bench", False))
+        return self.loaded.settings.bench and not off and self.record is None

@@ -1,0 +1,91 @@
+"""`anyrig devices`: what is here, what can drive it, which is chosen. Computes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from anyrig.cli.context import Context
+from anyrig.cli.show import machine_text, print_json, print_warning
+from anyrig.devices.choose import Choice, explain, suggested_workers
+from anyrig.devices.describe import Device, Machine, to_json
+
+HELP = """List every device of this machine: name, architecture, memory, driver, what can drive it or
+exactly why nothing can, and which one would be used. Imports no framework."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("--machine", metavar="FILE", help="a recorded machine instead of this one")
+    parser.add_argument(
+        "--record", metavar="FILE", help="write down what the system's interfaces answer here"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the machine."""
+    context = Context(options)
+    if options.record:
+        return _record(context, Path(options.record))
+    machine = context.machine
+    choice = context.choose()
+    if options.json:
+        print_json(_json(machine, choice))
+        return 0
+    print(machine_text(machine, [device.id for device in choice.devices]))
+    print(f"\nUsing {explain(choice)}.")
+    for report in machine.sources:
+        if report.state == "failed":
+            print_warning(f"the {report.source} source failed: {report.reason}")
+    for warning in choice.warnings:
+        print_warning(warning)
+    return 0
+
+
+def _json(machine: Machine, choice: Choice) -> dict[str, Any]:
+    data = to_json(machine)
+    for row, device in zip(data["gpus"], machine.gpus, strict=True):
+        row["suggested_workers"] = suggested_workers(device)
+    data["cpu_device"]["suggested_workers"] = suggested_workers(machine.cpu_device)
+    data["choice"] = choice_json(choice)
+    return data
+
+
+def choice_json(choice: Choice) -> dict[str, Any]:
+    """A choice for programs."""
+    return {
+        "devices": [device.id for device in choice.devices],
+        "origin": choice.origin,
+        "reason": choice.reason,
+        "passed_over": [
+            {"device": _id(passed.device), "reason": passed.reason} for passed in choice.passed_over
+        ],
+        "warnings": list(choice.warnings),
+    }
+
+
+def _id(device: Device) -> str:
+    return device.id
+
+
+def _record(context: Context, path: Path) -> int:
+    import json
+
+    from anyrig.devices.discover import record
+    from anyrig.errors import BadInput
+    from anyrig.store import atomic
+
+    machine, answers = record(context.environment)
+    try:
+        atomic.write_text(path, json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise BadInput(
+            f"cannot write {path}: {error.strerror}", hint="Name another file."
+        ) from error
+    devices = ", ".join(device.name for device in machine.devices)
+    print(f"Recorded {devices} in {path}.")
+    print(
+        "Read it through before you share it: it holds your GPUs' ids, no names or paths of yours."
+    )
+    return 0

@@ -1,0 +1,102 @@
+"""From words to a command and its options: the common flags, before or after the command's name."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+from typing import NoReturn, Protocol, cast
+
+from anyrig.cli import COMMANDS
+from anyrig.errors import BadInput, NoSuchCommand
+
+_WITH_VALUE = ("--log-file", "--config", "--device", "--gpu", "--machine")
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    HELP: str
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's own flags."""
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do it; the exit code."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises our error, so that a wrong flag looks like any other mistake."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message, hint=f"See `{self.prog} --help`.")
+
+
+def overview() -> str:
+    """The help of the whole program."""
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: anyrig COMMAND [options]",
+            "",
+            "Speech, documents and training on whatever hardware you own.",
+            "",
+            *rows,
+            "",
+            "Every command has --help, --device, -v and --json. `anyrig --version` prints the version.",
+        ]
+    )
+
+
+def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
+    """The command that was named, and its options."""
+    leading, name, rest = _split(arguments)
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"Did you mean `anyrig {near[0]}`? " if near else ""
+        raise NoSuchCommand(
+            f"no command {name!r}", hint=f"{meant}There are: {', '.join(COMMANDS)}."
+        )
+    module = importlib.import_module(f"anyrig.cli.{COMMANDS[name][0]}")
+    command = cast(Command, module)
+    return command, parser_of(name, command).parse_args([*leading, *rest])
+
+
+def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
+    """A command's parser: its own flags, then those that all commands share."""
+    parser = _Parser(
+        prog=f"anyrig {name}",
+        description=command.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.arguments(parser)
+    common = parser.add_argument_group("options of every command")
+    common.add_argument(
+        "--device",
+        metavar="WORD",
+        help="auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or part"
+        " of a name",
+    )
+    common.add_argument("--gpu", metavar="N", dest="device", help="the same by index")
+    common.add_argument(
+        "--strict", action="store_true", help="a device that cannot be used is an error"
+    )
+    common.add_argument(
+        "--no-bench", action="store_true", help="do not measure a device on its first use"
+    )
+    common.add_argument("--json", action="store_true", help="print JSON for programs")
+    common.add_argument("--config", metavar="FILE", help="settings file instead of ./anyrig.toml")
+    common.add_argument("--log-file", metavar="FILE", help="write the whole log there as well")
+    common.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv says all")
+    return parser
+
+
+def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
+    """Flags before the command's name, the name, and what follows it."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-"):
+        index += 2 if arguments[index] in _WITH_VALUE else 1
+    if index >= len(arguments):
+        raise BadInput("no command was named", hint=f"There are: {', '.join(COMMANDS)}.")
+    return arguments[:index], arguments[index], arguments[index + 1 :]

@@ -1,0 +1,92 @@
+"""The device for a command that computes: asked for once, measured once, then simply used."""
+
+from __future__ import annotations
+
+import sys
+
+from anyrig.cli.context import Context
+from anyrig.cli.show import memory_line, paint, print_warning
+from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
+from anyrig.devices.describe import Device, Machine
+from anyrig.units import flops_text
+
+
+def pick(context: Context) -> Choice:
+    """What a computing command uses. Asks on a terminal when several GPUs could serve and none is
+    saved; measures a device that has no figures yet.
+    """
+    several = sum(gpu.usable for gpu in context.machine.gpus) > 1
+    if several and not context.wishes and can_ask():
+        word = ask(context.machine, context.book.evidence(context.machine))
+        device = context.machine.find(word)
+        remember(context, word, device.name if device else word)
+    choice = context.choose()
+    for warning in choice.warnings:
+        print_warning(warning)
+    if context.measures and choice.word != "all":
+        measure_first_use(context, choice.device)
+    return choice
+
+
+def can_ask() -> bool:
+    """Whether a person sits in front of this."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(machine: Machine, evidence: Evidence) -> str:
+    """The id of the device a person picks from a list; Enter takes the recommended one."""
+    best = choose(machine, evidence=evidence).device
+    rows = list(machine.devices)
+    print("Which device should anyrig use?\n", file=sys.stderr)
+    for number, device in enumerate(rows):
+        mark = paint("  (recommended)", "good", sys.stderr) if device is best else ""
+        print(f"  {number}  {device.name}{mark}", file=sys.stderr)
+        print(f"     {advice(device, evidence)}", file=sys.stderr)
+    default = rows.index(best)
+    while True:
+        print(f"\nNumber [{default}]: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip()
+        if not answer:
+            return best.id
+        if answer.isdigit() and int(answer) < len(rows):
+            return rows[int(answer)].id
+        print(f"A number from 0 to {len(rows) - 1}, please.", file=sys.stderr)
+
+
+def advice(device: Device, evidence: Evidence) -> str:
+    """What speaks for a device, or against it, in one line."""
+    if device.id in evidence.broken:
+        return f"answers wrongly: {evidence.broken[device.id]}"
+    if not device.usable and device.kind == "gpu":
+        return f"not usable: {device.why_not}"
+    parts = [device.architecture or "architecture unknown", memory_line(device)]
+    if device.id in evidence.speeds:
+        parts.append(f"measured {flops_text(evidence.speeds[device.id] * 1e12)}")
+    if device.features.bf16:
+        parts.append("bf16")
+    elif device.features.fp16 in ("matrix", "fast"):
+        parts.append("fp16, no bf16")
+    workers = suggested_workers(device)
+    parts.append(f"{workers} worker" + ("s" if workers > 1 else ""))
+    return ", ".join(parts)
+
+
+def remember(context: Context, word: str, name: str) -> None:
+    """Save a choice and let this command see it."""
+    from anyrig.settings import saved
+
+    choice = saved.SavedChoice(word, name)
+    saved.save(context.folders.choice, choice)
+    context.saved = choice
+
+
+def measure_first_use(context: Context, device: Device) -> None:
+    """Measure a device that has no figures under its present driver: a few seconds, once."""
+    page = context.book.of(device, context.machine)
+    if page and page.figures:
+        return
+    from anyrig.cli.bench import measure_devices
+
+    print(f"Measuring {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
+    measure_devices(context, [device], quick=True)

@@ -1,0 +1,176 @@
+"""How things look on a terminal: errors, colours, devices, progress. No decisions."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from anyrig.devices.choose import memory_text, suggested_workers
+from anyrig.devices.describe import Device, Machine
+from anyrig.errors import AnyrigError
+from anyrig.units import bytes_text, plural, seconds_text
+
+_COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2"}
+
+
+def print_error(error: AnyrigError) -> None:
+    """One line for the error, one for what to do."""
+    print(f"{paint('error', 'broken', sys.stderr)}: {error.message}", file=sys.stderr)
+    print(f"  hint: {error.hint}", file=sys.stderr)
+
+
+def print_warning(text: str) -> None:
+    """One line on the error stream."""
+    print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
+
+
+def print_json(data: Any) -> None:
+    """Data for programs: one document, nothing else on the stream."""
+    print(json.dumps(data, indent=2, allow_nan=False, default=str))
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Text in a colour, where the stream is a terminal that wants colours."""
+    stream = stream or sys.stdout
+    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not stream.isatty():
+        return text
+    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> str:
+    """Rows with aligned columns; the columns of `right` are aligned to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    to_right = set(right)
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in to_right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def machine_text(machine: Machine, chosen: Sequence[str]) -> str:
+    """Every device as a person wants to read it."""
+    here = machine.platform
+    system = " ".join(filter(None, (here.title, here.release)))
+    titles = [system, here.distribution, here.machine, here.virtual]
+    blocks = [", ".join(filter(None, titles))]
+    blocks += [
+        device_text(gpu, number, gpu.id in chosen) for number, gpu in enumerate(machine.gpus)
+    ]
+    blocks.append(_cpu_text(machine, machine.cpu_device.id in chosen))
+    return "\n\n".join(blocks)
+
+
+def device_text(device: Device, number: int, chosen: bool) -> str:
+    """One GPU in a few lines."""
+    mark = " (chosen)" if chosen else ""
+    lines = [paint(f"GPU {number}  {device.name}{mark}", "bold")]
+    lines.append(_facts(device))
+    lines.append(f"number formats: {_formats(device)}")
+    lines += _drive_lines(device)
+    if device.usable:
+        lines.append(f"suggested workers: {suggested_workers(device)}")
+    if device.memory.note:
+        lines.append(f"memory: {device.memory.note}")
+    lines += device.notes
+    place = f" at {device.pci_address}" if device.pci_address not in (None, device.id) else ""
+    lines.append(paint(f"id {device.id}{place}", "dim"))
+    return "\n       ".join(lines)
+
+
+def _facts(device: Device) -> str:
+    capability = device.capability or ""
+    if device.vendor == "nvidia" and capability:
+        capability = f"compute capability {capability}"
+    part = {"mig": "MIG instance", "vgpu": "virtual GPU", "partition": "partition"}.get(device.part)
+    driver = " ".join(filter(None, (device.driver, device.driver_version)))
+    architecture = device.architecture or "architecture unknown"
+    if architecture == device.name:
+        architecture = ""
+    parts = [part, architecture, capability, memory_text(device), driver and f"driver {driver}"]
+    return ", ".join(filter(None, parts))
+
+
+def _formats(device: Device) -> str:
+    features = device.features
+    speed = {"matrix": "fp16 (matrix units)", "fast": "fp16", "slow": "fp16 (slow)"}
+    names = [speed.get(features.fp16 or "", "")]
+    names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
+    missing = [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name) is None]
+    told = ", ".join(filter(None, ["fp32", *names]))
+    if features.fp16 is None:
+        missing.insert(0, "fp16")
+    return told + (f"; unknown: {', '.join(missing)}" if missing else "")
+
+
+def _drive_lines(device: Device) -> list[str]:
+    opened = [drive for drive in device.drives if drive.usable]
+    if device.blocked:
+        fix = f" ({device.blocked_fix})" if device.blocked_fix else ""
+        return [f"{paint('not usable', 'warning')}: {device.blocked}{fix}"]
+    lines = [f"usable as {drive.word} through {drive.reason}" for drive in opened]
+    if not opened:
+        lines = [f"{paint('not usable', 'warning')}:"]
+        lines += [
+            f"  {drive.word}: {drive.reason}" + (f" -> {drive.fix}" if drive.fix else "")
+            for drive in device.drives
+        ]
+    return lines
+
+
+def _cpu_text(machine: Machine, chosen: bool) -> str:
+    cpu = machine.cpu
+    cores = f"{cpu.cores_usable:g} of {plural(cpu.cores_total, 'core')}"
+    if cpu.cores_usable == cpu.cores_total:
+        cores = plural(cpu.cores_total, "core")
+    memory = memory_text(machine.cpu_device)
+    lines = [paint(f"CPU    {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
+    lines.append(", ".join([cores, memory, *([" ".join(cpu.vectors)] if cpu.vectors else [])]))
+    lines += _drive_lines(machine.cpu_device)
+    lines.append(f"suggested workers: {suggested_workers(machine.cpu_device)}")
+    lines += cpu.limits
+    return "\n       ".join(lines)
+
+
+class Progress:
+    """One line on the error stream that is written over; silent where there is no terminal."""
+
+    def __init__(self, total: int, what: str) -> None:
+        self._total, self._what, self._done = total, what, 0
+        self._start = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def step(self, text: str) -> None:
+        """Say what is being done now."""
+        if not self._live:
+            return
+        elapsed = time.monotonic() - self._start
+        left = ""
+        if self._done:
+            left = f", about {seconds_text(elapsed / self._done * (self._total - self._done))} left"
+        line = (
+            f"{self._what} {self._done + 1}/{self._total}: {text} ({seconds_text(elapsed)}{left})"
+        )
+        print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        """One more is finished."""
+        self._done += 1
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def memory_line(device: Device) -> str:
+    """Memory in short, for lists to choose from."""
+    total = device.memory.total_bytes
+    return bytes_text(total) if total is not None else "memory unknown"

@@ -1,0 +1,76 @@
+"""`anyrig use`: choose the device to use from now on, by word or by being asked."""
+
+from __future__ import annotations
+
+import argparse
+
+from anyrig.cli.context import Context
+from anyrig.cli.devices import choice_json
+from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
+from anyrig.cli.show import print_json, print_warning
+from anyrig.devices.choose import explain, match
+from anyrig.errors import BadInput, DeviceUnusable
+
+HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The choice is kept
+in your configuration folder by the device's stable id; --device and ANYRIG_DEVICE override it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("word", nargs="?", metavar="DEVICE", help="as for --device")
+    parser.add_argument("--reset", action="store_true", help="forget the saved choice")
+    parser.add_argument("--list", action="store_true", help="say what is saved and would be used")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Set, ask, forget or tell."""
+    context = Context(options)
+    word = options.word or options.device
+    if options.reset:
+        from anyrig.settings import saved
+
+        gone = saved.forget(context.folders.choice)
+        print("Forgotten; the best device is chosen anew." if gone else "Nothing was saved.")
+        return 0
+    if options.list or (options.json and not word):
+        return _tell(context)
+    if word:
+        return _set(context, word)
+    if not can_ask():
+        raise BadInput("there is no terminal to ask on", hint="Name a device: anyrig use DEVICE.")
+    chosen = ask(context.machine, context.book.evidence(context.machine))
+    return _set(context, chosen)
+
+
+def _set(context: Context, word: str) -> int:
+    plain = word.strip().lower()
+    if plain in ("auto", "all"):
+        remember(context, plain, plain)
+        print(f"Saved: {plain}.")
+        return 0
+    device = match(context.machine, word)[0]
+    if device.why_not and device.kind == "gpu":
+        text = f"{device.name} cannot be used: {device.why_not}"
+        if context.options.strict or context.loaded.settings.strict:
+            raise DeviceUnusable(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
+        print_warning(f"{text}; until that is mended the CPU is used")
+    elif context.measures:
+        measure_first_use(context, device)
+    remember(context, device.id, device.name)
+    print(f"Saved: {device.name} ({device.id}).")
+    return 0
+
+
+def _tell(context: Context) -> int:
+    choice = context.choose()
+    if context.options.json:
+        stored = context.saved
+        data = {"saved": {"device": stored.device, "name": stored.name} if stored else None}
+        print_json({**data, "choice": choice_json(choice)})
+        return 0
+    print(f"Saved: {context.saved.name or context.saved.device}." if context.saved
+          else "Nothing is saved.")  # fmt: skip
+    print(f"Using {explain(choice)}.")
+    for warning in choice.warnings:
+        print_warning(warning)
+    return 0

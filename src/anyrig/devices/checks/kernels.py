@@ -1,0 +1,70 @@
+"""What child processes saw when they ran a kernel on each device and compared it with the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anyrig.devices.checks.system import Probes
+from anyrig.devices.describe import Device, Machine
+from anyrig.devices.diagnose import Finding, Probe, of
+
+# A product of random fp32 matrices agrees to about 1e-5 (1e-3 where TF32 is on) of its largest value.
+TOLERANCE = 5e-3
+
+
+def wrong(probe: Probe) -> str:
+    """What is wrong with a device's answer; empty when it is right or did not run."""
+    if not probe.ok or probe.max_error is None:
+        return ""
+    if probe.max_error != probe.max_error:
+        return "a product of matrices gave NaN"
+    if probe.max_error > TOLERANCE:
+        return f"a product of matrices differs from the CPU's by {probe.max_error:.1%}"
+    return ""
+
+
+def kernel(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """A real kernel ran on each device and agrees with the CPU."""
+    for device in machine.devices:
+        for backend in ("torch", "onnx"):
+            probe = probes.get((backend, device.id))
+            if probe is not None:
+                yield _finding(device, probe)
+
+
+def _finding(device: Device, probe: Probe) -> Finding:
+    name = "the CPU" if device.kind == "cpu" else of(device)
+    how = "torch" if probe.backend == "torch" else "ONNX Runtime"
+    if not probe.ok:
+        return Finding(
+            "kernel",
+            "broken",
+            f"{name} through {how} did not run: {probe.error}",
+            f"anyrig -vv doctor --device {device.indices.get('gpu', 'cpu')}",
+            device.id,
+        )
+    fault = wrong(probe)
+    if fault:
+        return Finding(
+            "kernel",
+            "broken",
+            f"{name} through {how} answers wrongly: {fault}",
+            "never chosen until it answers rightly; update its driver",
+            device.id,
+        )
+    if device.kind == "gpu" and probe.ran_on in ("cpu", "CPUExecutionProvider"):
+        return Finding(
+            "kernel",
+            "broken",
+            f"{name} through {how} silently fell back to the CPU",
+            f"anyrig -vv doctor --device {device.indices.get('gpu', 0)}",
+            device.id,
+        )
+    return Finding(
+        "kernel",
+        "good",
+        f"{name} through {how}: a kernel ran on {probe.ran_on} and agrees with the CPU"
+        f" ({probe.max_error or 0:.0e})",
+        "",
+        device.id,
+    )

@@ -1,0 +1,116 @@
+"""Checks of installed packages: torch's build, ONNX Runtime's providers, packages in each other's way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anyrig.devices.checks.system import Probes
+from anyrig.devices.describe import Device, Machine
+from anyrig.devices.diagnose import Finding, of
+from anyrig.devices.installed import ONNX_PACKAGES
+
+_WANTED_FLAVOUR = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mac"}
+
+
+def _open(gpu: Device, backend: str) -> bool:
+    return any(drive.usable for drive in gpu.drives if drive.backend == backend)
+
+
+def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """torch was built for the GPU that is here."""
+    title = machine.packages.get("torch")
+    if title is None:
+        if machine.gpus:
+            yield Finding(
+                "torch",
+                "good",
+                "torch is not installed: training and torch-only models need it",
+                "pip install 'anyrig[torch]'",
+            )
+        return
+    flavour = machine.facts.get("torch_flavour", "")
+    wanted = [gpu for gpu in machine.gpus if gpu.vendor in _WANTED_FLAVOUR and not gpu.blocked]
+    missed = [gpu for gpu in wanted if _WANTED_FLAVOUR[gpu.vendor] != flavour]
+    if missed and flavour == "cpu" and not any(_open(gpu, "torch") for gpu in wanted):
+        fix = next(
+            (d.fix for gpu in missed for d in gpu.drives if d.backend == "torch" and d.fix), ""
+        )
+        names = ", ".join(of(gpu) for gpu in missed)
+        yield Finding(
+            "torch",
+            "warning" if not fix else "broken",
+            f"torch {title} was built for the CPU only, while {names} is here",
+            fix,
+        )
+    else:
+        yield Finding("torch", "good", f"torch {title}")
+
+
+def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """ONNX Runtime has a provider for the brand of each GPU."""
+    if not any(name in machine.packages for name in ONNX_PACKAGES):
+        yield Finding(
+            "onnx",
+            "broken",
+            "no onnxruntime package is installed: speech and documents need it",
+            "pip install onnxruntime",
+        )
+        return
+    for gpu in machine.gpus:
+        if gpu.blocked:
+            continue
+        ways = [drive for drive in gpu.drives if drive.backend == "onnx"]
+        opened = [drive for drive in ways if drive.usable]
+        if opened:
+            names = ", ".join(drive.provider for drive in opened)
+            yield Finding("onnx", "good", f"{of(gpu)}: ONNX Runtime has {names}", "", gpu.id)
+        elif ways:
+            fix = next((drive.fix for drive in ways if drive.fix), "")
+            reasons = "; ".join(drive.reason for drive in ways)
+            yield Finding(
+                "onnx",
+                "warning",
+                f"{of(gpu)}: ONNX Runtime has no provider for it ({reasons})",
+                fix,
+                gpu.id,
+            )
+
+
+def onnx_shadow(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """Packages that all write the module `onnxruntime`: the last one installed wins, in parts."""
+    present = [name for name in ONNX_PACKAGES if name in machine.packages]
+    if len(present) > 1:
+        keep = next((name for name in reversed(present) if name != "onnxruntime"), present[-1])
+        yield Finding(
+            "onnx-shadow",
+            "broken",
+            f"{' and '.join(present)} overwrite each other",
+            f"pip uninstall -y {' '.join(present)} && pip install {keep}",
+        )
+    elif present:
+        yield Finding("onnx-shadow", "good", f"one ONNX Runtime: {present[0]}")
+
+
+def leftovers(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """Packages whose time is over, beside the ones that took their place."""
+    if "pynvml" in machine.packages:
+        yield Finding(
+            "leftovers",
+            "warning",
+            "the package pynvml is a deprecated redirect: nvidia-ml-py is the living one",
+            "pip uninstall -y pynvml && pip install --force-reinstall nvidia-ml-py",
+        )
+    if "intel-extension-for-pytorch" in machine.packages:
+        yield Finding(
+            "leftovers",
+            "warning",
+            "intel-extension-for-pytorch has ended: torch's own XPU build took its place",
+            "pip uninstall -y intel-extension-for-pytorch",
+        )
+    if "torch-directml" in machine.packages:
+        yield Finding(
+            "leftovers",
+            "warning",
+            "torch-directml is in maintenance and holds torch at 2.4.1; it has no autocast",
+            "pip install onnxruntime-directml",
+        )

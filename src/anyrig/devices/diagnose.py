@@ -1,0 +1,63 @@
+"""What is good, doubtful or broken on a machine, each with the command that mends it.
+
+Checks are pure functions of a `Machine` and of what child processes answered (`Probe`); they live in
+`checks/`, one file per theme. This file names their shapes and runs them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from anyrig.devices.describe import Device, Machine
+
+State = Literal["good", "warning", "broken"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw."""
+
+    check: str
+    state: State
+    message: str
+    fix: str = ""
+    """A command to type, or where to read on."""
+    device: str = ""
+    """The id of the device it is about."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a child process answered after running a kernel on a device."""
+
+    backend: str
+    device: str
+    ok: bool
+    error: str = ""
+    """Why the kernel did not run, in the library's own words."""
+    max_error: float | None = None
+    """Largest difference to the CPU's result, relative to its largest value."""
+    ran_on: str = ""
+    """Where the library says the work really happened."""
+    kernels: tuple[str, ...] = ()
+    """What the library itself lists: sm_ or gfx names."""
+    seconds: float = 0.0
+
+
+Check = Callable[[Machine, Mapping[tuple[str, str], Probe]], Iterable[Finding]]
+
+
+def diagnose(machine: Machine, probes: Iterable[Probe] = ()) -> tuple[Finding, ...]:
+    """Every check's findings, in the order a person would look."""
+    from anyrig.devices.checks import CHECKS
+
+    answers = {(probe.backend, probe.device): probe for probe in probes}
+    return tuple(finding for check in CHECKS for finding in check(machine, answers))
+
+
+def of(device: Device) -> str:
+    """A device's name with its number, as findings print it."""
+    number = device.indices.get("gpu")
+    return device.name if number is None else f"GPU {number} ({device.name})"

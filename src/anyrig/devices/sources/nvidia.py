@@ -1,0 +1,225 @@
+"""NVIDIA devices through NVML, and cards that the bus shows while NVML is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from anyrig.devices.describe import Device, Features, Memory, SourceReport, SourceState
+from anyrig.devices.parts import nvidia as parts
+from anyrig.devices.sources.pci import Controller, normal_address
+from anyrig.devices.sources.system import NotThere, Silent, System
+from anyrig.units import plural
+
+VENDOR = 0x10DE
+_PROHIBITED = 2  # NVML_COMPUTEMODE_PROHIBITED
+_VGPU_GUEST = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
+_ARCHITECTURES = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada",
+    9: "Hopper",
+    10: "Blackwell",
+}
+# NVML's own names for what went wrong at start, and what mends it.
+_INIT_FIXES = {
+    "DRIVER_NOT_LOADED": "sudo modprobe nvidia",
+    "LIB_RM_VERSION_MISMATCH": "sudo reboot",
+    "LIBRARY_NOT_FOUND": "sudo apt install nvidia-driver",
+    "NO_PERMISSION": "ls -l /dev/nvidia*",
+    "GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
+}
+
+
+def find(
+    system: System, controllers: tuple[Controller, ...], system_memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """Every NVIDIA device, usable or not, and what NVML said."""
+    cards = [c for c in controllers if c.vendor == VENDOR]
+    try:
+        system.nvml("nvmlInit")
+        driver = str(_ask(system, "nvmlSystemGetDriverVersion") or "") or None
+        count = int(system.nvml("nvmlDeviceGetCount"))
+    except Silent as silence:
+        silent = [_undriven(system, card, str(silence)) for card in cards]
+        absent = isinstance(silence, NotThere) and not cards
+        state: SourceState = "nothing" if absent else "failed"
+        return silent, SourceReport("nvidia", state, str(silence))
+    devices = [
+        device
+        for index in range(count)
+        for device in _describe(system, index, driver, system_memory)
+    ]
+    known = {device.pci_address for device in devices}
+    lost = [
+        _undriven(system, card, "NVML does not list it, the bus does")
+        for card in cards
+        if card.address not in known
+    ]
+    outcome: SourceState = "found" if devices else "nothing"
+    report = f"driver {driver or 'of unknown version'}, {plural(count, 'GPU')} in NVML"
+    return [*devices, *lost], SourceReport("nvidia", outcome, report)
+
+
+def cuda_of_driver(system: System) -> str:
+    """The newest CUDA the driver can run: `13.0`, or nothing."""
+    version = _ask(system, "nvmlSystemGetCudaDriverVersion")
+    return f"{int(version) // 1000}.{int(version) % 1000 // 10}" if version else ""
+
+
+def init_fix(reason: str) -> str:
+    """The command that mends a failed start of NVML."""
+    return next((fix for word, fix in _INIT_FIXES.items() if word in reason), "nvidia-smi")
+
+
+def _ask(system: System, function: str, handle: str = "") -> Any:
+    """An answer, or None where NVML has none for this part."""
+    try:
+        return system.nvml(function, handle)
+    except Silent:
+        return None
+
+
+def _describe(
+    system: System, index: int, driver: str | None, system_memory: Memory
+) -> Iterator[Device]:
+    """One GPU, then its MIG instances."""
+    handle = str(index)
+    name = str(_ask(system, "nvmlDeviceGetName", handle) or "NVIDIA GPU of unknown name")
+    capability = _capability(system, handle)
+    architecture, features = parts.describe(capability, name) if capability else (None, Features())
+    if architecture is None:
+        told = _ask(system, "nvmlDeviceGetArchitecture", handle)
+        architecture = _ARCHITECTURES.get(told) if isinstance(told, int) else None
+    address, pci_id = _pci(system, handle)
+    uuid = _ask(system, "nvmlDeviceGetUUID", handle)
+    whole = Device(
+        id=str(uuid or address or f"nvml-{index}"),
+        kind="gpu",
+        vendor="nvidia",
+        name=name,
+        architecture=architecture,
+        capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        memory=_memory(system, handle, capability, system_memory),
+        driver="nvidia",
+        driver_version=driver,
+        pci_address=address,
+        pci_id=pci_id,
+        features=features,
+        part="vgpu"
+        if _ask(system, "nvmlDeviceGetVirtualizationMode", handle) == _VGPU_GUEST
+        else "whole",
+        units=_ask(system, "nvmlDeviceGetNumGpuCores", handle),
+        indices={"nvml": index},
+    )
+    if _ask(system, "nvmlDeviceGetComputeMode", handle) == _PROHIBITED:
+        whole = replace(
+            whole,
+            blocked="its compute mode is Prohibited",
+            blocked_fix=f"sudo nvidia-smi -i {index} -c DEFAULT",
+        )
+    instances = list(_instances(system, whole, index))
+    if _mig_enabled(system, handle):
+        whole = _blocked_by_mig(whole, index, len(instances))
+    yield whole
+    yield from instances
+
+
+def _capability(system: System, handle: str) -> parts.Capability | None:
+    answer = _ask(system, "nvmlDeviceGetCudaComputeCapability", handle)
+    return (int(answer[0]), int(answer[1])) if answer and len(answer) == 2 else None
+
+
+def _pci(system: System, handle: str) -> tuple[str | None, str | None]:
+    info = _ask(system, "nvmlDeviceGetPciInfo", handle)
+    if not isinstance(info, dict):
+        return None, None
+    number = int(info.get("pciDeviceId", 0))
+    pci_id = f"{number & 0xFFFF:04x}:{number >> 16:04x}" if number else None
+    return normal_address(str(info.get("busId", ""))) or None, pci_id
+
+
+def _memory(
+    system: System, handle: str, capability: parts.Capability | None, system_memory: Memory
+) -> Memory:
+    answer = _ask(system, "nvmlDeviceGetMemoryInfo", handle)
+    if capability in parts.INTEGRATED:
+        # NVML says NOT_SUPPORTED on GB10, or repeats the system's own figures.
+        note = "unified with the system's memory; NVML counts none for this part"
+        return Memory("unified", system_memory.total_bytes, system_memory.free_bytes, note=note)
+    if isinstance(answer, dict) and answer.get("total"):
+        return Memory("dedicated", int(answer["total"]), int(answer.get("free", 0)))
+    return Memory(note="NVML does not tell this part's memory")
+
+
+def _mig_enabled(system: System, handle: str) -> bool:
+    mode = _ask(system, "nvmlDeviceGetMigMode", handle)
+    return bool(mode and mode[0] == 1)
+
+
+def _instances(system: System, whole: Device, index: int) -> Iterator[Device]:
+    if not _mig_enabled(system, str(index)):
+        return
+    for number in range(int(_ask(system, "mig", str(index)) or 0)):
+        handle = f"{index}/{number}"
+        memory = _ask(system, "nvmlDeviceGetMemoryInfo", handle)
+        yield replace(
+            whole,
+            id=str(_ask(system, "nvmlDeviceGetUUID", handle) or f"{whole.id}/{number}"),
+            name=str(_ask(system, "nvmlDeviceGetName", handle) or f"{whole.name} MIG {number}"),
+            memory=Memory("dedicated", int(memory["total"]), int(memory["free"]))
+            if isinstance(memory, dict)
+            else Memory(note="NVML does not tell this instance's memory"),
+            part="mig",
+            parent=whole.id,
+            units=None,
+            indices={"nvml": index, "mig": number},
+            blocked="",
+            blocked_fix="",
+        )
+
+
+def _blocked_by_mig(whole: Device, index: int, num_instances: int) -> Device:
+    if num_instances:
+        return replace(
+            whole,
+            blocked=f"it is cut into {plural(num_instances, 'MIG instance')}: use those",
+            blocked_fix=f"sudo nvidia-smi -i {index} -mig 0",
+        )
+    return replace(
+        whole,
+        blocked="MIG is on and has no instance",
+        blocked_fix=f"sudo nvidia-smi mig -i {index} -cgi 9 -C",
+    )
+
+
+def _undriven(system: System, card: Controller, silence: str) -> Device:
+    """A card that the bus shows while the driver does not answer for it."""
+    listed = system.catalogue("pci", card.pci_id)
+    title = listed.partition("[")[2].rstrip("]") or listed
+    if card.driver in ("nouveau", "nova_core"):
+        reason = f"the {card.driver} driver holds it, which runs no CUDA"
+        fix = "sudo apt install nvidia-driver && sudo reboot"
+    elif card.driver == "vfio-pci":
+        reason, fix = "it is passed through to a virtual machine (vfio-pci)", ""
+    else:
+        reason = f"NVIDIA's driver does not answer: {silence}"
+        fix = init_fix(silence)
+    return Device(
+        id=card.address,
+        kind="gpu",
+        vendor="nvidia",
+        name=f"NVIDIA {title}" if title else f"NVIDIA GPU {card.pci_id}",
+        architecture=parts.architecture_of_chip(listed),
+        memory=Memory(note="no driver tells it"),
+        driver=card.driver or None,
+        pci_address=card.address,
+        pci_id=card.pci_id,
+        blocked=reason,
+        blocked_fix=fix,
+    )

@@ -1,0 +1,107 @@
+"""The PCI bus as Linux shows it: every display and compute controller, with or without a driver.
+
+Vendors' own sources describe their cards better; this list is what they are checked against, so
+that a card without a driver is still seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anyrig.devices.sources.system import System
+
+_BUS = "/sys/bus/pci/devices"
+_DRM = "/sys/class/drm"
+# VGA, 3D and other display controllers, and processing accelerators (AMD Instinct).
+_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+# Adapters that draw a console and compute nothing: server boards and virtual machines.
+DISPLAY_ONLY = {
+    0x1A03: "ASPEED", 0x102B: "Matrox", 0x1234: "QEMU", 0x1B36: "QXL", 0x1AF4: "virtio",
+    0x15AD: "VMware", 0x1013: "Cirrus", 0x80EE: "VirtualBox", 0x1414: "Hyper-V", 0x1D0F: "Amazon",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Controller:
+    """One graphics or compute controller on the bus."""
+
+    folder: str
+    """Where sysfs describes it."""
+    address: str
+    vendor: int
+    device: int
+    revision: int
+    driver: str
+    card: str
+    """`card0`, when a DRM driver holds it."""
+    render_node: str
+    """`/dev/dri/renderD128`, likewise."""
+
+    @property
+    def pci_id(self) -> str:
+        """`10de:2684`."""
+        return f"{self.vendor:04x}:{self.device:04x}"
+
+
+def controllers(system: System) -> tuple[Controller, ...]:
+    """Every controller, by address; DRM's list first, then what only the bus shows."""
+    found: dict[str, Controller] = {}
+    for controller in (*_from_drm(system), *_from_bus(system)):
+        found.setdefault(controller.address, controller)
+    return tuple(found[address] for address in sorted(found))
+
+
+def _from_drm(system: System) -> Iterator[Controller]:
+    for card in system.names(_DRM):
+        if re.fullmatch(r"card\d+", card):
+            controller = _read(system, f"{_DRM}/{card}/device", "")
+            if controller is not None:
+                yield controller
+
+
+def _from_bus(system: System) -> Iterator[Controller]:
+    for address in system.names(_BUS):
+        folder = f"{_BUS}/{address}"
+        if system.peek(f"{folder}/class").startswith(_CLASSES):
+            controller = _read(system, folder, address)
+            if controller is not None:
+                yield controller
+
+
+def _read(system: System, folder: str, address: str) -> Controller | None:
+    vendor, device = system.number(f"{folder}/vendor"), system.number(f"{folder}/device")
+    if vendor is None or device is None:
+        return None
+    uevent = dict(
+        line.split("=", 1) for line in system.peek(f"{folder}/uevent").splitlines() if "=" in line
+    )
+    address = address or uevent.get("PCI_SLOT_NAME", "") or system.link(folder).rpartition("/")[2]
+    drm = system.names(f"{folder}/drm")
+    card = next((name for name in drm if re.fullmatch(r"card\d+", name)), "")
+    if not card:
+        found = re.search(r"/(card\d+)/device$", folder)
+        card = found[1] if found else ""
+    render = next((name for name in drm if name.startswith("renderD")), "")
+    return Controller(
+        folder=folder,
+        address=normal_address(address) or card,
+        vendor=vendor,
+        device=device,
+        revision=system.number(f"{folder}/revision") or 0,
+        driver=uevent.get("DRIVER", "") or system.link(f"{folder}/driver").rpartition("/")[2],
+        card=card,
+        render_node=f"/dev/dri/{render}" if render else "",
+    )
+
+
+def normal_address(address: str) -> str:
+    """`00000000:01:00.0`, `01:00.0` and `0000:01:00.0` as one form: `0000:01:00.0`."""
+    found = re.fullmatch(
+        r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.(\d)", address.strip()
+    )
+    if not found:
+        return ""
+    domain, bus, slot, function = found.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}.{function}"

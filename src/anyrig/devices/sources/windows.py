@@ -1,0 +1,293 @@
+"""GPUs that DirectX shows: DXGI and the registry on Windows, DXCore in WSL2.
+
+The registry's HardwareInformation.qwMemorySize is 64 bits wide; Win32_VideoController.AdapterRAM is
+32 and saturates at 4 GiB, so it is never asked. Registry keys outlive the card they describe and
+stand in an order of their own: they are paired with DXGI's adapters by PCI numbers, not by place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyrig.devices.describe import Device, Features, Memory, Pool, SourceReport
+from anyrig.devices.parts import amd, intel
+from anyrig.devices.sources.system import NotThere, Silent, System
+from anyrig.units import MIB, bytes_text, plural
+
+_DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
+_VENDORS = {
+    0x10DE: "nvidia",
+    0x1002: "amd",
+    0x1022: "amd",
+    0x8086: "intel",
+    0x5143: "qualcomm",
+    0x4D4F4351: "qualcomm",
+}
+_MICROSOFT = 0x1414
+_SOFTWARE_FLAG = 2  # DXGI_ADAPTER_FLAG_SOFTWARE
+# An adapter with less memory of its own than this lives on the processor and borrows the rest.
+_INTEGRATED_BYTES = 1024 * MIB
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One adapter, whichever interface told of it."""
+
+    name: str
+    vendor: int
+    device: int
+    dedicated: int
+    shared: int
+    budget: int | None
+    used: int | None
+    index: int | None
+    """Its place in DXGI's order, which DirectML counts by."""
+    integrated: bool | None
+    driver_version: str = ""
+    via: str = "dxgi"
+
+    @property
+    def pci_id(self) -> str:
+        """`1002:744c`."""
+        return f"{self.vendor:04x}:{self.device:04x}"
+
+
+def find(
+    system: System, others: list[Device], system_memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """Every adapter that no vendor's own source has already described.
+
+    Args:
+        others: what other sources found, so that a card seen by NVML is not listed twice.
+    """
+    registry = _registry_adapters(system)
+    try:
+        listed = [_from_dxgi(row, n) for n, row in enumerate(system.adapters("dxgi"))]
+        told = "DXGI"
+    except Silent as silence:
+        listed, told = registry, f"the registry alone ({silence})"
+    adapters, ignored = _real(listed)
+    adapters = [_with_registry(adapter, registry) for adapter in adapters]
+    devices = _unclaimed(adapters, others, system_memory)
+    return devices, _report("windows", told, adapters, ignored)
+
+
+def find_in_wsl(
+    system: System, others: list[Device], system_memory: Memory
+) -> tuple[list[Device], SourceReport]:
+    """The same through DXCore: the Windows side's adapters as a WSL2 guest sees them."""
+    try:
+        listed = [_from_dxcore(row, n) for n, row in enumerate(system.adapters("dxcore"))]
+    except NotThere as silence:
+        return [], SourceReport("wsl", "nothing", str(silence))
+    except Silent as silence:
+        return [], SourceReport("wsl", "failed", str(silence))
+    adapters, ignored = _real(listed)
+    devices = _unclaimed(adapters, others, system_memory)
+    return devices, _report("wsl", "DXCore", adapters, ignored)
+
+
+def _report(name: str, told: str, adapters: list[Adapter], ignored: int) -> SourceReport:
+    text = f"{plural(len(adapters), 'adapter')} in {told}"
+    if ignored:
+        text += f", {plural(ignored, 'software adapter')} ignored"
+    return SourceReport(name, "found" if adapters else "nothing", text)
+
+
+def _real(listed: list[Adapter]) -> tuple[list[Adapter], int]:
+    real = [adapter for adapter in listed if adapter.vendor != _MICROSOFT]
+    return real, len(listed) - len(real)
+
+
+def _unclaimed(
+    adapters: list[Adapter], others: list[Device], system_memory: Memory
+) -> list[Device]:
+    """Adapters left after each one that another source described has been taken out once."""
+    claims = [device.pci_id for device in others if device.part != "mig"]
+    names = [device.name for device in others]
+    devices: list[Device] = []
+    for adapter in adapters:
+        if adapter.pci_id in claims:
+            claims.remove(adapter.pci_id)
+        elif adapter.name in names and not any(claims):
+            names.remove(adapter.name)
+        else:
+            twins = sum(device.pci_id == adapter.pci_id for device in devices)
+            devices.append(_describe(adapter, twins, system_memory))
+    return devices
+
+
+def dxgi_order(system: System) -> dict[str, list[int]]:
+    """PCI numbers to the places DXGI lists them at, for devices that other sources described."""
+    order: dict[str, list[int]] = {}
+    try:
+        rows = system.adapters("dxgi")
+    except Silent:
+        return order
+    for number, row in enumerate(rows):
+        adapter = _from_dxgi(row, number)
+        order.setdefault(adapter.pci_id, []).append(number)
+    return order
+
+
+def _describe(adapter: Adapter, twin: int, system_memory: Memory) -> Device:
+    """An adapter as a device. LUIDs change at every start, so the id is made of PCI numbers."""
+    vendor = _VENDORS.get(adapter.vendor, "unknown")
+    architecture, target, features = _part(vendor, adapter.device)
+    return Device(
+        id=f"pci-{adapter.pci_id}" + (f"#{twin}" if twin else ""),
+        kind="gpu",
+        vendor=vendor,
+        name=adapter.name,
+        architecture=architecture,
+        capability=target,
+        memory=_memory(adapter, vendor, target, system_memory),
+        driver="Windows" if adapter.via != "dxcore" else "Windows, through WSL2",
+        driver_version=adapter.driver_version or None,
+        pci_id=adapter.pci_id,
+        features=features,
+        indices={} if adapter.index is None else {"dxgi": adapter.index},
+        blocked="NVML does not answer for it" if vendor == "nvidia" else "",
+        blocked_fix="nvidia-smi" if vendor == "nvidia" else "",
+        notes=("the registry remembers it; it may have been taken out",)
+        if adapter.via == "registry"
+        else (),
+    )
+
+
+def _part(vendor: str, device: int) -> tuple[str | None, str | None, Features]:
+    if vendor == "amd":
+        target = amd.target_of_pci(device)
+        architecture, features = amd.describe(target)
+        return architecture, target, features
+    if vendor == "intel":
+        part = intel.describe(device)
+        return part.architecture, None, part.features
+    return None, None, Features()
+
+
+def _memory(adapter: Adapter, vendor: str, target: str | None, system_memory: Memory) -> Memory:
+    integrated = adapter.integrated
+    if vendor == "amd" and target:
+        integrated = amd.is_apu(target)
+    elif vendor == "intel" and intel.describe(adapter.device).integrated is not None:
+        integrated = intel.describe(adapter.device).integrated
+    elif integrated is None:
+        integrated = adapter.dedicated < _INTEGRATED_BYTES
+    free = None
+    if adapter.budget is not None and adapter.used is not None:
+        free = max(0, adapter.budget - adapter.used)
+    if not integrated:
+        return Memory(
+            "dedicated" if adapter.dedicated else "unknown",
+            adapter.dedicated or None,
+            None if free is None else min(free, adapter.dedicated),
+        )
+    if not adapter.shared:
+        return Memory("unified", None, None, note="the share of system memory is not told")
+    total = adapter.dedicated + adapter.shared
+    note = (
+        f"{bytes_text(adapter.dedicated)} of its own and "
+        f"{bytes_text(adapter.shared)} shared with the system"
+    )
+    pools = (Pool("dedicated", adapter.dedicated), Pool("shared", adapter.shared))
+    if system_memory.free_bytes is not None:
+        left = min(adapter.shared, system_memory.free_bytes)
+        free = left if free is None else min(free, adapter.dedicated + left)
+    return Memory("unified", total, free, pools, note)
+
+
+def _from_dxgi(row: dict[str, Any], number: int) -> Adapter:
+    software = bool(int(row.get("Flags", 0)) & _SOFTWARE_FLAG)
+    return Adapter(
+        name=str(row.get("Description", "adapter of unknown name")).strip(),
+        vendor=_MICROSOFT if software else int(row.get("VendorId", 0)),
+        device=int(row.get("DeviceId", 0)),
+        dedicated=int(row.get("DedicatedVideoMemory", 0)),
+        shared=int(row.get("SharedSystemMemory", 0)),
+        budget=_number(row, "Budget"),
+        used=_number(row, "CurrentUsage"),
+        index=number,
+        integrated=None,
+        driver_version=str(row.get("DriverVersion", "")),
+    )
+
+
+def _from_dxcore(row: dict[str, Any], number: int) -> Adapter:
+    hardware = row.get("HardwareID") or {}
+    real = bool(row.get("IsHardware", True))
+    integrated = row.get("IsIntegrated")
+    return Adapter(
+        name=str(row.get("DriverDescription", "adapter of unknown name")).strip(),
+        vendor=int(hardware.get("vendorID", 0)) if real else _MICROSOFT,
+        device=int(hardware.get("deviceID", 0)),
+        dedicated=int(row.get("DedicatedAdapterMemory", 0)),
+        shared=int(row.get("SharedSystemMemory", 0)),
+        budget=None,
+        used=None,
+        index=number,
+        integrated=None if integrated is None else bool(integrated),
+        driver_version=_version(row.get("DriverVersion", "")),
+        via="dxcore",
+    )
+
+
+def _version(value: object) -> str:
+    """DXCore packs four numbers of 16 bits into one."""
+    if isinstance(value, int) and value > 0xFFFF:
+        return ".".join(str(value >> shift & 0xFFFF) for shift in (48, 32, 16, 0))
+    return str(value or "")
+
+
+def _number(row: dict[str, Any], key: str) -> int | None:
+    value = row.get(key)
+    return int(value) if value is not None else None
+
+
+def _registry_adapters(system: System) -> list[Adapter]:
+    found = []
+    for key in system.subkeys(_DISPLAY_CLASS):
+        if not re.fullmatch(r"\d{4}", key):
+            continue
+        try:
+            values = system.registry(f"{_DISPLAY_CLASS}\\{key}")
+        except Silent:
+            continue
+        numbers = re.search(
+            r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", str(values.get("MatchingDeviceId", "")).upper()
+        )
+        if numbers:
+            found.append(_from_registry(values, int(numbers[1], 16), int(numbers[2], 16)))
+    return found
+
+
+def _from_registry(values: dict[str, Any], vendor: int, device: int) -> Adapter:
+    size = values.get("HardwareInformation.qwMemorySize", 0)
+    return Adapter(
+        name=str(values.get("DriverDesc", "adapter of unknown name")),
+        vendor=vendor,
+        device=device,
+        dedicated=int(size) if isinstance(size, int) else 0,
+        shared=0,
+        budget=None,
+        used=None,
+        index=None,
+        integrated=None,
+        driver_version=str(values.get("DriverVersion", "")),
+        via="registry",
+    )
+
+
+def _with_registry(adapter: Adapter, registry: list[Adapter]) -> Adapter:
+    """The adapter with the registry's driver version, and its memory where DXGI's is not whole."""
+    same = [entry for entry in registry if entry.pci_id == adapter.pci_id]
+    if not same:
+        return adapter
+    entry = next((e for e in same if e.driver_version == adapter.driver_version), same[0])
+    return replace(
+        adapter,
+        driver_version=adapter.driver_version or entry.driver_version,
+        dedicated=adapter.dedicated or entry.dedicated,
+    )

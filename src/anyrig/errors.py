@@ -1,0 +1,72 @@
+"""Every error anyrig raises on purpose, and the exit code it leaves with.
+
+    AnyrigError                  1  something anyrig set out to do did not work
+    ├── BadInput                 2  what the user gave cannot be used
+    │   ├── BadSetting           2  a key or value in a file, the environment or a flag
+    │   ├── NoSuchCommand        2  a command that is not in the table
+    │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
+    │   └── BadRecord            2  a recorded machine that cannot be read
+    ├── DeviceError              3  a device is there but cannot do the work
+    │   ├── DeviceUnusable       3  no backend can drive it (`--strict`)
+    │   └── KernelFailed         3  a kernel did not run on it
+    └── MissingPackage           4  a package or an extra is not installed
+
+Every error carries a `hint`: the next thing a person can do. The constructor demands it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AnyrigError(Exception):
+    """The root of the tree: a message for the person, and what to do next."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadInput(AnyrigError):
+    """What the user gave cannot be used."""
+
+    exit_code = 2
+
+
+class BadSetting(BadInput):
+    """A key or a value in a settings file, the environment or a flag is wrong."""
+
+
+class NoSuchCommand(BadInput):
+    """The command line names a command that is not in the table."""
+
+
+class NoSuchDevice(BadInput):
+    """A device word matches nothing on this machine, or more than one thing."""
+
+
+class BadRecord(BadInput):
+    """A recorded machine cannot be read."""
+
+
+class DeviceError(AnyrigError):
+    """A device is there but cannot do the work."""
+
+    exit_code = 3
+
+
+class DeviceUnusable(DeviceError):
+    """No installed backend can drive the device that was asked for."""
+
+
+class KernelFailed(DeviceError):
+    """A kernel did not run on a device, or did not end in time."""
+
+
+class MissingPackage(AnyrigError):
+    """A package that the work needs is not installed."""
+
+    exit_code = 4

@@ -1,0 +1,43 @@
+"""The user's folders, by the habit of each system: XDG, AppData, Library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where anyrig keeps what it knows of this user and machine."""
+
+    config: Path
+    """Settings and the saved choice: small, worth a backup."""
+    cache: Path
+    """Figures and whatever else can be made again."""
+
+    @property
+    def choice(self) -> Path:
+        """The device saved by `anyrig use`."""
+        return self.config / "choice.json"
+
+    @property
+    def figures(self) -> Path:
+        """What `anyrig bench` and `anyrig doctor` measured."""
+        return self.cache / "figures.json"
+
+
+def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
+    """The folders of this user."""
+    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
+    if platform == "win32":
+        roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
+        local = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        return Folders(roaming / "anyrig", local / "anyrig" / "Cache")
+    if platform == "darwin":
+        library = home / "Library"
+        return Folders(library / "Application Support" / "anyrig", library / "Caches" / "anyrig")
+    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
+    return Folders(config / "anyrig", cache / "anyrig")

@@ -1,0 +1,260 @@
+"""Settings from files and the environment into frozen values; what is unknown is refused.
+
+The weakest first: defaults, `anyrig.toml` in the user's folder, `./anyrig.toml` (or the file named by
+`--config`), `./.env`, the environment. Flags come on top, in the command that has them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from anyrig.errors import BadSetting
+
+Origin = Literal["default", "settings", "environment"]
+PREFIX = "ANYRIG_"
+# Read by the doors before settings are: they say where to look, not what to do.
+_OTHER_VARIABLES = frozenset({"ANYRIG_CONFIG", "ANYRIG_TEST_PROCESSES"})
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+# Names of the systems that anyrig replaces, and what they are here.
+ALIASES = {
+    "VIBEVOICE_MODEL": "speech.model",
+    "VIBEVOICE_PORT": "server.port",
+    "VIBEVOICE_DEVICE": "device",
+    "DIRECTML_DEVICE": "device",
+    "USE_GPU": "device",
+    "GPU_ID": "device",
+}
+
+
+@dataclass(frozen=True)
+class SpeechSettings:
+    """How text is spoken."""
+
+    model: str = ""
+    """The folder or name of a speech model; empty takes the engine's own."""
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where `anyrig serve` listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 3000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise BadSetting(
+                f"server.port is {self.port}", hint="A port lies between 1 and 65535; 0 is any."
+            )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a user can set in a file or the environment."""
+
+    device: str = "auto"
+    """Which device to use: auto, all, cpu, cuda:1, rocm:0, an index, an id or part of a name."""
+    strict: bool = False
+    """A device that was asked for and cannot be used is an error, not a warning."""
+    bench: bool = True
+    """Measure a device on its first use."""
+    log_file: str = ""
+    """Where the log goes beside the terminal."""
+    speech: SpeechSettings = field(default_factory=SpeechSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and where each that is not a default came from."""
+
+    settings: Settings
+    origins: Mapping[str, tuple[Origin, str]] = field(default_factory=dict)
+    """Dotted key to kind of place and its name."""
+
+
+def load(
+    environment: Mapping[str, str],
+    *,
+    user_file: Path | None = None,
+    project_file: Path | None = None,
+    dotenv: Path | None = None,
+) -> Loaded:
+    """Settings from every place, the strongest last. Missing files are no error."""
+    values: dict[str, Any] = {}
+    origins: dict[str, tuple[Origin, str]] = {}
+    for path in (user_file, project_file):
+        if path is not None:
+            for key, value in _from_toml(path).items():
+                values[key], origins[key] = value, ("settings", str(path))
+    layers = [(_from_dotenv(dotenv), f"{dotenv}")] if dotenv is not None else []
+    for variables, place in (*layers, (environment, "")):
+        for key, (value, name) in _from_variables(variables, place).items():
+            origin = f"{name} in {place}" if place else name
+            values[key], origins[key] = value, ("environment", origin)
+    return Loaded(_build(values, origins), origins)
+
+
+def keys() -> dict[str, type]:
+    """Every dotted key and its type."""
+    found: dict[str, type] = {}
+    for name, kind in get_type_hints(Settings).items():
+        if is_dataclass(kind):
+            found |= {f"{name}.{inner}": t for inner, t in get_type_hints(kind).items()}
+        else:
+            found[name] = kind
+    return found
+
+
+def variable(key: str) -> str:
+    """The environment variable of a key: `server.port` is ANYRIG_SERVER_PORT."""
+    return PREFIX + key.replace(".", "_").upper()
+
+
+def _from_toml(path: Path) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(
+            f"cannot read {path}: {error}", hint="Name another with --config."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(
+            f"{path} is not TOML: {error}", hint='Lines read `key = "value"`; text needs quotes.'
+        ) from error
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": v for inner, v in value.items()}
+        else:
+            flat[key] = value
+    known = keys()
+    for key in flat:
+        if key not in known:
+            raise BadSetting(f"unknown key {key!r} in {path}", hint=_nearest(key, known))
+    return flat
+
+
+def _from_dotenv(path: Path) -> dict[str, str]:
+    """The pairs of a .env file: NAME=value, quotes and `export` allowed, # begins a comment."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"cannot read {path}: {error}", hint="Mend or remove it.") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip().removeprefix("export ").strip()
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise BadSetting(f"{path}, line {number}: {line!r} is no NAME=value",
+                             hint="One pair a line; # begins a comment.")  # fmt: skip
+        found[name.strip()] = _unquoted(value.strip())
+    return found
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value.partition(" #")[0].strip()
+
+
+def _from_variables(variables: Mapping[str, str], place: str) -> dict[str, tuple[str, str]]:
+    """Key to value and the variable's name. A name of ours that we do not know is refused.
+
+    Names that are not ours belong to somebody else, in a .env file too; a near miss does not.
+    """
+    ours = {variable(key): key for key in keys()}
+    found: dict[str, tuple[str, str]] = {}
+    found |= _device_alias(variables)
+    for name, key in ALIASES.items():
+        if name in variables and key != "device" and variables[name]:
+            found[key] = (variables[name], name)
+    for name, value in variables.items():
+        if name in ours:
+            if value:
+                found[ours[name]] = (value, name)
+        elif name in _OTHER_VARIABLES or name in ALIASES:
+            continue
+        elif _looks_ours(name, place, (*ours, *ALIASES)):
+            where = f" in {place}" if place else ""
+            raise BadSetting(
+                f"unknown variable {name}{where}", hint=_nearest(name, (*ours, *ALIASES))
+            )
+    return found
+
+
+def _looks_ours(name: str, place: str, known: tuple[str, ...]) -> bool:
+    if name.startswith((PREFIX, "VIBEVOICE_")):
+        return True
+    # In the process's environment anything may stand; a file was written for this.
+    return bool(place) and bool(difflib.get_close_matches(name, known, n=1, cutoff=0.75))
+
+
+def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The device that the old names ask for; ANYRIG_DEVICE comes over it."""
+    use_gpu = variables.get("USE_GPU", "").strip().lower()
+    if use_gpu and use_gpu not in _TRUE | _FALSE | {"auto"}:
+        raise BadSetting(f"USE_GPU={use_gpu}", hint="true, false, yes, no or auto.")
+    if use_gpu in _FALSE:
+        return {"device": ("cpu", "USE_GPU")}
+    for name, form in (("VIBEVOICE_DEVICE", "{}"), ("DIRECTML_DEVICE", "dml:{}"), ("GPU_ID", "{}")):
+        value = variables.get(name, "").strip()
+        if value:
+            if name != "VIBEVOICE_DEVICE" and not value.isdigit():
+                raise BadSetting(f"{name}={value}", hint=f"{name} is a number, such as 0.")
+            return {"device": (form.format(value), name)}
+    if use_gpu in _TRUE:
+        return {"device": ("gpu", "USE_GPU")}
+    return {"device": ("auto", "USE_GPU")} if use_gpu == "auto" else {}
+
+
+def _build(values: Mapping[str, Any], origins: Mapping[str, tuple[Origin, str]]) -> Settings:
+    known = keys()
+    settings = Settings()
+    for key, value in values.items():
+        typed = _typed(key, known[key], value, origins[key][1])
+        group, _, inner = key.partition(".")
+        if inner:
+            settings = replace(
+                settings, **{group: replace(getattr(settings, group), **{inner: typed})}
+            )
+        else:
+            settings = replace(settings, **{key: typed})
+    return settings
+
+
+def _typed(key: str, kind: type, value: Any, place: str) -> Any:
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        word = str(value).strip().lower()
+        if word in _TRUE | _FALSE:
+            return word in _TRUE
+        raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is true or false.")
+    if kind is int:
+        if isinstance(value, bool) or not str(value).strip().lstrip("-").isdigit():
+            raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a whole number.")
+        return int(value)
+    if isinstance(value, (dict, list, bool)):
+        raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is text.")
+    return str(value)
+
+
+def _nearest(name: str, known: Any) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Known are: {', '.join(names)}."

@@ -1,0 +1,1 @@
+"""Things kept on disk. For now: small files that are written whole or not at all."""

@@ -1,0 +1,53 @@
+"""Numbers as people read them: bytes, seconds, rates. Nothing here knows what it counts."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+def bytes_text(count: int) -> str:
+    """A byte count in binary units: `512 MiB`, `23.5 GiB`."""
+    if count < KIB:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= KIB
+        # 1023.5 would print as "1024 MiB": take the next unit instead.
+        if round(value) < KIB or unit == "TiB":
+            break
+    digits = 0 if value >= 100 or abs(value - round(value)) < 0.05 else 1
+    return f"{value:.{digits}f} {unit}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration with the two units that matter: `420 ms`, `3.2 s`, `4 min 05 s`, `2 h 10 min`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def flops_text(rate: float) -> str:
+    """Floating-point operations a second: `51.0 TFLOP/s`, `88.3 GFLOP/s`."""
+    if rate >= 1e12:
+        return f"{rate / 1e12:.3g} TFLOP/s"
+    return f"{rate / 1e9:.3g} GFLOP/s"
+
+
+def bandwidth_text(rate: float) -> str:
+    """Bytes moved a second, in decimal units as vendors print them: `4.3 TB/s`, `18.2 GB/s`."""
+    if rate >= 1e12:
+        return f"{rate / 1e12:.2f} TB/s"
+    return f"{rate / 1e9:.1f} GB/s"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 core`, `4 cores`: regular nouns only."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
