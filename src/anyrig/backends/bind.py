@@ -1,7 +1,7 @@
 """How a child process is bound to one device: variables that hide the others from each library.
 
-Set before the libraries load, a UUID leaves no doubt which card is meant, whatever order CUDA counts
-in; and it is the only way to a MIG instance.
+Set before the libraries load, a UUID leaves no doubt which card is meant, whatever order CUDA
+counts in; and it is the only way to a MIG instance.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python -m anyrig.bench.child < request.json
 
-Libraries print what they like to standard output; our lines go to a copy of it made before they load.
+Libraries print what they like to standard output; our lines go to a copy of it made before they
+load.
 """
 
 from __future__ import annotations

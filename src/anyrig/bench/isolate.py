@@ -1,4 +1,4 @@
-"""Probes and measurements in child processes, so that a driver that hangs or dies ends only a child."""
+"""Probes and measurements in child processes: a driver that hangs or dies ends only a child."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def _child(
     )
     lines: queue.Queue[str | None] = queue.Queue()
     errors: list[str] = []
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
     collector = threading.Thread(target=_collect, args=(process.stderr, errors), daemon=True)
     collector.start()

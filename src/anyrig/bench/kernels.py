@@ -28,7 +28,7 @@ _BYTES_PER_VALUE = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
 
 def probe(runner: Runner) -> float:
-    """The largest difference between a device's product and the CPU's, relative to the largest value."""
+    """The largest difference to the CPU's product, relative to its largest value."""
     import numpy as np
 
     random = np.random.default_rng(20261115)

@@ -1,4 +1,4 @@
-"""A bar chart of figures as SVG, written by hand: a plotting library would cost 60 MB for one chart."""
+"""A bar chart of figures as SVG, by hand: a plotting library would cost 60 MB for one chart."""
 
 from __future__ import annotations
 

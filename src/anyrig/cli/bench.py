@@ -20,11 +20,11 @@ from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
 if TYPE_CHECKING:
     from anyrig.bench.figures import Figure, Measured
 
-HELP = """Time every usable device at every number format it has: a 2000 x 2000 matrix product ten times, as
-people compare; a larger one that fills the device; memory bandwidth. Through torch where it is
-installed, else ONNX Runtime. Each figure is the median of up to 5 rounds after at least 0.3 s of warm-up,
-and every round ends with a wait for the device. Figures are kept, and the choice of a device goes by
-them."""
+HELP = """Time every usable device at every number format it has: a 2000 x 2000 matrix product
+ten times, as people compare; a larger one that fills the device; memory bandwidth.
+Through torch where it is installed, else ONNX Runtime. Each figure is the median of
+up to 5 rounds after at least 0.3 s of warm-up, and every round ends with a wait for
+the device. Figures are kept, and the choice of a device goes by them."""
 _BAR = 40
 
 

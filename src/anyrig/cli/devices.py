@@ -11,8 +11,8 @@ from anyrig.cli.show import machine_text, print_json, print_warning
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Device, Machine, to_json
 
-HELP = """List every device of this machine: name, architecture, memory, driver, what can drive it or
-exactly why nothing can, and which one would be used. Imports no framework."""
+HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
+it or exactly why nothing can, and which one would be used. Imports no framework."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     print(machine_text(machine, [device.id for device in choice.devices]))
     print(f"\nUsing {explain(choice)}.")
     for report in machine.sources:
-        if report.state == "failed":
+        if report.state == "failed" and not any(machine.of(report.source)):
             print_warning(f"the {report.source} source failed: {report.reason}")
     for warning in choice.warnings:
         print_warning(warning)

@@ -1,4 +1,4 @@
-"""`anyrig doctor`: every check, a real kernel on each device, and the command that mends each fault."""
+"""`anyrig doctor`: every check, a real kernel on each device, the command that mends each fault."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from anyrig.devices.choose import match
 from anyrig.devices.diagnose import Finding, Probe, diagnose
 from anyrig.units import plural
 
-HELP = """Check platform, drivers, packages, limits and permissions; run a real kernel on every usable
-device and compare it with the CPU. Each finding is good, a warning or broken, with the command that
-mends it. Exits with 1 when something is broken."""
+HELP = """Check platform, drivers, packages, limits and permissions; run a real kernel on every
+usable device and compare it with the CPU. Each finding is good, a warning or broken,
+with the command that mends it. Exits with 1 when something is broken."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     findings = diagnose(context.machine, probes)
     broken = [finding for finding in findings if finding.state == "broken"]
     if options.json:
-        print_json({"findings": [asdict(finding) for finding in findings],
-                    "probes": [asdict(probe) for probe in probes], "broken": len(broken)})  # fmt: skip
+        rows = {"findings": [asdict(f) for f in findings], "probes": [asdict(p) for p in probes]}
+        print_json({**rows, "broken": len(broken)})
     else:
         _print(findings)
     return 1 if broken else 0

@@ -44,7 +44,7 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "Every command has --help, --device, -v and --json. `anyrig --version` prints the version.",
+            "Every command has --help, --device, --json and -v; `anyrig --version` says which.",
         ]
     )
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from anyrig.devices.choose import memory_text, suggested_workers
+from anyrig.devices.choose import memory_text, number_text, suggested_workers
 from anyrig.devices.describe import Device, Machine
 from anyrig.errors import AnyrigError
 from anyrig.units import bytes_text, plural, seconds_text
@@ -61,17 +61,15 @@ def machine_text(machine: Machine, chosen: Sequence[str]) -> str:
     system = " ".join(filter(None, (here.title, here.release)))
     titles = [system, here.distribution, here.machine, here.virtual]
     blocks = [", ".join(filter(None, titles))]
-    blocks += [
-        device_text(gpu, number, gpu.id in chosen) for number, gpu in enumerate(machine.gpus)
-    ]
+    blocks += [device_text(gpu, gpu.id in chosen) for gpu in machine.gpus]
     blocks.append(_cpu_text(machine, machine.cpu_device.id in chosen))
     return "\n\n".join(blocks)
 
 
-def device_text(device: Device, number: int, chosen: bool) -> str:
+def device_text(device: Device, chosen: bool) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
-    lines = [paint(f"GPU {number}  {device.name}{mark}", "bold")]
+    lines = [paint(f"{'GPU ' + number_text(device):<6} {device.name}{mark}", "bold")]
     lines.append(_facts(device))
     lines.append(f"number formats: {_formats(device)}")
     lines += _drive_lines(device)

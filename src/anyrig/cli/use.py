@@ -11,8 +11,9 @@ from anyrig.cli.show import print_json, print_warning
 from anyrig.devices.choose import explain, match
 from anyrig.errors import BadInput, DeviceUnusable
 
-HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The choice is kept
-in your configuration folder by the device's stable id; --device and ANYRIG_DEVICE override it."""
+HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
+choice is kept in your configuration folder by the device's stable id; --device and
+ANYRIG_DEVICE override it."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

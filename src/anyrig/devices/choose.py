@@ -1,7 +1,8 @@
 """Which device to use: a pure function of the machine, the wishes and the figures, with its reason.
 
-The order: the flag, the environment variable, the settings file, the saved choice, the best measured
-device, the best described one, the CPU. A choice says why it was made and what was passed over.
+The order: the flag, the environment variable, the settings file, the saved choice, the best
+measured device, the best described one, the CPU. A choice says why it was made and what was passed
+over.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _GPU_WORKER_BYTES = 6 * GIB
 _CPU_WORKER_BYTES = 3 * GIB
 _CORES_PER_WORKER = 4
 _MOST_WORKERS = 8
+_MOST_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def choose(
     """The device for a piece of work.
 
     Args:
+        machine: the devices to choose from.
         wishes: what was asked for, the strongest first; `auto` ends the list of wishes.
+        evidence: what was measured and found wrong.
         strict: a wish that cannot be met is an error instead of a warning and the CPU.
     """
     evidence = evidence or Evidence()
@@ -129,9 +133,12 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
 
 
 def _by_index(machine: Machine, word: str) -> tuple[Device, ...]:
-    if not word.isdigit():
+    """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
+    number, colon, part = word.partition(":")
+    if not number.isdigit() or (colon and not part.isdigit()):
         return ()
-    return machine.gpus[int(word) : int(word) + 1]
+    wanted = (int(number), int(part) if colon else None)
+    return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
 
 
 def _by_id(machine: Machine, word: str) -> tuple[Device, ...]:
@@ -153,7 +160,10 @@ def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
         library = "rocm"  # torch's ROCm build calls its devices cuda
     wanted = library if library == "mps" else f"{library}:{number}"
     if colon or library == "mps":
-        return tuple(d for d in machine.gpus if wanted in d.words)[:1]
+        counted = [d for d in machine.gpus if wanted in d.words]
+        # Cards that the library does not count (hidden, no driver) follow those it does.
+        uncounted = [d for d in machine.gpus if library in d.words and not counted]
+        return tuple(counted or uncounted)[:1]
     return _ranked(d for d in machine.gpus if any(w.split(":")[0] == library for w in d.words))
 
 
@@ -178,12 +188,13 @@ def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
 
 
 def _what_is_there(machine: Machine, word: str) -> str:
-    rows = [
-        f"{number} ({gpu.name}, {', '.join(gpu.words)})" for number, gpu in enumerate(machine.gpus)
-    ]
+    rows = [f"{number_text(gpu)} ({gpu.name}, {', '.join(gpu.words)})" for gpu in machine.gpus]
     words = sorted({w for d in machine.devices for w in d.words} | {"auto", "all", "cpu"})
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
     nearest = f"Did you mean {near[0]!r}? " if near else ""
+    if len(rows) > _MOST_LISTED:
+        rest = len(rows) - _MOST_LISTED
+        rows = [*rows[:_MOST_LISTED], f"{rest} more in `anyrig devices`"]
     listed = "; ".join([*rows, f"cpu ({machine.cpu.name})"])
     return f"{nearest}There is: {listed}. `auto` picks the best, `all` takes every one."
 
@@ -342,6 +353,12 @@ def suggested_workers(device: Device) -> int:
     if total is None:
         return 1
     return max(1, min(_MOST_WORKERS, (total + 512 * MIB) // _GPU_WORKER_BYTES))
+
+
+def number_text(device: Device) -> str:
+    """What to call a GPU by: `0`, or `6:1` for a MIG instance."""
+    number = str(device.indices.get("gpu", 0))
+    return f"{number}:{device.indices['mig']}" if device.part == "mig" else number
 
 
 def explain(choice: Choice) -> str:

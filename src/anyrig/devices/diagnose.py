@@ -1,7 +1,7 @@
 """What is good, doubtful or broken on a machine, each with the command that mends it.
 
-Checks are pure functions of a `Machine` and of what child processes answered (`Probe`); they live in
-`checks/`, one file per theme. This file names their shapes and runs them in order.
+Checks are pure functions of a `Machine` and of what child processes answered (`Probe`); they live
+in `checks/`, one file per theme. This file names their shapes and runs them in order.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from anyrig.devices.choose import number_text
 from anyrig.devices.describe import Device, Machine
 
 State = Literal["good", "warning", "broken"]
@@ -59,5 +60,6 @@ def diagnose(machine: Machine, probes: Iterable[Probe] = ()) -> tuple[Finding, .
 
 def of(device: Device) -> str:
     """A device's name with its number, as findings print it."""
-    number = device.indices.get("gpu")
-    return device.name if number is None else f"GPU {number} ({device.name})"
+    if device.kind == "cpu":
+        return "the CPU"
+    return f"GPU {number_text(device)} ({device.name})"

@@ -72,8 +72,7 @@ def discover(
     found = _gpus(system, platform, processor.memory, reports)
     ground = _ground(system, platform)
     gpus = tuple(
-        _driven(gpu, ground, number)
-        for number, gpu in enumerate(visible.apply(found, system.environment))
+        _driven(gpu, ground) for gpu in _numbered(visible.apply(found, system.environment))
     )
     cpu_device = _cpu_device(processor)
     return Machine(
@@ -109,7 +108,8 @@ def _gpus(
     controllers: tuple[pci.Controller, ...] = ()
     if platform.system == "Linux":
         controllers = _guard("pci", reports, lambda: pci.controllers(system), ())
-        _report_display_only(controllers, reports)
+        if not platform.wsl:  # there the bus shows doors to Windows, not cards
+            _report_display_only(controllers, reports)
     found: list[Device] = []
     for name, source in _sources(system, platform, controllers, memory, found):
         nothing: Found = ([], SourceReport(name, "failed", ""))
@@ -131,7 +131,7 @@ def _sources(
     if platform.system == "macOS":
         yield "apple", lambda: apple.find(system, memory)
         return
-    yield "nvidia", lambda: nvidia.find(system, controllers, memory)
+    yield "nvidia", lambda: nvidia.find(system, controllers, memory, platform.container)
     if platform.system == "Linux":
         yield "amd", lambda: amd.find(system, controllers, memory)
         yield "intel", lambda: intel.find(system, controllers, memory)
@@ -163,6 +163,8 @@ def _ground(system: System, platform: Platform) -> reach.Ground:
         kfd_access=kfd["access"] if kfd else None,
         rocdxg=any(system.node(path) is not None for path in _ROCDXG),
         vulkan=_vulkan(system),
+        render_access=_render_access(system),
+        nvidia_abilities=system.environment.get("NVIDIA_DRIVER_CAPABILITIES", ""),
     )
 
 
@@ -176,9 +178,26 @@ def _vulkan(system: System) -> bool:
     return any(system.node(f"{folder}/libvulkan.so.1") for folder in folders if folder)
 
 
-def _driven(gpu: Device, ground: reach.Ground, number: int) -> Device:
-    indexed = replace(gpu, indices={**gpu.indices, "gpu": number, "webgpu": number})
-    return replace(indexed, drives=reach.drives(indexed, ground))
+def _numbered(gpus: tuple[Device, ...]) -> Iterator[Device]:
+    """The GPUs with the numbers people call them by; a MIG instance has its parent's."""
+    number = -1
+    for gpu in gpus:
+        number += gpu.part != "mig"
+        yield replace(gpu, indices={**gpu.indices, "gpu": number, "webgpu": number})
+
+
+def _render_access(system: System) -> str | None:
+    """What this user may do with the render nodes: the best of them; None where there is none."""
+    nodes = [
+        system.node(f"/dev/dri/{name}")
+        for name in system.names("/dev/dri")
+        if name.startswith("render")
+    ]
+    return max((node["access"] for node in nodes if node), key=len, default=None)
+
+
+def _driven(gpu: Device, ground: reach.Ground) -> Device:
+    return replace(gpu, drives=reach.drives(gpu, ground))
 
 
 def _cpu_device(processor: Cpu) -> Device:

@@ -18,6 +18,7 @@ from anyrig.devices.parts import nvidia as nvidia_parts
 
 # torch-directml's last release was built against these, and nothing newer.
 _DML_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12")
+_ROCM_NOW = "7.2"
 _INDEX = "https://download.pytorch.org/whl"
 
 
@@ -35,6 +36,10 @@ class Ground:
     """What this user may do with /dev/kfd; None when it is not there."""
     rocdxg: bool = False
     """ROCm's bridge to DirectX in WSL2 is installed."""
+    nvidia_abilities: str = ""
+    """NVIDIA_DRIVER_CAPABILITIES: what the container toolkit hands in; empty says nothing."""
+    render_access: str | None = None
+    """What this user may do with the best of /dev/dri/renderD*; None when there is none."""
     vulkan: bool = False
     """A Vulkan loader and a driver's manifest are on this Linux."""
 
@@ -44,7 +49,9 @@ def drives(device: Device, ground: Ground) -> tuple[Drive, ...]:
     if device.kind == "cpu":
         return tuple(_cpu(ground))
     ways: list[Drive] = []
-    if device.vendor == "nvidia":
+    if ground.platform.system == "macOS" and device.vendor != "apple":
+        pass  # Macs with Intel's or AMD's graphics have no backend but WebGPU
+    elif device.vendor == "nvidia":
         ways += [_torch_cuda(device, ground), _onnx_cuda(device, ground)]
     elif device.vendor == "amd":
         ways += [_torch_rocm(device, ground), _onnx_rocm(device, ground)]
@@ -67,7 +74,13 @@ def drives(device: Device, ground: Ground) -> tuple[Drive, ...]:
 
 
 def _word(device: Device, library: str) -> str:
-    return f"{library}:{device.indices.get(library, 0)}"
+    """`cuda:0`; without a number where the library does not count the device.
+
+    A MIG instance has no place in CUDA's count and goes by its id.
+    """
+    if library in device.indices:
+        return f"{library}:{device.indices[library]}"
+    return device.id if device.part == "mig" else library
 
 
 def _no_torch(platform: Platform, word: str, provider: str, fix: str) -> Drive:
@@ -145,6 +158,8 @@ def _torch_cuda(device: Device, ground: Ground) -> Drive:
 def _why_not_cuda(device: Device, ground: Ground, torch: TorchBuild) -> str:
     if torch.flavour != "cuda":
         return f"{torch.title} has no CUDA"
+    if _no_compute(ground):
+        return f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
     if _driver_too_old(ground.cuda_driver, torch.runtime):
         return f"the driver runs CUDA {ground.cuda_driver}, {torch.title} needs {torch.runtime}"
     capability = nvidia_parts.parse(device.capability)
@@ -157,6 +172,12 @@ def _why_not_cuda(device: Device, ground: Ground, torch: TorchBuild) -> str:
     return ""
 
 
+def _no_compute(ground: Ground) -> bool:
+    """Whether the container was given the driver without its compute part."""
+    given = set(ground.nvidia_abilities.split(",")) if ground.nvidia_abilities else {"all"}
+    return not given & {"compute", "all"}
+
+
 def _driver_too_old(driver: str, runtime: str) -> bool:
     """Within one major version of CUDA any driver of that major runs it."""
     have, need = _version(driver), _version(runtime)
@@ -166,23 +187,43 @@ def _driver_too_old(driver: str, runtime: str) -> bool:
 def _onnx_cuda(device: Device, ground: Ground) -> Drive:
     word, provider = _word(device, "cuda"), "CUDAExecutionProvider"
     package = ground.installed.provider(provider)
-    fix = "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
     if not package:
+        wanted = _onnx_gpu_release(device, ground)
+        fix = f"pip uninstall -y onnxruntime && pip install {wanted}" if wanted else ""
         return Drive("onnx", word, provider, False, "onnxruntime-gpu is not installed", fix)
     version = ground.installed.packages[package]
     windows = ground.platform.system == "Windows"
     cuda, kernels = wheels.onnx_gpu(version, arm=_is_arm(ground.platform), windows=windows)
     capability = nvidia_parts.parse(device.capability)
     shut = ""
-    if _driver_too_old(ground.cuda_driver, cuda):
+    if _no_compute(ground):
+        shut = f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
+    elif _driver_too_old(ground.cuda_driver, cuda):
         shut = f"the driver runs CUDA {ground.cuda_driver}, {package} {version} needs {cuda}"
     elif capability and kernels is not None and not nvidia_parts.runs(capability, kernels):
         shut = f"{package} {version} has no kernels for compute capability {device.capability}"
     if not shut:
-        return Drive("onnx", word, provider, True, f"{package} {version}")
-    # 1.26 is the last for CUDA 12, and the last with code for parts before Turing.
-    older = "pip install onnxruntime-gpu==1.26.0" if (capability or (9, 0)) >= (6, 0) else ""
-    return Drive("onnx", word, provider, False, shut, older)
+        return Drive("onnx", word, provider, True, _onnx_title(ground, package))
+    release = _onnx_gpu_release(device, ground)
+    return Drive("onnx", word, provider, False, shut, f"pip install {release}" if release else "")
+
+
+def _onnx_gpu_release(device: Device, ground: Ground) -> str:
+    """What to install: 1.26 is the last for CUDA 12 and the last with code before Turing."""
+    capability = nvidia_parts.parse(device.capability) or (9, 0)
+    driver = _version(ground.cuda_driver) or (13, 0)
+    if driver[0] < 12 or capability < (6, 0):
+        return ""
+    return (
+        "onnxruntime-gpu" if driver[0] > 12 and capability >= (7, 5) else "onnxruntime-gpu==1.26.0"
+    )
+
+
+def _onnx_title(ground: Ground, package: str) -> str:
+    """The package with its version, and a doubt where another one writes the same files."""
+    title = f"{package} {ground.installed.packages[package]}"
+    others = [name for name in ground.installed.onnx if name != package]
+    return title + (f", if {' and '.join(others)} did not overwrite it" if others else "")
 
 
 # -- AMD ----------------------------------------------------------------------------------------
@@ -209,8 +250,12 @@ def _torch_rocm(device: Device, ground: Ground) -> Drive:
 
 
 def _neighbour_fix(target: str, built: tuple[str, ...]) -> str:
-    """RDNA 2 and 3 parts often run their family's first target under an override."""
+    """A newer wheel that has the target, or the override under which RDNA 2 and 3 parts often run
+    as their family's first target.
+    """
     family = target[:-1]
+    if target in (wheels.rocm_targets(_ROCM_NOW) or ()):
+        return f"pip install torch --index-url {_INDEX}/rocm{_ROCM_NOW}"
     sibling = next((name for name in built if name.startswith(family)), "")
     if not sibling or not family.startswith(("gfx103", "gfx110")):
         return ""
@@ -220,33 +265,34 @@ def _neighbour_fix(target: str, built: tuple[str, ...]) -> str:
 def _rocm_fix(device: Device, ground: Ground) -> str:
     if ground.platform.system == "Windows":
         return "see docs/devices.md#amd-on-windows: AMD's own wheels for Python 3.12"
-    return f"pip install torch --index-url {_INDEX}/rocm7.2"
+    return f"pip install torch --index-url {_INDEX}/rocm{_ROCM_NOW}"
 
 
 def _why_no_rocm(device: Device, ground: Ground) -> tuple[str, str]:
-    """What stands between ROCm and the card, whatever torch is installed."""
-    target = device.capability
-    if target and target.startswith(("gfx7", "gfx80", "gfx900", "gfx902")):
+    """What stands between ROCm and the card, whatever torch is installed; and what mends it."""
+    target = device.capability or ""
+    if target.startswith(("gfx7", "gfx80", "gfx900", "gfx902")):
         return f"ROCm has dropped {target}", ""
     if ground.platform.system == "Windows":
         if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
             return f"AMD publishes no torch for {target} on Windows", ""
         return "", ""
     if ground.platform.wsl == 2:
-        if not ground.rocdxg:
-            fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
-            return "ROCm in WSL2 needs librocdxg, which is not installed", fix
-        return "", ""
+        fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
+        shut = "ROCm in WSL2 needs librocdxg, which is not installed"
+        return ("", "") if ground.rocdxg else (shut, fix)
     if ground.platform.system != "Linux":
         return f"there is no ROCm on {ground.platform.system}", ""
+    return _why_no_kfd(device, ground)
+
+
+def _why_no_kfd(device: Device, ground: Ground) -> tuple[str, str]:
     if ground.kfd_access is None:
         if ground.platform.container:
             fix = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
             return "/dev/kfd was not given to this container", fix
-        return (
-            "/dev/kfd is not there: the amdgpu driver's compute part is off",
-            "sudo modprobe amdgpu",
-        )
+        fix = "sudo modprobe amdgpu"
+        return "/dev/kfd is not there: the amdgpu driver's compute part is off", fix
     if "w" not in ground.kfd_access:
         return "this user may not open /dev/kfd", "sudo usermod -aG render,video $USER"
     if any("kfd does not list" in note for note in device.notes):
@@ -259,12 +305,13 @@ def _onnx_rocm(device: Device, ground: Ground) -> Drive:
     for provider in ("MIGraphXExecutionProvider", "ROCMExecutionProvider"):
         package = ground.installed.provider(provider)
         if package:
-            version = ground.installed.packages[package]
             shut, fix = _why_no_rocm(device, ground)
-            return Drive("onnx", word, provider, not shut, shut or f"{package} {version}", fix)
+            return Drive(
+                "onnx", word, provider, not shut, shut or _onnx_title(ground, package), fix
+            )
     fix = "pip uninstall -y onnxruntime && pip install onnxruntime-migraphx"
-    if ground.platform.system == "Windows":
-        fix = ""
+    if ground.platform.system == "Windows" or _is_arm(ground.platform):
+        fix = ""  # published for Linux on x86_64 alone
     reason = "no ONNX Runtime for ROCm is installed"
     return Drive("onnx", word, "MIGraphXExecutionProvider", False, reason, fix)
 
@@ -279,6 +326,9 @@ def _torch_xpu(device: Device, ground: Ground) -> Drive:
     if part.xpu is False:
         reason = f"torch's XPU build does not run on {part.architecture}"
         return Drive("torch", word, "xpu", False, reason)
+    shut, shut_fix = _why_no_render(ground)
+    if shut:
+        return Drive("torch", word, "xpu", False, shut, shut_fix)
     fix = f"pip install torch --index-url {_INDEX}/xpu"
     if torch is None:
         return _no_torch(ground.platform, word, "xpu", fix)
@@ -294,10 +344,23 @@ def _onnx_openvino(device: Device, ground: Ground) -> Drive:
     word, provider = _word(device, "xpu"), "OpenVINOExecutionProvider"
     package = ground.installed.provider(provider)
     if package:
-        version = ground.installed.packages[package]
-        return Drive("onnx", word, provider, True, f"{package} {version}")
+        shut, fix = _why_no_render(ground)
+        return Drive("onnx", word, provider, not shut, shut or _onnx_title(ground, package), fix)
     fix = "pip uninstall -y onnxruntime && pip install onnxruntime-openvino"
     return Drive("onnx", word, provider, False, "onnxruntime-openvino is not installed", fix)
+
+
+def _why_no_render(ground: Ground) -> tuple[str, str]:
+    """Whether Linux lets this user at the render nodes, which Level Zero and Vulkan open."""
+    if ground.platform.system != "Linux" or ground.platform.wsl:
+        return "", ""
+    if ground.render_access is None:
+        if ground.platform.container:
+            return "/dev/dri was not given to this container", "docker run --device /dev/dri ..."
+        return "there is no /dev/dri/renderD*", ""
+    if "w" not in ground.render_access:
+        return "this user may not open /dev/dri/render*", "sudo usermod -aG render,video $USER"
+    return "", ""
 
 
 # -- Apple --------------------------------------------------------------------------------------
@@ -333,16 +396,18 @@ def _onnx_coreml(ground: Ground) -> Drive:
 
 
 def _directml(device: Device, ground: Ground) -> Iterator[Drive]:
-    word = f"dml:{device.indices.get('dxgi', 0)}"
+    # Without DXGI's order nobody knows DirectML's numbers.
+    word = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
     directml = ground.installed.packages.get("torch-directml")
     if directml:
         yield Drive("torch", word, "privateuseone", True, f"torch-directml {directml}")
     else:
         python = ".".join(ground.platform.python.split(".")[:2])
-        fix = "pip install torch-directml" if python in _DML_PYTHONS else ""
+        built = python in _DML_PYTHONS and not _is_arm(ground.platform)
+        fix = "pip install torch-directml" if built else ""
         reason = "torch-directml is not installed"
-        if not fix:
-            reason = f"torch-directml has no wheel for Python {python}"
+        if not built:
+            reason = f"torch-directml has no wheel for Python {python} on {ground.platform.machine}"
         yield Drive("torch", word, "privateuseone", False, reason, fix)
     if ground.platform.system != "Windows":
         return
@@ -364,6 +429,9 @@ def _webgpu(device: Device, ground: Ground) -> Drive:
     if ground.platform.system == "Linux" and not ground.vulkan:
         fix = "sudo apt install libvulkan1 mesa-vulkan-drivers"
         return Drive("onnx", word, provider, False, "no Vulkan loader or driver is here", fix)
+    shut, fix = _why_no_render(ground) if device.vendor in ("amd", "intel") else ("", "")
+    if shut:
+        return Drive("onnx", word, provider, False, shut, fix)
     version = ground.installed.packages["onnxruntime-ep-webgpu"]
     return Drive("onnx", word, provider, True, f"onnxruntime-ep-webgpu {version}")
 

@@ -29,17 +29,22 @@ def _numbered(
     order: Sequence[Device], shown: Sequence[Device], library: str, variable: str
 ) -> list[Device]:
     """Indices for what is shown; the rest blocked by the variable."""
-    place = {device.id: number for number, device in enumerate(shown)}
-    return [
-        replace(device, indices={**device.indices, library: place[device.id]})
-        if device.id in place
-        else replace(
-            device,
-            blocked=f"hidden by {variable}",
-            blocked_fix=f"unset {variable.partition('=')[0]}",
-        )
-        for device in order
-    ]
+    # A MIG instance has a number only where a variable gives it one.
+    counted = [device for device in shown if device.part != "mig" or variable]
+    place = {device.id: number for number, device in enumerate(counted)}
+    seen = {device.id for device in shown}
+    hidden = {"blocked": f"hidden by {variable}",
+              "blocked_fix": f"unset {variable.partition('=')[0]}"}  # fmt: skip
+    found = []
+    for device in order:
+        if device.id not in seen:
+            found.append(replace(device, **hidden))  # type: ignore[arg-type]
+        elif device.id in place:
+            number = {**device.indices, library: place[device.id]}
+            found.append(replace(device, indices=number))
+        else:
+            found.append(device)
+    return found
 
 
 def _nvidia(devices: list[Device], environment: Mapping[str, str]) -> list[Device]:

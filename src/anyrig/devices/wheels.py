@@ -1,10 +1,10 @@
 """Which machine code the official wheels of torch and ONNX Runtime carry, by version.
 
 For the wheels of the Python index the lists were read out of the wheels themselves (the flags that
-torch.cuda.get_arch_list() returns; the fat binaries of ONNX Runtime's CUDA provider) for torch 2.0 to
-2.15 and onnxruntime-gpu 1.21 to 1.31; for torch's other CUDA and ROCm flavours from its build scripts
-and release matrix. Release wheels carry no PTX, so nothing runs on a later major version. A build that
-is not here is unknown: doctor asks the library itself.
+torch.cuda.get_arch_list() returns; the fat binaries of ONNX Runtime's CUDA provider) for torch 2.0
+to 2.15 and onnxruntime-gpu 1.21 to 1.31; for torch's other CUDA and ROCm flavours from its build
+scripts and release matrix. Release wheels carry no PTX, so nothing runs on a later major version. A
+build that is not here is unknown: doctor asks the library itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings from files and the environment into frozen values; what is unknown is refused.
 
-The weakest first: defaults, `anyrig.toml` in the user's folder, `./anyrig.toml` (or the file named by
-`--config`), `./.env`, the environment. Flags come on top, in the command that has them.
+The weakest first: defaults, `anyrig.toml` in the user's folder, `./anyrig.toml` (or the file named
+by `--config`), `./.env`, the environment. Flags come on top, in the command that has them.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _advice(gpu: Device) -> tuple[str, str, bool]:
     if capability[0] == 9:
         return (
             (
-                "FlashAttention 2 is inside torch's SDPA; 3 is built from source (hopper/), 4 is the"
+                "FlashAttention 2 is inside torch's SDPA; 3 is built from source (hopper/), 4 is a"
                 " beta flash-attn-4"
             ),
             build,
@@ -91,7 +91,7 @@ def _new_enough(gpu: Device, installed: str | None) -> bool:
 
 
 def bf16(machine: Machine, probes: Probes) -> Iterator[Finding]:
-    """Whether bf16 is native: torch says yes where it is only emulated, which is slower than fp32."""
+    """Whether bf16 is native: torch says yes where it is only emulated, slower than fp32."""
     seen: set[tuple[str, bool | None]] = set()
     for gpu in machine.gpus:
         key = (gpu.name, gpu.features.bf16)

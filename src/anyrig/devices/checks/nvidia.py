@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import Finding, of
+from anyrig.devices.diagnose import Finding, State, of
 from anyrig.devices.parts import nvidia as parts
 from anyrig.devices.sources.nvidia import init_fix
 
@@ -20,9 +20,10 @@ def driver(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """The driver answers for every card that the bus shows."""
     for gpu in machine.of("nvidia"):
         if _silent(gpu) and not _missing_toolkit(machine):
-            yield Finding(
-                "nvidia-driver", "broken", f"{of(gpu)}: {gpu.blocked}", gpu.blocked_fix, gpu.id
-            )
+            # The registry alone may remember a card that was taken out.
+            state: State = "warning" if gpu.notes else "broken"
+            text = "; ".join([f"{of(gpu)}: {gpu.blocked}", *gpu.notes])
+            yield Finding("nvidia-driver", state, text, gpu.blocked_fix, gpu.id)
     answering = [gpu for gpu in machine.of("nvidia") if not _silent(gpu)]
     if answering:
         version = answering[0].driver_version or "of unknown version"
@@ -134,6 +135,10 @@ def parts_in_use(gpu: Device) -> bool:
 def parts_finding(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """MIG instances and compute modes."""
     for gpu in machine.of("nvidia"):
+        for note in gpu.notes:
+            if "next reset" in note and gpu.part != "mig":
+                fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
+                yield Finding("nvidia-parts", "warning", f"{of(gpu)}: {note}", fix, gpu.id)
         if not parts_in_use(gpu):
             continue
         cut = "use those" in gpu.blocked

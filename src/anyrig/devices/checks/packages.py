@@ -1,4 +1,4 @@
-"""Checks of installed packages: torch's build, ONNX Runtime's providers, packages in each other's way."""
+"""Checks of packages: torch's build, ONNX Runtime's providers, ones in each other's way."""
 
 from __future__ import annotations
 

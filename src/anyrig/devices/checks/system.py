@@ -108,6 +108,8 @@ def limits(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """What cgroups, affinity or a translated Python take away."""
     for sentence in machine.cpu.limits:
         fix = "raise the container's --cpus or --memory"
+        if not machine.platform.container:
+            fix = "cat /proc/self/cgroup names the group that sets it"
         if "Rosetta" in sentence:
             fix = "install a Python built for arm64"
         elif "affinity" in sentence:

@@ -91,11 +91,9 @@ def _address(domain: int, location: int) -> str:
 
 
 def _same(node: ComputeNode, card: Controller) -> bool:
-    if node.render_minor and card.render_node:
-        if card.render_node.endswith(f"renderD{node.render_minor}"):
-            return True
-        # Partitions have render nodes of their own but share the card's address.
-    return node.address == card.address
+    # Partitions have render nodes of their own but share the card's address.
+    same_node = card.render_node.endswith(f"renderD{node.render_minor}")
+    return (node.render_minor > 0 and same_node) or node.address == card.address
 
 
 def _describe(

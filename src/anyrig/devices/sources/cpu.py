@@ -39,6 +39,13 @@ _MAC_KEYS = (
     "hw.optional.avx2_0 hw.optional.avx512f kern.osproductversion sysctl.proc_translated "
     "iogpu.wired_limit_mb"
 ).split()
+# What a virtual machine's firmware calls itself; a real board has a maker's name there.
+_HYPERVISORS = {
+    "QEMU": "QEMU", "Standard PC": "QEMU", "KVM": "KVM", "VMware": "VMware",
+    "VirtualBox": "VirtualBox", "Xen": "Xen", "HVM domU": "Xen", "Amazon EC2": "Amazon EC2",
+    "Google": "Google Compute Engine", "Virtual Machine": "Hyper-V", "OpenStack": "OpenStack",
+    "Firecracker": "Firecracker",
+}  # fmt: skip
 _SYSTEMS: dict[str, SystemName] = {"Linux": "Linux", "Windows": "Windows", "Darwin": "macOS"}
 _PROCESSOR_KEY = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
 
@@ -57,13 +64,13 @@ def platform(system: System) -> Platform:
         python=str(host.get("python", "")),
         wsl=_wsl(system, release) if name == "Linux" else 0,
         container=_container(system) if name == "Linux" else "",
-        distribution=_distribution(system) if name == "Linux" else "",
+        distribution=_distribution(system, host),
         virtual=_virtual(system) if name == "Linux" else "",
     )
 
 
 def _wsl(system: System, release: str) -> int:
-    """WSL1 has no kernel of its own: its version text has no `microsoft-standard` and no /dev/dxg."""
+    """1, 2 or 0: WSL1 has no kernel of its own and no /dev/dxg."""
     text = (system.peek("/proc/version") or release).lower()
     if "microsoft" not in text:
         return 0
@@ -88,7 +95,10 @@ def _container(system: System) -> str:
     return ""
 
 
-def _distribution(system: System) -> str:
+def _distribution(system: System, host: dict[str, Any]) -> str:
+    kind = str(host.get("system", ""))
+    if kind != "Linux":
+        return "" if kind in _SYSTEMS else kind
     found = re.search(r'^PRETTY_NAME="?([^"\n]+)', system.peek("/etc/os-release"), re.MULTILINE)
     return found[1] if found else ""
 
@@ -96,7 +106,15 @@ def _distribution(system: System) -> str:
 def _virtual(system: System) -> str:
     if "gvisor" in system.peek("/proc/version").lower():
         return "gVisor"
-    return system.peek("/sys/hypervisor/type") or system.peek("/sys/class/dmi/id/product_name")
+    told = system.peek("/sys/hypervisor/type")
+    if told:
+        return told
+    board = " ".join(
+        system.peek(f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")
+    )
+    known = next((title for word, title in _HYPERVISORS.items() if word in board), "")
+    guest = "hypervisor" in _cpuinfo(system.peek("/proc/cpuinfo")).get("flags", "").split()
+    return known or ("a virtual machine" if guest else "")
 
 
 def describe(system: System) -> Cpu:
@@ -145,7 +163,7 @@ def _linux_name(system: System, info: dict[str, str], machine: str) -> str:
 def _vendor(text: str) -> str:
     known = {
         "GenuineIntel": "intel", "AuthenticAMD": "amd", "0x41": "arm", "0x61": "apple",
-        "0x51": "qualcomm", "0xc0": "ampere",
+        "0x51": "qualcomm", "0xc0": "ampere", "Qualcomm Technologies Inc": "qualcomm",
     }  # fmt: skip
     return known.get(text, "unknown")
 
@@ -254,7 +272,8 @@ def _mac(system: System) -> Cpu:
     cores = int(facts.get("hw.ncpu", host.get("cpu_count", 1)))
     return Cpu(
         name=name,
-        vendor="apple" if name.startswith("Apple") else "intel",
+        # Under Rosetta the brand is "VirtualApple".
+        vendor="apple" if "Apple" in name else "intel",
         architecture=str(host.get("machine", "")),
         cores_total=cores,
         cores_usable=cores,

@@ -41,7 +41,7 @@ def _describe(system: System, card: Controller, system_memory: Memory) -> Device
         id=card.address,
         kind="gpu",
         vendor="intel",
-        name=name or f"Intel GPU {card.pci_id}",
+        name=name or f"Intel {part.architecture or 'GPU'} {card.pci_id}",
         architecture=part.architecture,
         memory=_memory(system, card, part, system_memory),
         driver=card.driver or None,
@@ -59,14 +59,11 @@ def _memory(system: System, card: Controller, part: parts.Part, system_memory: M
     local = [region for region in regions if _class(region) == _DEVICE_MEMORY]
     if local:
         total = sum(_size(region) for region in local)
-        return Memory(
-            "dedicated",
-            total,
-            _free(local),
-            note=""
-            if _free(local) is not None
-            else "the kernel tells free memory to privileged users only",
-        )
+        borrowed = [region for region in regions if _class(region) != _DEVICE_MEMORY]
+        pools = tuple(Pool("system", _size(region)) for region in borrowed)
+        free = _free(local)
+        hidden = "the kernel tells free memory to privileged users only"
+        return Memory("dedicated", total, free, pools, hidden if free is None else "")
     by_sysfs = _sysfs_bytes(system, card)
     if by_sysfs:
         return Memory("dedicated", by_sysfs, None, note=silence)

@@ -289,7 +289,7 @@ def _load_nvml_library() -> None:
                 raise Silent(f"{name}: {error}") from error
         else:
             return
-    raise NotThere("the library libnvidia-ml.so.1 is not on this machine")
+    raise NotThere("NVIDIA's library NVML is not on this machine")
 
 
 def _nvml_error(nvml: Any, error: Any) -> str:

@@ -37,7 +37,7 @@ _INIT_FIXES = {
 
 
 def find(
-    system: System, controllers: tuple[Controller, ...], system_memory: Memory
+    system: System, controllers: tuple[Controller, ...], system_memory: Memory, container: str = ""
 ) -> tuple[list[Device], SourceReport]:
     """Every NVIDIA device, usable or not, and what NVML said."""
     cards = [c for c in controllers if c.vendor == VENDOR]
@@ -46,8 +46,10 @@ def find(
         driver = str(_ask(system, "nvmlSystemGetDriverVersion") or "") or None
         count = int(system.nvml("nvmlDeviceGetCount"))
     except Silent as silence:
-        silent = [_undriven(system, card, str(silence)) for card in cards]
-        absent = isinstance(silence, NotThere) and not cards
+        silent = [_undriven(system, card, str(silence), container) for card in cards]
+        # On Windows pynvml itself looks for the library and says so in NVML's words.
+        missing = isinstance(silence, NotThere) or "LIBRARY_NOT_FOUND" in str(silence)
+        absent = missing and not cards
         state: SourceState = "nothing" if absent else "failed"
         return silent, SourceReport("nvidia", state, str(silence))
     devices = [
@@ -57,7 +59,7 @@ def find(
     ]
     known = {device.pci_address for device in devices}
     lost = [
-        _undriven(system, card, "NVML does not list it, the bus does")
+        _undriven(system, card, "NVML does not list it, the bus does", container)
         for card in cards
         if card.address not in known
     ]
@@ -124,7 +126,11 @@ def _describe(
             blocked_fix=f"sudo nvidia-smi -i {index} -c DEFAULT",
         )
     instances = list(_instances(system, whole, index))
-    if _mig_enabled(system, handle):
+    now, pending = _mig_mode(system, handle)
+    if now != pending:
+        change = "on" if pending else "off"
+        whole = replace(whole, notes=(f"MIG is switched {change} at the next reset",))
+    if now:
         whole = _blocked_by_mig(whole, index, len(instances))
     yield whole
     yield from instances
@@ -147,23 +153,27 @@ def _pci(system: System, handle: str) -> tuple[str | None, str | None]:
 def _memory(
     system: System, handle: str, capability: parts.Capability | None, system_memory: Memory
 ) -> Memory:
-    answer = _ask(system, "nvmlDeviceGetMemoryInfo", handle)
+    try:
+        answer, silence = system.nvml("nvmlDeviceGetMemoryInfo", handle), ""
+    except Silent as error:
+        answer, silence = None, f" (NVML: {error})"
     if capability in parts.INTEGRATED:
-        # NVML says NOT_SUPPORTED on GB10, or repeats the system's own figures.
-        note = "unified with the system's memory; NVML counts none for this part"
+        note = f"unified with the system's memory{silence}"
         return Memory("unified", system_memory.total_bytes, system_memory.free_bytes, note=note)
     if isinstance(answer, dict) and answer.get("total"):
-        return Memory("dedicated", int(answer["total"]), int(answer.get("free", 0)))
-    return Memory(note="NVML does not tell this part's memory")
+        free = answer.get("free")
+        return Memory("dedicated", int(answer["total"]), None if free is None else int(free))
+    return Memory(note=f"NVML does not tell this part's memory{silence}")
 
 
-def _mig_enabled(system: System, handle: str) -> bool:
-    mode = _ask(system, "nvmlDeviceGetMigMode", handle)
-    return bool(mode and mode[0] == 1)
+def _mig_mode(system: System, handle: str) -> tuple[bool, bool]:
+    """Whether MIG is on, and whether it will be after a reset."""
+    mode = _ask(system, "nvmlDeviceGetMigMode", handle) or [0, 0]
+    return mode[0] == 1, mode[-1] == 1
 
 
 def _instances(system: System, whole: Device, index: int) -> Iterator[Device]:
-    if not _mig_enabled(system, str(index)):
+    if not _mig_mode(system, str(index))[0]:
         return
     for number in range(int(_ask(system, "mig", str(index)) or 0)):
         handle = f"{index}/{number}"
@@ -198,7 +208,7 @@ def _blocked_by_mig(whole: Device, index: int, num_instances: int) -> Device:
     )
 
 
-def _undriven(system: System, card: Controller, silence: str) -> Device:
+def _undriven(system: System, card: Controller, silence: str, container: str) -> Device:
     """A card that the bus shows while the driver does not answer for it."""
     listed = system.catalogue("pci", card.pci_id)
     title = listed.partition("[")[2].rstrip("]") or listed
@@ -207,6 +217,9 @@ def _undriven(system: System, card: Controller, silence: str) -> Device:
         fix = "sudo apt install nvidia-driver && sudo reboot"
     elif card.driver == "vfio-pci":
         reason, fix = "it is passed through to a virtual machine (vfio-pci)", ""
+    elif container and "is not on this machine" in silence:
+        reason = f"the host's driver was not handed into this {container} container"
+        fix = "docker run --gpus all ... (with nvidia-container-toolkit on the host)"
     else:
         reason = f"NVIDIA's driver does not answer: {silence}"
         fix = init_fix(silence)

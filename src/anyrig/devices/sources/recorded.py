@@ -1,4 +1,5 @@
-"""A recorded machine: the raw answers of its interfaces, from JSON, and the recorder that writes it.
+"""A recorded machine: the raw answers of its interfaces, from JSON, and the recorder that writes
+it.
 
 The file is described in docs/recorded-machines.md. It holds answers, not conclusions, so discovery
 itself is what a recorded machine tests.
@@ -17,8 +18,8 @@ from anyrig.errors import BadRecord
 FORMAT = 1
 _HINT = "Write one with `anyrig devices --record FILE`; docs/recorded-machines.md has the format."
 SECTIONS = frozenset(
-    "format about cites host environment files folders links nodes catalogue nvml drm dxgi dxcore registry "
-    "commands packages package_files disk probes".split()
+    "format about cites host environment files folders links nodes catalogue nvml drm dxgi dxcore "
+    "registry commands packages package_files disk probes".split()
 )
 # What a machine's description hangs on; anything else in the environment is the user's own.
 RECORDED_VARIABLES = (
@@ -118,7 +119,7 @@ class RecordedAnswers:
     def _nvml(self, function: str, handle: str) -> Any:
         library = self._record.get("nvml")
         if library is None:
-            raise NotThere("the library libnvidia-ml.so.1 is not on this machine")
+            raise NotThere("NVIDIA's library NVML is not on this machine")
         _failed(library)
         place: Any = library
         if handle:

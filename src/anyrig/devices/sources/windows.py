@@ -46,6 +46,8 @@ class Adapter:
     """Its place in DXGI's order, which DirectML counts by."""
     integrated: bool | None
     driver_version: str = ""
+    installed: int = 0
+    """The registry's qwMemorySize, beside what DXGI lets programs have of it."""
     via: str = "dxgi"
 
     @property
@@ -60,7 +62,9 @@ def find(
     """Every adapter that no vendor's own source has already described.
 
     Args:
+        system: the machine to ask.
         others: what other sources found, so that a card seen by NVML is not listed twice.
+        system_memory: what an integrated part shares.
     """
     registry = _registry_adapters(system)
     try:
@@ -71,7 +75,9 @@ def find(
     adapters, ignored = _real(listed)
     adapters = [_with_registry(adapter, registry) for adapter in adapters]
     devices = _unclaimed(adapters, others, system_memory)
-    return devices, _report("windows", told, adapters, ignored)
+    present = {adapter.pci_id for adapter in adapters}
+    absent = [entry for entry in registry if entry.pci_id not in present]
+    return devices, _report("windows", told, adapters, ignored, absent)
 
 
 def find_in_wsl(
@@ -89,8 +95,13 @@ def find_in_wsl(
     return devices, _report("wsl", "DXCore", adapters, ignored)
 
 
-def _report(name: str, told: str, adapters: list[Adapter], ignored: int) -> SourceReport:
+def _report(
+    name: str, told: str, adapters: list[Adapter], ignored: int, absent: list[Adapter] | None = None
+) -> SourceReport:
     text = f"{plural(len(adapters), 'adapter')} in {told}"
+    for entry in absent or []:
+        size = bytes_text(entry.dedicated) if entry.dedicated else "memory unknown"
+        text += f", {entry.name} ({size}, driver {entry.driver_version}) only remembered"
     if ignored:
         text += f", {plural(ignored, 'software adapter')} ignored"
     return SourceReport(name, "found" if adapters else "nothing", text)
@@ -144,7 +155,7 @@ def _describe(adapter: Adapter, twin: int, system_memory: Memory) -> Device:
         architecture=architecture,
         capability=target,
         memory=_memory(adapter, vendor, target, system_memory),
-        driver="Windows" if adapter.via != "dxcore" else "Windows, through WSL2",
+        driver="WDDM" if adapter.via != "dxcore" else "WDDM of Windows",
         driver_version=adapter.driver_version or None,
         pci_id=adapter.pci_id,
         features=features,
@@ -184,6 +195,7 @@ def _memory(adapter: Adapter, vendor: str, target: str | None, system_memory: Me
             "dedicated" if adapter.dedicated else "unknown",
             adapter.dedicated or None,
             None if free is None else min(free, adapter.dedicated),
+            (Pool("installed", adapter.installed),) if adapter.installed else (),
         )
     if not adapter.shared:
         return Memory("unified", None, None, note="the share of system memory is not told")
@@ -290,4 +302,5 @@ def _with_registry(adapter: Adapter, registry: list[Adapter]) -> Adapter:
         adapter,
         driver_version=adapter.driver_version or entry.driver_version,
         dedicated=adapter.dedicated or entry.dedicated,
+        installed=entry.dedicated,
     )

@@ -1,0 +1,103 @@
+"""Fixtures that everything shares: recorded machines, a clean environment, a person's folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.devices.describe import Machine
+from anyrig.devices.discover import from_record
+
+ROOT = Path(__file__).resolve().parent.parent
+MACHINES = ROOT / "tests" / "machines"
+NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
+_SHAPING = ("ANYRIG_", "CUDA_", "HIP_", "ROCR_", "HSA_", "ZE_", "PYTORCH_", "VIBEVOICE_", "NVIDIA_")
+_missing: dict[str, str] = {}
+
+
+def record_of(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((MACHINES / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+@pytest.fixture
+def machine() -> Callable[..., Machine]:
+    """A recorded machine by name, under extra variables if wanted."""
+
+    def load(name: str, environment: Mapping[str, str] | None = None) -> Machine:
+        return from_record(record_of(name), environment)
+
+    return load
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the developer's own settings, devices or folders reaches a test."""
+    for name in list(os.environ):
+        if name.startswith(_SHAPING) or name in ("USE_GPU", "GPU_ID", "DIRECTML_DEVICE"):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+
+
+Anyrig = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def anyrig() -> Anyrig:
+    """The command line in a process of its own."""
+
+    def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **options.pop("environment", {})}
+        return subprocess.run(
+            [sys.executable, "-m", "anyrig", *words],
+            capture_output=True, text=True, env=environment, timeout=120, **options,
+        )  # fmt: skip
+
+    return run
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need a system package skip without it, and are named at the end."""
+    for marker in item.iter_markers("system"):
+        package, command = marker.args
+        if not (shutil.which(command) or Path(command).exists()):
+            _missing[item.nodeid] = package
+            pytest.skip(f"needs the system package {package}")
+    if item.get_closest_marker("gpu") and "gpu" not in (item.config.getoption("-m") or ""):
+        pytest.skip("needs a GPU: pytest -m gpu")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: Any = yield
+    if item.nodeid in _missing:
+        # Travels from xdist's workers to the process that prints the summary.
+        report.user_properties.append(("missing", _missing[item.nodeid]))
+    return report  # noqa: B901 - a wrapper's return value is the report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    missing: dict[str, list[str]] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        for key, package in getattr(report, "user_properties", []):
+            if key == "missing" and report.nodeid not in missing.setdefault(package, []):
+                missing[package].append(report.nodeid)
+    for package, tests in missing.items():
+        terminalreporter.write_line(f"Skipped for want of {package}: {', '.join(tests)}")
+        terminalreporter.write_line(f"  sudo apt install --no-install-recommends {package}")

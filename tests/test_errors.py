@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from anyrig import errors
+from anyrig.errors import AnyrigError
+
+
+def _tree(kind: type[AnyrigError]) -> Iterator[type[AnyrigError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _tree(below)
+
+
+@pytest.mark.parametrize("kind", list(_tree(AnyrigError)), ids=lambda kind: kind.__name__)
+def test_every_error_demands_a_hint(kind: type[AnyrigError]) -> None:
+    with pytest.raises(TypeError, match="hint"):
+        kind("went wrong")  # type: ignore[call-arg]
+    error = kind("went wrong", hint="do this")
+    assert (str(error), error.hint) == ("went wrong", "do this")
+    assert 1 <= error.exit_code <= 125
+
+
+@pytest.mark.parametrize("kind", list(_tree(AnyrigError)), ids=lambda kind: kind.__name__)
+def test_the_drawn_tree_shows_every_error_with_its_exit_code(kind: type[AnyrigError]) -> None:
+    drawing = inspect.getdoc(errors) or ""
+    rows = [line for line in drawing.splitlines() if kind.__name__ in line.split()]
+    rows += [line for line in drawing.splitlines() if f"─ {kind.__name__} " in line]
+    assert rows, f"{kind.__name__} is not drawn"
+    assert f" {kind.exit_code} " in rows[0]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyrig.units import bandwidth_text, bytes_text, flops_text, plural, seconds_text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (512 * 2**20, "512 MiB"),
+        (25275125760, "23.5 GiB"), (24 * 2**30, "24 GiB"), (2**40 - 1, "1 TiB"),
+        (150754820096, "140 GiB"), (5 * 2**50, "5120 TiB"),
+    ],
+)  # fmt: skip
+def test_bytes(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+@given(st.integers(min_value=0, max_value=2**60))
+def test_bytes_never_print_1024_of_a_unit_below_the_largest(count: int) -> None:
+    number, unit = bytes_text(count).split()
+    assert unit == "TiB" or float(number) < 1024
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0004, "0 ms"), (0.42, "420 ms"), (3.21, "3.2 s"), (59.99, "1 min 00 s"),
+     (245, "4 min 05 s"), (7800, "2 h 10 min"), (3599.7, "1 h 00 min")],
+)  # fmt: skip
+def test_seconds(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+def test_rates() -> None:
+    assert flops_text(788e12) == "788 TFLOP/s"
+    assert flops_text(88.31e9) == "88.3 GFLOP/s"
+    assert bandwidth_text(4.3e12) == "4.30 TB/s"
+    assert bandwidth_text(18.24e9) == "18.2 GB/s"
+
+
+def test_plural() -> None:
+    assert (plural(1, "core"), plural(0, "core"), plural(4, "core")) == (
+        "1 core", "0 cores", "4 cores",
+    )  # fmt: skip
