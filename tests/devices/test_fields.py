@@ -1,4 +1,5 @@
 """No field of a recorded machine is decoration: breaking it changes what is said; each is cited."""
+
 from __future__ import annotations
 
 import copy

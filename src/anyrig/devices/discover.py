@@ -69,12 +69,15 @@ def discover(
     platform = _guard("platform", reports, lambda: cpu.platform(system), _UNKNOWN_PLATFORM)
     processor = _guard("cpu", reports, lambda: cpu.describe(system), _UNKNOWN_CPU)
     reports.append(SourceReport("cpu", "found", processor.name))
-    found = _gpus(system, platform, processor.memory, reports)
-    ground = _ground(system, platform)
-    gpus = tuple(
-        _driven(gpu, ground) for gpu in _numbered(visible.apply(found, system.environment))
+    ground = _guard(
+        "packages",
+        reports,
+        lambda: _ground(system, platform),
+        reach.Ground(platform, packages.Installed({}, None)),
     )
+    gpus = _guard("devices", reports, lambda: _driven_gpus(system, ground, processor, reports), ())
     cpu_device = _cpu_device(processor)
+    nothing: dict[str, str] = {}
     return Machine(
         platform=platform,
         cpu=processor,
@@ -83,11 +86,11 @@ def discover(
         sources=tuple(reports),
         packages=_package_titles(ground.installed),
         environment=relevant(system.environment),
-        facts=_facts(system, ground),
-        nodes=tuple(_nodes(system)),
-        groups=tuple(host.get("groups", ())),
+        facts=_guard("facts", reports, lambda: _facts(system, ground), nothing),
+        nodes=_guard("nodes", reports, lambda: tuple(_nodes(system)), ()),
+        groups=tuple(host.get("groups") or ()),
         root=bool(host.get("root", False)),
-        disk_free_bytes=system.disk_free(home),
+        disk_free_bytes=_guard("disk", reports, lambda: system.disk_free(home), None),
     )
 
 
@@ -99,6 +102,15 @@ def _guard(name: str, reports: list[SourceReport], ask: Callable[[], T], otherwi
         log.debug("source %s failed", name, exc_info=True)
         reports.append(SourceReport(name, "failed", f"{type(error).__name__}: {error}"))
         return otherwise
+
+
+def _driven_gpus(
+    system: System, ground: reach.Ground, processor: Cpu, reports: list[SourceReport]
+) -> tuple[Device, ...]:
+    """Every GPU with its numbers and with what can drive it."""
+    found = _gpus(system, ground.platform, processor.memory, reports)
+    shown = visible.apply(found, system.environment)
+    return tuple(replace(gpu, drives=reach.drives(gpu, ground)) for gpu in _numbered(shown))
 
 
 def _gpus(
@@ -194,10 +206,6 @@ def _render_access(system: System) -> str | None:
         if name.startswith("render")
     ]
     return max((node["access"] for node in nodes if node), key=len, default=None)
-
-
-def _driven(gpu: Device, ground: reach.Ground) -> Device:
-    return replace(gpu, drives=reach.drives(gpu, ground))
 
 
 def _cpu_device(processor: Cpu) -> Device:

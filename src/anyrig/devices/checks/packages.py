@@ -46,6 +46,18 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding("torch", "good", f"torch {title}")
 
 
+def _alike(machine: Machine) -> Iterator[tuple[Device, str]]:
+    """Free GPUs, one for all of the same name, with what to call them."""
+    groups: dict[tuple[str, str], list[Device]] = {}
+    for gpu in machine.gpus:
+        if not gpu.blocked:
+            key = (gpu.name, " ".join(drive.reason for drive in gpu.drives))
+            groups.setdefault(key, []).append(gpu)
+    for gpus in groups.values():
+        more = f" and {len(gpus) - 1} more" if len(gpus) > 1 else ""
+        yield gpus[0], of(gpus[0]) + more
+
+
 def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """ONNX Runtime has a provider for the brand of each GPU."""
     if not any(name in machine.packages for name in ONNX_PACKAGES):
@@ -56,21 +68,19 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "pip install onnxruntime",
         )
         return
-    for gpu in machine.gpus:
-        if gpu.blocked:
-            continue
+    for gpu, name in _alike(machine):
         ways = [drive for drive in gpu.drives if drive.backend == "onnx"]
         opened = [drive for drive in ways if drive.usable]
         if opened:
             names = ", ".join(drive.provider for drive in opened)
-            yield Finding("onnx", "good", f"{of(gpu)}: ONNX Runtime has {names}", "", gpu.id)
+            yield Finding("onnx", "good", f"{name}: ONNX Runtime has {names}", "", gpu.id)
         elif ways:
             fix = next((drive.fix for drive in ways if drive.fix), "")
             reasons = "; ".join(drive.reason for drive in ways)
             yield Finding(
                 "onnx",
                 "warning",
-                f"{of(gpu)}: ONNX Runtime has no provider for it ({reasons})",
+                f"{name}: ONNX Runtime has no provider for it ({reasons})",
                 fix,
                 gpu.id,
             )

@@ -68,9 +68,13 @@ def _memory(system: System, card: Controller, part: parts.Part, system_memory: M
     if by_sysfs:
         return Memory("dedicated", by_sysfs, None, note=silence)
     if part.integrated or regions:
-        note = "shares the system's memory"
-        pools = (Pool("system", system_memory.total_bytes, system_memory.free_bytes),)
-        return Memory("unified", system_memory.total_bytes, system_memory.free_bytes, pools, note)
+        # The kernel's own figure of the system memory it lets the GPU map, where it tells one.
+        told = sum(_size(region) for region in regions) or system_memory.total_bytes
+        pools = (Pool("system", told, system_memory.free_bytes),)
+        free = system_memory.free_bytes
+        total = min(told, system_memory.total_bytes) if told and system_memory.total_bytes else told
+        note = "shares the system's memory" + (f" ({silence})" if silence else "")
+        return Memory("unified", total, min(free, total) if free and total else free, pools, note)
     return Memory(note=silence or "the driver does not tell its memory")
 
 

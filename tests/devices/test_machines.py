@@ -1,0 +1,200 @@
+"""What a knowledgeable person would say of each recorded machine, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.conftest import NAMES
+
+from anyrig.devices.choose import choose, suggested_workers
+from anyrig.devices.describe import Device, Machine
+
+Load = Callable[..., Machine]
+GIB = 1024**3
+
+# machine, GPU: name, architecture, capability, memory kind, GiB (rounded), number formats,
+# and the words it is usable by.
+GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tuple[str, ...]]] = [
+    ("rx640-uhd750-windows", 0, "Radeon RX 640", "GCN 4", "gfx803", "dedicated", 4, "slow", ()),
+    ("rx640-uhd750-windows", 1, "UHD Graphics 750", "Xe-LP", None, "unified", 8, "fast", ()),
+    ("rx7900xtx-windows", 0, "RX 7900 XTX", "RDNA 3", "gfx1100", "dedicated", 24,
+     "matrix bf16", ("dml:0",)),
+    ("rtx4090-rtxpro6000-wsl2", 0, "RTX 4090", "Ada", "8.9", "dedicated", 24,
+     "matrix bf16 tf32 fp8", ("cuda:1",)),
+    ("rtx4090-rtxpro6000-wsl2", 1, "RTX PRO 6000", "Blackwell", "12.0", "dedicated", 96,
+     "matrix bf16 tf32 fp8 fp4", ("cuda:0",)),
+    ("h200-linux", 0, "NVIDIA H200", "Hopper", "9.0", "dedicated", 140,
+     "matrix bf16 tf32 fp8", ("cuda:0",)),
+    ("rtx4070-laptop-docker", 0, "RTX 4070 Laptop", "Ada", "8.9", "dedicated", 8,
+     "matrix bf16 tf32 fp8", ("cuda:0",)),
+    ("t4-linux", 0, "Tesla T4", "Turing", "7.5", "dedicated", 15, "matrix", ("cuda:0",)),
+    ("gtx1080ti-linux", 0, "GTX 1080 Ti", "Pascal", "6.1", "dedicated", 11, "slow", ()),
+    ("v100-linux", 0, "V100", "Volta", "7.0", "dedicated", 16, "matrix", ()),
+    ("gb10-linux", 0, "GB10", "Blackwell", "12.1", "unified", 120,
+     "matrix bf16 tf32 fp8 fp4", ("cuda:0",)),
+    ("mi300x-linux", 0, "MI300X", "CDNA 3", "gfx942", "dedicated", 192,
+     "matrix bf16 tf32 fp8", ("rocm:0",)),
+    ("rx7900xtx-linux", 0, "RX 7900 XTX", "RDNA 3", "gfx1100", "dedicated", 24, "matrix bf16", ()),
+    ("strix-halo-linux", 0, "8060S", "RDNA 3.5", "gfx1151", "unified", 63, "matrix bf16", ()),
+    ("arc-b580-linux", 0, "Arc B580", "Xe2-HPG", None, "dedicated", 12, "matrix bf16", ("xpu:0",)),
+    ("core-ultra-linux", 0, "Arc Graphics", "Xe-LPG", None, "unified", 31, "fast", ("xpu:0",)),
+    ("macbook-m4", 0, "Apple M4", "Apple M4", "metal4", "unified", 11, "fast", ("mps",)),
+    ("nvidia-init-fails", 0, "RTX 3090", "Ampere", None, "unknown", None, "", ()),
+    ("nvidia-nouveau", 0, "RTX 3060", "Ampere", None, "unknown", None, "", ()),
+    ("amd-wsl2", 0, "RX 7900 XTX", "RDNA 3", "gfx1100", "dedicated", 24, "matrix bf16", ()),
+    ("rtx5090-cpu-torch-windows", 0, "RTX 5090", "Blackwell", "12.0", "dedicated", 32,
+     "matrix bf16 tf32 fp8 fp4", ()),
+    ("rx6700xt-linux", 0, "RX 6700 XT", "RDNA 2", "gfx1031", "dedicated", 12, "fast", ()),
+]  # fmt: skip
+
+
+def _formats(device: Device) -> str:
+    features = device.features
+    names = [features.fp16 or ""]
+    names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
+    return " ".join(filter(None, names))
+
+
+@pytest.mark.parametrize("row", GPUS, ids=lambda row: f"{row[0]}:{row[1]}")
+def test_gpu(
+    machine: Load, row: tuple[str, int, str, str, str, str, int, str, tuple[str, ...]]
+) -> None:
+    name, number, title, architecture, capability, kind, gib, formats, words = row
+    gpu = machine(name).gpus[number]
+    assert title in gpu.name
+    assert (gpu.architecture, gpu.capability) == (architecture, capability)
+    total = gpu.memory.total_bytes
+    assert (gpu.memory.kind, total and round(total / GIB)) == (kind, gib)
+    assert _formats(gpu) == formats
+    assert tuple(dict.fromkeys(drive.word for drive in gpu.drives if drive.usable)) == words
+    assert gpu.usable == bool(words)
+    assert bool(gpu.why_not) != gpu.usable
+
+
+# machine: number of GPUs, platform, usable cores of all, memory in GiB, what is chosen
+MACHINES = [
+    ("rx640-uhd750-windows", 2, "Windows", 16, 16, 16, "cpu"),
+    ("rtx4090-rtxpro6000-wsl2", 2, "WSL2", 32, 32, 63, "RTX PRO 6000"),
+    ("h200-linux", 1, "Linux in docker", 16, 16, 126, "H200"),
+    ("h100x8-mig", 17, "Linux", 224, 224, 2016, "H100"),
+    ("rtx4070-laptop-docker", 2, "Linux in docker", 8, 16, 16, "RTX 4070"),
+    ("gb10-linux", 1, "Linux", 20, 20, 120, "GB10"),
+    ("macbook-m4", 1, "macOS", 10, 10, 16, "Apple M4"),
+    ("no-gpu", 0, "Linux", 4, 4, 8, "cpu"),
+    ("amd-wsl2", 1, "WSL2", 16, 16, 15, "cpu"),
+    ("cpu64-cgroup4", 0, "Linux in kubernetes", 4, 64, 8, "cpu"),
+    ("arm-cgroup-v1", 0, "Linux", 8, 80, 32, "cpu"),
+    ("wsl1", 0, "WSL1", 8, 8, 16, "cpu"),
+    ("core-ultra-linux", 1, "Linux", 22, 22, 31, "Arc"),
+]
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=lambda row: row[0])
+def test_machine(machine: Load, row: tuple[str, int, str, float, int, int, str]) -> None:
+    name, num_gpus, title, usable, total, gib, chosen = row
+    here = machine(name)
+    assert len(here.gpus) == num_gpus
+    assert here.platform.title == title
+    assert (here.cpu.cores_usable, here.cpu.cores_total) == (usable, total)
+    assert here.cpu.memory.total_bytes is not None
+    assert round(here.cpu.memory.total_bytes / GIB) == gib
+    device = choose(here).device
+    assert device.id == "cpu" if chosen == "cpu" else chosen in device.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_holds_for_every_machine(machine: Load, name: str) -> None:
+    here = machine(name)
+    ids = [device.id for device in here.devices]
+    assert len(set(ids)) == len(ids)
+    for device in here.devices:
+        total, free = device.memory.total_bytes, device.memory.free_bytes
+        assert total is None or total > 0
+        assert free is None or (total is not None and 0 <= free <= total)
+        assert suggested_workers(device) >= 1
+        assert all(drive.reason for drive in device.drives)
+        assert device.usable or device.why_not
+        assert device.name.strip()
+    assert all(report.reason for report in here.sources)
+    assert here == machine(name)
+
+
+def test_mig_parents_are_not_used_and_instances_are(machine: Load) -> None:
+    here = machine("h100x8-mig")
+    instances = [gpu for gpu in here.gpus if gpu.part == "mig"]
+    assert len(instances) == 9
+    parents = {gpu.parent for gpu in instances}
+    assert len(parents) == 2
+    for gpu in here.gpus:
+        if gpu.id in parents:
+            assert "MIG" in gpu.blocked
+        else:
+            assert gpu.usable
+    assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)
+
+
+def test_the_apu_counts_carve_out_and_gtt(machine: Load) -> None:
+    memory = machine("strix-halo-linux").gpus[0].memory
+    assert [pool.name for pool in memory.pools] == ["carve-out", "GTT"]
+    assert memory.total_bytes == sum(pool.total_bytes or 0 for pool in memory.pools)
+    assert "carve-out" in memory.note
+
+
+def test_windows_memory_is_not_cut_at_four_gigabytes(machine: Load) -> None:
+    total = machine("rx7900xtx-windows").gpus[0].memory.total_bytes
+    assert total is not None
+    assert total > 4293918720
+
+
+def test_a_card_that_the_registry_remembers_is_not_listed_beside_dxgi(machine: Load) -> None:
+    here = machine("rx640-uhd750-windows")
+    assert not any("1050" in gpu.name for gpu in here.gpus)
+    assert any("1050" in r.reason and "remembered" in r.reason for r in here.sources)
+
+
+def test_software_adapters_are_no_devices(machine: Load) -> None:
+    here = machine("rx640-uhd750-windows")
+    assert not any("Basic Render" in gpu.name for gpu in here.gpus)
+
+
+def test_an_unknown_part_is_unknown(machine: Load) -> None:
+    from tests.conftest import record_of
+
+    from anyrig.devices.discover import from_record
+
+    record = record_of("h200-linux")
+    row = record["nvml"]["devices"][0]
+    row["nvmlDeviceGetCudaComputeCapability"] = [14, 3]
+    row["nvmlDeviceGetName"] = "NVIDIA Z9000"
+    gpu = from_record(record).gpus[0]
+    assert gpu.architecture is None
+    assert gpu.features == type(gpu.features)()
+    assert gpu.capability == "14.3"
+    assert not gpu.usable
+    assert "no kernels" in gpu.why_not
+
+
+def test_a_failing_source_says_why_and_the_others_go_on(machine: Load) -> None:
+    here = machine("nvidia-init-fails")
+    report = next(report for report in here.sources if report.source == "nvidia")
+    assert report.state == "failed"
+    assert "MISMATCH" in report.reason
+    assert here.cpu.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_discover_never_raises_on_nonsense(name: str) -> None:
+    """Every answer replaced by something of another type: a report, not an exception."""
+    from tests.conftest import record_of
+
+    from anyrig.devices.discover import from_record
+
+    record = record_of(name)
+    for section in [key for key in record if key not in ("format", "about", "cites", "probes")]:
+        for nonsense in ({}, {"error": "gone"}, {"devices": [{}]}, {"x": None}):
+            changed = {**record, section: nonsense}
+            if section in ("dxgi", "dxcore"):
+                changed[section] = [{}, {"Description": None, "HardwareID": 3}]
+            here = from_record(changed)
+            assert here.cpu_device.id == "cpu"
