@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +84,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: Any = yield
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
     if item.nodeid in _missing:
         # Travels from xdist's workers to the process that prints the summary.
         report.user_properties.append(("missing", _missing[item.nodeid]))
-    return report  # noqa: B901 - a wrapper's return value is the report
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

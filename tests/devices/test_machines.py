@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.conftest import NAMES
@@ -51,7 +52,7 @@ GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tu
 
 def _formats(device: Device) -> str:
     features = device.features
-    names = [features.fp16 or ""]
+    names: list[str] = [features.fp16 or ""]
     names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
     return " ".join(filter(None, names))
 
@@ -153,6 +154,12 @@ def test_a_card_that_the_registry_remembers_is_not_listed_beside_dxgi(machine: L
     assert any("1050" in r.reason and "remembered" in r.reason for r in here.sources)
 
 
+def test_a_card_that_nvml_describes_keeps_its_number_in_directml(machine: Load) -> None:
+    card = machine("rtx5090-cpu-torch-windows").gpus[0]
+    assert card.vendor == "nvidia"
+    assert "dml:0" in card.words
+
+
 def test_software_adapters_are_no_devices(machine: Load) -> None:
     here = machine("rx640-uhd750-windows")
     assert not any("Basic Render" in gpu.name for gpu in here.gpus)
@@ -192,7 +199,13 @@ def test_discover_never_raises_on_nonsense(name: str) -> None:
 
     record = record_of(name)
     for section in [key for key in record if key not in ("format", "about", "cites", "probes")]:
-        for nonsense in ({}, {"error": "gone"}, {"devices": [{}]}, {"x": None}):
+        answers: tuple[dict[str, Any], ...] = (
+            {},
+            {"error": "gone"},
+            {"devices": [{}]},
+            {"x": None},
+        )
+        for nonsense in answers:
             changed = {**record, section: nonsense}
             if section in ("dxgi", "dxcore"):
                 changed[section] = [{}, {"Description": None, "HardwareID": 3}]

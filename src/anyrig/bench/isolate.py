@@ -89,9 +89,12 @@ def _child(
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
-    collector = threading.Thread(target=_collect, args=(process.stderr, errors), daemon=True)
-    collector.start()
+    readers = [
+        threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True),
+        threading.Thread(target=_collect, args=(process.stderr, errors), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
     try:
         _send(process.stdin, json.dumps(request))
         deadline = time.monotonic() + limit_s
@@ -108,7 +111,7 @@ def _child(
             failed = failed or answer["kind"] == "failed"
             yield answer
         code = process.wait()
-        collector.join(timeout=5)
+        readers[1].join(timeout=5)
         if errors:
             log.debug("child said: %s", "".join(errors)[-2000:])
         if code and not failed:
@@ -116,6 +119,8 @@ def _child(
     finally:
         process.kill()
         process.wait()
+        for reader in readers:
+            reader.join(timeout=5)
 
 
 def _send(pipe: IO[str], text: str) -> None:
@@ -127,13 +132,15 @@ def _send(pipe: IO[str], text: str) -> None:
 
 
 def _pump(pipe: IO[str], lines: queue.Queue[str | None]) -> None:
-    for line in pipe:
-        lines.put(line)
+    with pipe:
+        for line in pipe:
+            lines.put(line)
     lines.put(None)
 
 
 def _collect(pipe: IO[str], errors: list[str]) -> None:
-    errors.extend(pipe)
+    with pipe:
+        errors.extend(pipe)
 
 
 def _death(code: int, errors: list[str]) -> str:

@@ -125,7 +125,7 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
         return (*usable, machine.cpu_device)
     if lower == "gpu":
         return _ranked(machine.gpus) or (machine.cpu_device,)
-    for way in (_by_index, _by_id, _by_library, _by_name):
+    for way in (_by_index, _by_id, _by_library, _by_name) if lower else ():
         found = way(machine, lower)
         if found:
             return found
@@ -171,10 +171,7 @@ def _by_name(machine: Machine, word: str) -> tuple[Device, ...]:
     named = [d for d in machine.devices if word in d.name.lower()]
     exact = [d for d in named if d.name.lower() == word]
     found = exact or named
-    if found and all(d.part == "mig" or d.id in {m.parent for m in found} for d in found[1:]):
-        parents = [d for d in found if d.part != "mig"]
-        found = parents or found
-    return _single(found, word)
+    return _single([d for d in found if d.part != "mig"] or found, word)
 
 
 def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
@@ -224,6 +221,8 @@ def _granted(
             warnings,
             "all",
         )
+    if wish.word.strip().lower() == "gpu" and not machine.gpus:
+        return _no_gpu(machine, wish, strict, warnings)
     good = [d for d in found if d.kind == "cpu" or not _why_not(d, evidence)]
     if good:
         left = _passed(machine, good[:1], evidence)
@@ -241,6 +240,15 @@ def _granted(
         _passed(machine, (machine.cpu_device,), evidence),
         (*warnings, warning),
         wish.word,
+    )
+
+
+def _no_gpu(machine: Machine, wish: Wish, strict: bool, warnings: tuple[str, ...]) -> Choice:
+    if strict:
+        raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
+    text = "a GPU was asked for and there is none; using the CPU"
+    return Choice(
+        (machine.cpu_device,), "fallback", "there is no GPU", (), (*warnings, text), wish.word
     )
 
 

@@ -75,7 +75,10 @@ def discover(
         lambda: _ground(system, platform),
         reach.Ground(platform, packages.Installed({}, None)),
     )
-    gpus = _guard("devices", reports, lambda: _driven_gpus(system, ground, processor, reports), ())
+    none: tuple[Device, ...] = ()
+    gpus = _guard(
+        "devices", reports, lambda: _driven_gpus(system, ground, processor, reports), none
+    )
     cpu_device = _cpu_device(processor)
     nothing: dict[str, str] = {}
     return Machine(
@@ -109,6 +112,8 @@ def _driven_gpus(
 ) -> tuple[Device, ...]:
     """Every GPU with its numbers and with what can drive it."""
     found = _gpus(system, ground.platform, processor.memory, reports)
+    if ground.platform.system == "Windows":
+        found = windows.with_dxgi_numbers(system, found)
     shown = visible.apply(found, system.environment)
     return tuple(replace(gpu, drives=reach.drives(gpu, ground)) for gpu in _numbered(shown))
 

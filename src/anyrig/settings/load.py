@@ -196,7 +196,7 @@ def _from_variables(variables: Mapping[str, str], place: str) -> dict[str, tuple
 
 
 def _looks_ours(name: str, place: str, known: tuple[str, ...]) -> bool:
-    if name.startswith((PREFIX, "VIBEVOICE_")):
+    if name.startswith(PREFIX):
         return True
     # In the process's environment anything may stand; a file was written for this.
     return bool(place) and bool(difflib.get_close_matches(name, known, n=1, cutoff=0.75))
@@ -211,7 +211,11 @@ def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         return {"device": ("cpu", "USE_GPU")}
     for name, form in (("VIBEVOICE_DEVICE", "{}"), ("DIRECTML_DEVICE", "dml:{}"), ("GPU_ID", "{}")):
         value = variables.get(name, "").strip()
-        if value:
+        # The first name gave a kind, `directml`, and the second which of them.
+        open_question = (
+            value.lower() in ("auto", "directml", "dml") and "DIRECTML_DEVICE" in variables
+        )
+        if value and not open_question:
             if name != "VIBEVOICE_DEVICE" and not value.isdigit():
                 raise BadSetting(f"{name}={value}", hint=f"{name} is a number, such as 0.")
             return {"device": (form.format(value), name)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import Finding, of
+from anyrig.devices.diagnose import Finding, State, of
 from anyrig.devices.installed import ONNX_PACKAGES
 
 _WANTED_FLAVOUR = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mac"}
@@ -31,19 +31,16 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
     flavour = machine.facts.get("torch_flavour", "")
     wanted = [gpu for gpu in machine.gpus if gpu.vendor in _WANTED_FLAVOUR and not gpu.blocked]
     missed = [gpu for gpu in wanted if _WANTED_FLAVOUR[gpu.vendor] != flavour]
-    if missed and flavour == "cpu" and not any(_open(gpu, "torch") for gpu in wanted):
-        fix = next(
-            (d.fix for gpu in missed for d in gpu.drives if d.backend == "torch" and d.fix), ""
-        )
-        names = ", ".join(of(gpu) for gpu in missed)
-        yield Finding(
-            "torch",
-            "warning" if not fix else "broken",
-            f"torch {title} was built for the CPU only, while {names} is here",
-            fix,
-        )
-    else:
+    if not missed or any(_open(gpu, "torch") for gpu in wanted):
         yield Finding("torch", "good", f"torch {title}")
+        return
+    # DirectML holds torch at 2.4: never advised where a real build exists.
+    fixes = [d.fix for gpu in missed for d in gpu.drives if d.backend == "torch" and d.fix]
+    fix = next((fix for fix in fixes if "directml" not in fix), "")
+    names = ", ".join(of(gpu) for gpu in missed)
+    what = "was built for the CPU only" if flavour == "cpu" else "was built for another brand"
+    state: State = "broken" if fix else "warning"
+    yield Finding("torch", state, f"torch {title} {what}, while {names} is here", fix)
 
 
 def _alike(machine: Machine) -> Iterator[tuple[Device, str]]:

@@ -188,7 +188,6 @@ def spill(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding(
             "spill",
             "warning",
-            "a full GPU spills into system memory here instead of failing: work gets slow,"
-            " so anyrig keeps to a budget",
+            "a full GPU spills into system memory here instead of failing: work only gets slow",
             "NVIDIA Control Panel: CUDA - Sysmem Fallback Policy: Prefer No Sysmem Fallback",
         )

@@ -70,11 +70,12 @@ def _memory(system: System, card: Controller, part: parts.Part, system_memory: M
     if part.integrated or regions:
         # The kernel's own figure of the system memory it lets the GPU map, where it tells one.
         told = sum(_size(region) for region in regions) or system_memory.total_bytes
-        pools = (Pool("system", told, system_memory.free_bytes),)
         free = system_memory.free_bytes
-        total = min(told, system_memory.total_bytes) if told and system_memory.total_bytes else told
+        pools = (Pool("system", told, free),)
+        shared = min(filter(None, (told, system_memory.total_bytes)), default=None)
+        free = min(free, shared) if free and shared else free
         note = "shares the system's memory" + (f" ({silence})" if silence else "")
-        return Memory("unified", total, min(free, total) if free and total else free, pools, note)
+        return Memory("unified", shared, free, pools, note)
     return Memory(note=silence or "the driver does not tell its memory")
 
 

@@ -130,17 +130,22 @@ def _unclaimed(
     return devices
 
 
-def dxgi_order(system: System) -> dict[str, list[int]]:
-    """PCI numbers to the places DXGI lists them at, for devices that other sources described."""
-    order: dict[str, list[int]] = {}
+def with_dxgi_numbers(system: System, devices: list[Device]) -> list[Device]:
+    """The devices with their numbers in DXGI, which DirectML counts by."""
     try:
         rows = system.adapters("dxgi")
     except Silent:
-        return order
+        return devices
+    places: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
-        adapter = _from_dxgi(row, number)
-        order.setdefault(adapter.pci_id, []).append(number)
-    return order
+        places.setdefault(_from_dxgi(row, number).pci_id, []).append(number)
+    found = []
+    for device in devices:
+        numbers = places.get(device.pci_id or "", [])
+        if numbers and "dxgi" not in device.indices and device.part != "mig":
+            device = replace(device, indices={**device.indices, "dxgi": numbers.pop(0)})
+        found.append(device)
+    return found
 
 
 def _describe(adapter: Adapter, twin: int, system_memory: Memory) -> Device:

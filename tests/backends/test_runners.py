@@ -1,0 +1,139 @@
+"""Real kernels through torch and ONNX Runtime on the CPU, and WebGPU on a software adapter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from anyrig.backends import open_runner
+from anyrig.backends.bind import bind
+from anyrig.bench.kernels import probe
+from anyrig.devices.describe import Device, Drive, Features, Machine
+from anyrig.devices.discover import discover
+from anyrig.errors import KernelFailed
+
+SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
+
+
+@pytest.fixture(scope="module")
+def here() -> Machine:
+    return discover({})
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_a_product_on_the_cpu_is_right(here: Machine, backend: str) -> None:
+    drive = next(drive for drive in here.cpu_device.drives if drive.backend == backend)
+    runner = open_runner(here.cpu_device, drive)
+    random = np.random.default_rng(1)
+    left = random.standard_normal((64, 64)).astype(np.float32)
+    right = random.standard_normal((64, 64)).astype(np.float32)
+    np.testing.assert_allclose(runner.product(left, right), left @ right, rtol=1e-3, atol=1e-4)
+    assert runner.ran_on in ("cpu", "CPUExecutionProvider")
+    assert probe(runner) < 1e-5
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx"])
+def test_every_format_that_a_runner_names_can_be_timed(here: Machine, backend: str) -> None:
+    drive = next(drive for drive in here.cpu_device.drives if drive.backend == backend)
+    runner = open_runner(here.cpu_device, drive)
+    assert runner.precisions[0] == "fp32"
+    for precision in runner.precisions:
+        assert runner.time_products(64, precision, 10) > 0
+    assert runner.time_copies(1 << 20, 4) > 0
+
+
+def test_a_provider_that_is_not_there_is_an_error_not_the_cpu(here: Machine) -> None:
+    gpu = Device("GPU-x", "gpu", "nvidia", "none", features=Features(fp16="matrix"))
+    drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    with (
+        pytest.warns(UserWarning, match="CUDAExecutionProvider"),
+        pytest.raises(KernelFailed, match="fell back to CPUExecutionProvider"),
+    ):
+        open_runner(gpu, drive).product(*[np.eye(4, dtype=np.float32)] * 2)
+
+
+def test_torch_says_when_it_sees_no_gpu() -> None:
+    gpu = Device("GPU-x", "gpu", "nvidia", "none")
+    with pytest.raises(KernelFailed, match="sees no GPU"):
+        open_runner(gpu, Drive("torch", "cuda:0", "cuda", True, ""))
+
+
+@pytest.mark.system("chromium", SWIFTSHADER)
+def test_webgpu_runs_a_real_kernel_on_a_software_adapter() -> None:
+    """In a process of its own: Vulkan reads its variables once."""
+    code = """
+import numpy as np
+from anyrig.backends import open_runner
+from anyrig.bench.kernels import probe
+from anyrig.devices.describe import Device, Drive
+runner = open_runner(Device("x", "gpu", "unknown", "software"),
+                     Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""))
+print(probe(runner) < 1e-4, runner.ran_on)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER": "1",
+            "VK_ICD_FILENAMES": SWIFTSHADER,
+            "LD_LIBRARY_PATH": os.path.dirname(SWIFTSHADER),
+        },
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "WebGpuExecutionProvider"], done.stderr
+
+
+# -- binding a child to a device -------------------------------------------------------------------
+
+
+def _gpu(vendor: str, identity: str, **indices: int) -> Device:
+    return Device(identity, "gpu", vendor, "card", indices=indices)
+
+
+@pytest.mark.parametrize(
+    ("device", "environment", "variables", "library"),
+    [
+        (_gpu("nvidia", "GPU-abc", cuda=1), {}, {"CUDA_VISIBLE_DEVICES": "GPU-abc"}, "cuda"),
+        (_gpu("nvidia", "MIG-abc", nvml=0), {"CUDA_VISIBLE_DEVICES": "0,1"},
+         {"CUDA_VISIBLE_DEVICES": "MIG-abc"}, "cuda"),
+        (_gpu("amd", "GPU-1", rocm=1), {}, {"HIP_VISIBLE_DEVICES": "1"}, "rocm"),
+        (_gpu("amd", "GPU-1", rocm=1), {"HIP_VISIBLE_DEVICES": "2,3"},
+         {"HIP_VISIBLE_DEVICES": "3"}, "rocm"),
+        (_gpu("amd", "GPU-1", rocm=0), {"CUDA_VISIBLE_DEVICES": "5"},
+         {"HIP_VISIBLE_DEVICES": "5"}, "rocm"),
+        (_gpu("intel", "0000:03:00.0", xpu=1), {}, {"ZE_AFFINITY_MASK": "1"}, "xpu"),
+        (_gpu("intel", "0000:03:00.0", xpu=1), {"ZE_AFFINITY_MASK": "3,1"},
+         {"ZE_AFFINITY_MASK": "3"}, "xpu"),
+    ],
+)  # fmt: skip
+def test_a_child_sees_one_device_as_its_first(
+    device: Device, environment: dict[str, str], variables: dict[str, str], library: str
+) -> None:
+    told, seen = bind(device, environment)
+    assert told == variables
+    assert seen.indices[library] == 0
+    assert seen.id == device.id
+
+
+def test_a_child_on_the_cpu_sees_no_gpu() -> None:
+    told, _ = bind(Device("cpu", "cpu", "intel", "cpu"), {})
+    assert told["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.gpu
+def test_every_usable_gpu_answers_rightly() -> None:
+    from anyrig.bench import isolate
+
+    found = discover(os.environ)
+    assert found.gpus
+    for gpu in found.gpus:
+        for drive in gpu.drives:
+            if drive.usable and not gpu.blocked:
+                answer = isolate.probe(gpu, drive, os.environ)
+                assert answer.ok, answer.error
+                assert answer.max_error is not None
+                assert answer.max_error < 5e-3

@@ -1,0 +1,293 @@
+"""The command line as a person meets it: help, mistakes, pipes, interrupts, choices."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import MACHINES, NAMES, Anyrig
+
+from anyrig import __version__
+from anyrig.cli import COMMANDS
+
+PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
+H200 = str(MACHINES / "h200-linux.json")
+
+
+def test_help_lists_every_command(anyrig: Anyrig) -> None:
+    for words in ((), ("--help",), ("help",)):
+        done = anyrig(*words)
+        assert done.returncode == 0
+        assert all(f"  {name} " in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_the_common_flags(anyrig: Anyrig, name: str) -> None:
+    done = anyrig(name, "--help")
+    assert done.returncode == 0
+    for flag in (
+        "--device",
+        "--gpu",
+        "--strict",
+        "--json",
+        "--log-file",
+        "--verbose",
+        "--no-bench",
+    ):
+        assert flag in done.stdout
+    assert anyrig("help", name).stdout == done.stdout
+
+
+def test_version(anyrig: Anyrig) -> None:
+    assert anyrig("--version").stdout == f"anyrig {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (["devcies"], 2, "no command 'devcies'", "Did you mean `anyrig devices`?"),
+        (["-v"], 2, "no command was named", "devices"),
+        (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
+        (["devices", "--machine"], 2, "expected one argument", "--help"),
+        (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),
+        (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
+        (["devices", "--config", "none.toml"], 2, "no settings file", "Name one"),
+        (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
+        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "another file"),
+        (["devices", "--machine", H200, "--device", "xpu"], 2, "no device matches", "H200"),
+        (["use", "nonsense"], 2, "no device matches", "cpu ("),
+        (["use"], 2, "no terminal", "anyrig use DEVICE"),
+        (["bench", "--device", "cuda"], 2, "no device matches", "cpu ("),
+        (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
+          "--device", "0"], 3, "cannot be used", "cu126"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_error_with_a_hint(
+    anyrig: Anyrig, words: list[str], code: int, message: str, hint: str
+) -> None:
+    done = anyrig(*words, stdin=subprocess.DEVNULL)
+    assert done.returncode == code
+    assert done.stdout == ""
+    first, second, *rest = done.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert message in first
+    assert second.startswith("  hint: ")
+    assert hint in second
+    assert not rest
+
+
+def test_a_refused_record_leaves_nothing_behind(anyrig: Anyrig, tmp_path: Path) -> None:
+    done = anyrig("devices", "--record", str(tmp_path / "home"))  # a folder
+    assert done.returncode == 2
+    assert sorted(os.listdir(tmp_path)) == ["home", "work"]
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_machine_prints(anyrig: Anyrig, name: str) -> None:
+    path = str(MACHINES / f"{name}.json")
+    done = anyrig("devices", "--machine", path)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(anyrig("devices", "--machine", path, "--json").stdout)
+    for gpu in data["gpus"]:
+        assert gpu["name"] in done.stdout
+        assert gpu["id"] in done.stdout
+    assert data["cpu"]["name"] in done.stdout
+    assert data["choice"]["devices"]
+    assert "Using " in done.stdout
+
+
+def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:
+    done = anyrig("--device", "4090", "devices", "--machine", PAIR, "--json")
+    assert json.loads(done.stdout)["choice"]["origin"] == "flag"
+    same = anyrig("devices", "--machine", PAIR, "--json", "--gpu", "0")
+    chosen = json.loads(same.stdout)["choice"]["devices"]
+    assert chosen == json.loads(done.stdout)["choice"]["devices"]
+
+
+def test_variables_ask_a_recorded_machine_what_if(anyrig: Anyrig) -> None:
+    done = anyrig("devices", "--machine", PAIR, environment={"CUDA_VISIBLE_DEVICES": "1"})
+    assert "hidden by CUDA_VISIBLE_DEVICES=1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "word"),
+    [({"ANYRIG_DEVICE": "4090"}, "4090"), ({"VIBEVOICE_DEVICE": "cuda:1"}, "4090"),
+     ({"USE_GPU": "no"}, "the CPU"), ({"GPU_ID": "1"}, "PRO 6000")],
+)  # fmt: skip
+def test_the_environment_overrides(anyrig: Anyrig, variables: dict[str, str], word: str) -> None:
+    done = anyrig("devices", "--machine", PAIR, environment=variables)
+    last = done.stdout.strip().splitlines()[-1]
+    assert word in last
+    assert "environment variable" in last
+    flag = anyrig("devices", "--machine", PAIR, "--device", "cuda:0", environment=variables)
+    assert "PRO 6000" in flag.stdout.strip().splitlines()[-1]
+
+
+def test_settings_files_are_read_and_refused(anyrig: Anyrig) -> None:
+    Path("anyrig.toml").write_text('device = "4090"\n')
+    done = anyrig("devices", "--machine", PAIR)
+    assert "settings file" in done.stdout.strip().splitlines()[-1]
+    Path("anyrig.toml").write_text('devise = "4090"\n')
+    assert "Did you mean 'device'?" in anyrig("devices").stderr
+    Path("anyrig.toml").unlink()
+    Path(".env").write_text("ANYRIG_DEVICE=cpu\n")
+    done = anyrig("devices", "--machine", PAIR)
+    assert "the CPU" in done.stdout.strip().splitlines()[-1]
+
+
+def test_a_recording_can_be_replayed(anyrig: Anyrig) -> None:
+    assert "Recorded" in anyrig("devices", "--record", "me.json").stdout
+    live = json.loads(anyrig("devices", "--json").stdout)
+    replayed = json.loads(anyrig("devices", "--machine", "me.json", "--json").stdout)
+    assert replayed["cpu"]["name"] == live["cpu"]["name"]
+    assert replayed["gpus"] == live["gpus"]
+
+
+# -- doctor ----------------------------------------------------------------------------------------
+
+
+def test_doctor_runs_real_kernels_here_and_is_content(anyrig: Anyrig) -> None:
+    done = anyrig("doctor", "--json")
+    data = json.loads(done.stdout)
+    proven = {(p["backend"], p["ok"]) for p in data["probes"] if p["device"] == "cpu"}
+    assert proven == {("torch", True), ("onnx", True)}
+    kernels = [f for f in data["findings"] if f["check"] == "kernel"]
+    assert all(f["state"] == "good" for f in kernels)
+    assert done.returncode == (1 if data["broken"] else 0)
+
+
+@pytest.mark.parametrize(("name", "code"), [("macbook-m4", 0), ("gtx1080ti-linux", 1)])
+def test_doctor_exits_with_1_when_something_is_broken(anyrig: Anyrig, name: str, code: int) -> None:
+    done = anyrig("doctor", "--machine", str(MACHINES / f"{name}.json"))
+    assert done.returncode == code
+    assert ("broken" in done.stdout) == bool(code)
+
+
+def test_doctor_and_a_device_that_answers_wrongly(anyrig: Anyrig, tmp_path: Path) -> None:
+    record = json.loads(Path(H200).read_text())
+    identity = record["nvml"]["devices"][0]["nvmlDeviceGetUUID"]
+    record["probes"] = {f"torch {identity}": {"ok": True, "max_error": 0.2, "ran_on": "cuda:0"}}
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(record))
+    done = anyrig("doctor", "--machine", str(path))
+    assert done.returncode == 1
+    assert "answers wrongly" in done.stdout
+
+
+# -- use -------------------------------------------------------------------------------------------
+
+
+def test_use_saves_tells_and_forgets(anyrig: Anyrig) -> None:
+    assert anyrig("use", "cpu", "--no-bench").returncode == 0
+    path = Path(os.environ["XDG_CONFIG_HOME"], "anyrig", "choice.json")
+    assert json.loads(path.read_text())["device"] == "cpu"
+    assert "saved by `anyrig use`" in anyrig("devices").stdout
+    assert json.loads(anyrig("use", "--json").stdout)["saved"]["device"] == "cpu"
+    assert "Forgotten" in anyrig("use", "--reset").stdout
+    assert not path.exists()
+    assert "Nothing was saved" in anyrig("use", "--reset").stdout
+    assert "Nothing is saved" in anyrig("use", "--list").stdout
+
+
+def test_a_saved_device_that_is_gone_is_named(anyrig: Anyrig) -> None:
+    path = Path(os.environ["XDG_CONFIG_HOME"], "anyrig", "choice.json")
+    path.parent.mkdir(parents=True)
+    path.write_text('{"device": "GPU-gone", "name": "NVIDIA GeForce RTX 2080 Ti"}')
+    done = anyrig("devices")
+    assert done.returncode == 0
+    assert "RTX 2080 Ti is gone" in done.stderr
+    path.write_text("garbage")
+    assert "--reset" in anyrig("devices").stderr
+
+
+def test_the_first_use_of_a_device_measures_it_once(anyrig: Anyrig) -> None:
+    first = anyrig("use", "cpu")
+    assert "Measuring" in first.stderr
+    book = json.loads(Path(os.environ["XDG_CACHE_HOME"], "anyrig", "figures.json").read_text())
+    assert any(f["kernel"] == "product" for f in book["devices"]["cpu"]["figures"])
+    assert "Measuring" not in anyrig("use", "cpu").stderr
+
+
+# -- bench -----------------------------------------------------------------------------------------
+
+
+def test_bench_prints_a_table_saves_figures_and_draws(anyrig: Anyrig) -> None:
+    done = anyrig("bench", "--quick", "--plot", "plot.svg")
+    assert done.returncode == 0, done.stderr
+    assert "2000^2 product x10" in done.stdout
+    assert "1x" in done.stdout
+    assert "bandwidth" in done.stdout
+    assert Path("plot.svg").read_text().startswith("<svg")
+    data = json.loads(anyrig("bench", "--quick", "--no-save", "--json").stdout)
+    (page,) = data["devices"]
+    assert page["device"] == "cpu"
+    assert {f["kernel"] for f in page["figures"]} == {"product", "bandwidth"}
+
+
+# -- manners ---------------------------------------------------------------------------------------
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m anyrig devices --machine {MACHINES / 'h100x8-mig.json'} --json"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | head -n 1"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "{\n"
+    assert done.stderr == ""
+    gone = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "devices", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert gone.stdout is not None
+    assert gone.stderr is not None
+    gone.stdout.close()
+    assert gone.stderr.read() == b""
+    gone.stderr.close()
+    assert gone.wait() == 141
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "bench"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert err.strip().endswith("interrupted")
+
+
+def test_the_log_file_and_verbosity(anyrig: Anyrig, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    quiet = anyrig("doctor", "--device", "cpu", "--log-file", str(log))
+    assert quiet.stderr == ""
+    assert log.exists()
+    assert "DEBUG" in anyrig("-vv", "doctor", "--device", "cpu").stderr or log.read_text() == ""
+
+
+def test_harmless_warnings_are_silent_unless_verbose() -> None:
+    code = """
+import logging, sys, warnings
+from anyrig.cli.log import configure
+configure(int(sys.argv[1]))
+warnings.warn("APEX FusedLayerNorm not found, using native")
+logging.getLogger("x").warning("APEX FusedLayerNorm not found")
+warnings.warn("something that matters")
+"""
+    for verbose, expected in (("0", 0), ("1", 2)):
+        done = subprocess.run([sys.executable, "-c", code, verbose], capture_output=True, text=True)
+        assert done.stderr.count("APEX FusedLayerNorm not found") >= expected
+        assert ("APEX" in done.stderr) == (verbose == "1")
+        assert "something that matters" in done.stderr

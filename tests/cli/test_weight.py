@@ -1,0 +1,54 @@
+"""`anyrig devices` in a fresh process: nothing heavy is imported, and its CPU time is bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from tests.conftest import MACHINES
+
+HEAVY = (
+    "torch", "numpy", "onnxruntime", "pydantic", "fastapi", "celery", "rich", "psutil",
+    "importlib.metadata", "asyncio",
+)  # fmt: skip
+BUDGET_S = 0.200
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--json"], ["--machine", str(MACHINES / "h100x8-mig.json")],
+     ["--machine", str(MACHINES / "rx640-uhd750-windows.json"), "--device", "0"]],
+    ids=["plain", "json", "recorded", "asked"],
+)  # fmt: skip
+def test_devices_imports_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import json, sys; from anyrig.cli import main; code = main(['devices', *sys.argv[1:]]);"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
+    assert not loaded & set(HEAVY)
+
+
+def test_devices_stays_within_its_cpu_time() -> None:
+    """CPU time of the whole child, user and system: the best of a few on a shared machine."""
+    subprocess.run([sys.executable, "-m", "anyrig", "devices"], capture_output=True, check=True)
+    times = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "anyrig", "devices"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < BUDGET_S, f"{[round(1000 * t) for t in times]} ms"
+
+
+def test_importing_the_package_does_nothing() -> None:
+    code = "import sys, anyrig; print(len([m for m in sys.modules if m.startswith('anyrig')]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+    assert os.environ.get("ANYRIG_DEVICE") is None

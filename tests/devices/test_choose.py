@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anyrig.devices.choose import Evidence, Wish, choose, match
+from anyrig.devices.describe import Machine
+from anyrig.errors import DeviceUnusable, NoSuchDevice
+
+Load = Callable[..., Machine]
+PAIR = "rtx4090-rtxpro6000-wsl2"
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "number"),
+    [
+        (PAIR, "cuda", 1), (PAIR, "CUDA:1", 0), (PAIR, "cuda:0", 1), (PAIR, "0", 0), (PAIR, "1", 1),
+        (PAIR, "4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
+        ("mi300x-linux", "rocm:0", 0), ("mi300x-linux", "cuda:0", 0), ("mi300x-linux", "rocm", 0),
+        ("arc-b580-linux", "xpu:0", 0), ("arc-b580-linux", "xpu", 0),
+        ("macbook-m4", "mps", 0), ("rx7900xtx-windows", "dml:0", 0),
+        ("rx7900xtx-windows", "directml:0", 0), ("rx640-uhd750-windows", "dml:1", 1),
+        ("low-disk", "webgpu:0", 0), ("h100x8-mig", "6:1", 8), ("h100x8-mig", "7", 9),
+        ("nvidia-nouveau", "cuda:0", 0),
+    ],
+)  # fmt: skip
+def test_words(machine: Load, name: str, word: str, number: int) -> None:
+    here = machine(name)
+    assert match(here, word)[0] is here.gpus[number]
+
+
+def test_ids_and_their_beginnings(machine: Load) -> None:
+    here = machine(PAIR)
+    for gpu in here.gpus:
+        assert match(here, gpu.id) == (gpu,)
+        assert match(here, gpu.id[:12].upper()) == (gpu,)
+
+
+def test_cpu_and_all(machine: Load) -> None:
+    here = machine("hidden-gpu")
+    assert match(here, "cpu") == (here.cpu_device,)
+    assert match(here, "all") == (here.gpus[1], here.cpu_device)
+
+
+@pytest.mark.parametrize(
+    "word", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
+)
+def test_a_word_that_matches_nothing_lists_what_is_there(machine: Load, word: str) -> None:
+    with pytest.raises(NoSuchDevice) as caught:
+        match(machine("h200-linux"), word)
+    assert "NVIDIA H200" in caught.value.hint
+    assert "cpu" in caught.value.hint
+
+
+def test_a_near_miss_is_named(machine: Load) -> None:
+    with pytest.raises(NoSuchDevice) as caught:
+        match(machine("h200-linux"), "cuda;0")
+    assert "Did you mean 'cuda:0'?" in caught.value.hint
+
+
+def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
+    with pytest.raises(NoSuchDevice, match="matches 2 devices"):
+        match(machine("hidden-gpu"), "3090")
+
+
+# -- the order of decision ------------------------------------------------------------------------
+
+
+def test_the_strongest_wish_wins(machine: Load) -> None:
+    here = machine(PAIR)
+    wishes = [Wish("4090", "flag"), Wish("cpu", "environment"), Wish(here.gpus[1].id, "saved")]
+    assert choose(here, wishes).device is here.gpus[0]
+    assert choose(here, wishes[1:]).device.kind == "cpu"
+    saved = choose(here, wishes[2:])
+    assert (saved.device, saved.origin) == (here.gpus[1], "saved")
+
+
+def test_auto_on_the_flag_passes_the_saved_choice_over(machine: Load) -> None:
+    here = machine(PAIR)
+    choice = choose(here, [Wish("auto", "flag"), Wish("cpu", "saved")])
+    assert (choice.device, choice.origin) == (here.gpus[1], "described")
+
+
+def test_a_saved_device_that_is_gone_is_named_and_passed(machine: Load) -> None:
+    here = machine(PAIR)
+    choice = choose(here, [Wish("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")])
+    assert choice.device is here.gpus[1]
+    assert "RTX 2080 Ti" in choice.warnings[0]
+
+
+def test_a_flag_for_a_device_that_is_not_there_is_an_error(machine: Load) -> None:
+    with pytest.raises(NoSuchDevice):
+        choose(machine("no-gpu"), [Wish("cuda:0", "flag")])
+
+
+def test_measured_comes_before_described(machine: Load) -> None:
+    here = machine(PAIR)
+    slow, fast = here.gpus
+    evidence = Evidence(speeds={slow.id: 80.0, fast.id: 70.0, "cpu": 1.0})
+    choice = choose(here, evidence=evidence)
+    assert (choice.device, choice.origin) == (slow, "measured")
+    assert "80" in choice.reason
+    assert any(p.device is fast and "measured slower" in p.reason for p in choice.passed_over)
+
+
+def test_a_gpu_measured_slower_than_the_cpu_is_not_chosen_and_the_reason_says_so(
+    machine: Load,
+) -> None:
+    here = machine("core-ultra-linux")
+    gpu = here.gpus[0]
+    choice = choose(here, evidence=Evidence(speeds={gpu.id: 0.2, "cpu": 0.5}))
+    assert choice.device.kind == "cpu"
+    assert "CPU is the fastest measured" in choice.reason
+    assert choice.passed_over[0].device is gpu
+    assert "slower than the CPU: 0.2 against 0.5" in choice.passed_over[0].reason
+    # Asked for by name, it is used all the same.
+    asked = choose(here, [Wish("0", "flag")], evidence=Evidence(speeds={gpu.id: 0.2, "cpu": 0.5}))
+    assert asked.device is gpu
+
+
+def test_a_device_that_answers_wrongly_is_never_chosen(machine: Load) -> None:
+    here = machine("h200-linux")
+    gpu = here.gpus[0]
+    evidence = Evidence(speeds={gpu.id: 700.0}, broken={gpu.id: "differs by 12 %"})
+    for wishes in ([], [Wish("cuda:0", "flag")], [Wish("all", "flag")]):
+        choice = choose(here, wishes, evidence=evidence)
+        assert gpu not in choice.devices
+        assert any("wrongly" in passed.reason for passed in choice.passed_over)
+
+
+# -- what cannot be used --------------------------------------------------------------------------
+
+
+def test_a_gpu_nothing_can_drive_gives_a_warning_and_the_cpu(machine: Load) -> None:
+    here = machine("gtx1080ti-linux")
+    choice = choose(here, [Wish("cuda:0", "flag")])
+    assert (choice.device.kind, choice.origin) == ("cpu", "fallback")
+    assert "6.1" in choice.warnings[0]
+    assert "cu126" in choice.warnings[0]
+
+
+def test_strict_makes_it_an_error(machine: Load) -> None:
+    with pytest.raises(DeviceUnusable) as caught:
+        choose(machine("gtx1080ti-linux"), [Wish("cuda:0", "flag")], strict=True)
+    assert "cu126" in caught.value.hint
+
+
+def test_no_gpu_is_the_cpu_with_a_reason(machine: Load) -> None:
+    choice = choose(machine("no-gpu"))
+    assert (choice.device.kind, choice.reason) == ("cpu", "there is no GPU")
+    assert choose(machine("no-gpu"), [Wish("gpu", "environment")]).device.kind == "cpu"
+
+
+def test_all_leaves_out_what_is_broken_or_unusable(machine: Load) -> None:
+    here = machine("h100x8-mig")
+    choice = choose(here, [Wish("all", "flag")])
+    assert len(choice.devices) == 6 + 9 + 1
+    assert choice.devices[-1].kind == "cpu"
+    assert all("MIG" in passed.reason for passed in choice.passed_over)
+
+
+def test_described_order(machine: Load) -> None:
+    """A card before what shares memory; the larger of two."""
+    assert "RX 640" in match(machine("rx640-uhd750-windows"), "gpu")[0].name
+    assert "PRO 6000" in match(machine(PAIR), "gpu")[0].name
+    assert "4070" in match(machine("rtx4070-laptop-docker"), "gpu")[0].name

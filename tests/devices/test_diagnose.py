@@ -1,0 +1,178 @@
+"""Every finding of the doctor: a machine that triggers it and one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.conftest import NAMES
+
+from anyrig.devices.checks import CHECKS
+from anyrig.devices.describe import Machine
+from anyrig.devices.diagnose import Finding, Probe, diagnose
+
+Load = Callable[..., Machine]
+
+# check, state, words in the message, words in the fix, machine that has it, machine that has not
+FINDINGS = [
+    ("platform", "good", "Linux", "", "h200-linux", "wsl1"),
+    ("platform", "broken", "needs Python 3.11", "uv tool", "wsl1", "h200-linux"),
+    ("platform", "broken", "no wheel for macOS on Intel", "silicon", "macbook-intel", "macbook-m4"),
+    ("platform", "warning", "Windows on ARM", "x64", "snapdragon-windows", "rx7900xtx-windows"),
+    ("platform", "warning", "do not know", "bench", "freebsd", "no-gpu"),
+    ("wsl", "broken", "WSL1", "set-version", "wsl1", "amd-wsl2"),
+    ("wsl", "good", "never install a Linux driver", "", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
+    ("wsl", "warning", "librocdxg", "troubleshooting", "amd-wsl2", "rtx4090-rtxpro6000-wsl2"),
+    ("sources", "good", "every source answered", "", "h200-linux", "nvidia-init-fails"),
+    ("sources", "warning", "nvidia source failed", "-vv", "nvidia-init-fails", "h200-linux"),
+    ("limits", "good", "no limit", "", "h200-linux", "cpu64-cgroup4"),
+    ("limits", "warning", "quota leaves 4 of 64", "--cpus", "cpu64-cgroup4", "h200-linux"),
+    ("limits", "warning", "limits memory to 8 GiB", "--memory", "cpu64-cgroup4", "h200-linux"),
+    ("limits", "warning", "affinity leaves", "taskset", "a100-mig-empty", "h200-linux"),
+    ("limits", "warning", "Rosetta", "arm64", "macbook-m1-rosetta", "macbook-m4"),
+    ("disk", "good", "free in the home folder", "", "h200-linux", "low-disk"),
+    ("disk", "warning", "2.8 GiB free", "purge", "low-disk", "h200-linux"),
+    ("disk", "broken", "only 1.4 GiB", "purge", "pod-gpu-void", "h200-linux"),
+    ("nvidia-driver", "good", "runs CUDA up to 13.0", "", "h200-linux", "nvidia-nouveau"),
+    ("nvidia-driver", "broken", "nouveau", "nvidia-driver", "nvidia-nouveau", "h200-linux"),
+    ("nvidia-driver", "broken", "MISMATCH", "reboot", "nvidia-init-fails", "h200-linux"),
+    ("nvidia-driver", "broken", "does not start", "modprobe", "driver-without-card", "no-gpu"),
+    ("nvidia-driver", "warning", "remembers", "", "rx640-session0-windows", "rx7900xtx-windows"),
+    ("nvidia-container", "good", "given the GPU", "", "rtx4070-laptop-docker", "docker-no-toolkit"),
+    ("nvidia-container", "broken", "not given", "toolkit", "docker-no-toolkit", "h200-linux"),
+    ("nvidia-container", "warning", "void", "--gpus all", "pod-gpu-void", "h200-linux"),
+    ("nvidia-container", "broken", "leaves compute out", "compute", "a10-docker-utility",
+     "rtx4070-laptop-docker"),
+    ("cuda-runtime", "good", "runs on a driver", "", "h200-linux", "v100-linux"),
+    ("cuda-runtime", "broken", "12.2 at most", "cu126", "v100-linux", "h200-linux"),
+    ("torch-kernels", "good", "cover", "", "h200-linux", "gtx1080ti-linux"),
+    ("torch-kernels", "broken", "6.1; the torch wheel", "cu126", "gtx1080ti-linux", "t4-linux"),
+    ("torch-kernels", "good", "gfx942", "", "mi300x-linux", "rx6700xt-linux"),
+    ("torch-kernels", "broken", "gfx1031", "10.3.0", "rx6700xt-linux", "mi300x-linux"),
+    ("torch-kernels", "broken", "gfx1151", "rocm7.2", "strix-halo-linux", "mi300x-linux"),
+    ("torch-kernels", "warning", "own risk", "", "rx6700xt-override-linux", "rx6700xt-linux"),
+    ("nvidia-parts", "good", "MIG instances: use those", "", "h100x8-mig", "h200-linux"),
+    ("nvidia-parts", "broken", "no instance", "mig", "a100-mig-empty", "h100x8-mig"),
+    ("nvidia-parts", "broken", "Prohibited", "-c DEFAULT", "a100-mig-empty", "h100x8-mig"),
+    ("amd-access", "good", "may open", "", "mi300x-linux", "rx7900xtx-linux"),
+    ("amd-access", "broken", "/dev/kfd", "usermod", "rx7900xtx-linux", "mi300x-linux"),
+    ("amd-container", "broken", "not given", "--device /dev/kfd", "mi210-docker-no-kfd",
+     "mi210-docker"),
+    ("amd-container", "good", "given /dev/kfd", "", "mi210-docker", "mi210-docker-no-kfd"),
+    ("intel-access", "good", "may open", "", "arc-b580-linux", "arc-a770-closed-linux"),
+    ("intel-access", "broken", "may not open", "usermod", "arc-a770-closed-linux",
+     "arc-b580-linux"),
+    ("visibility", "good", "no variable", "", "h200-linux", "hidden-gpu"),
+    ("visibility", "warning", "hidden by CUDA_VISIBLE_DEVICES=1", "unset", "hidden-gpu",
+     "h200-linux"),
+    ("torch", "good", "not installed", "anyrig[torch]", "core-ultra-linux", "h200-linux"),
+    ("torch", "broken", "built for the CPU only", "cu130", "rtx5090-cpu-torch-windows",
+     "h200-linux"),
+    ("torch", "good", "CUDA 13.0", "", "h200-linux", "rtx5090-cpu-torch-windows"),
+    ("onnx", "broken", "no onnxruntime package", "pip install", "freebsd", "no-gpu"),
+    ("onnx", "warning", "no provider", "onnxruntime-gpu", "h200-linux", "rtx4070-laptop-docker"),
+    ("onnx", "good", "CUDAExecutionProvider", "", "rtx4070-laptop-docker", "h200-linux"),
+    ("onnx-shadow", "broken", "overwrite", "uninstall", "core-ultra-linux", "no-gpu"),
+    ("onnx-shadow", "good", "one ONNX Runtime", "", "no-gpu", "core-ultra-linux"),
+    ("leftovers", "warning", "pynvml", "nvidia-ml-py", "low-disk", "h200-linux"),
+    ("leftovers", "warning", "intel-extension", "uninstall", "arc-a770-closed-linux",
+     "arc-b580-linux"),
+    ("flash-attention", "good", "inside torch's SDPA", '"9.0"', "h200-linux", "t4-linux"),
+    ("flash-attention", "warning", "2.8.3 has no kernels for 7.5", "", "t4-linux", "low-disk"),
+    ("flash-attention", "good", "2.8.3.post1", '"12.0"', "rtx4090-rtxpro6000-wsl2", "h200-linux"),
+    ("flash-attention", "good", "no flash-attention", "", "gtx1080ti-linux", "h200-linux"),
+    ("bf16", "good", "natively", "", "h200-linux", "t4-linux"),
+    ("bf16", "warning", "emulates bf16, whatever torch says: use fp16", "", "t4-linux",
+     "h200-linux"),
+    ("bf16", "warning", "use fp32", "", "gtx1080ti-linux", "h200-linux"),
+    ("bf16", "good", "not known", "", "macbook-m4", "h200-linux"),
+    ("allocator", "good", "sound", "", "h200-linux", "hidden-gpu"),
+    ("allocator", "warning", "the first wins", "unset", "hidden-gpu", "h200-linux"),
+    ("allocator", "warning", "CUDA_LAUNCH_BLOCKING", "unset", "a10-docker-utility", "h200-linux"),
+    ("spill", "warning", "spills", "Sysmem", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
+]  # fmt: skip
+
+
+def _found(
+    here: Machine, check: str, state: str, message: str, fix: str, probes: tuple[Probe, ...] = ()
+) -> list[Finding]:
+    return [
+        finding
+        for finding in diagnose(here, probes)
+        if (finding.check, finding.state) == (check, state)
+        and message in finding.message
+        and fix in finding.fix
+    ]
+
+
+@pytest.mark.parametrize("row", FINDINGS, ids=lambda row: f"{row[0]}-{row[1]}-{row[4]}")
+def test_a_finding_has_a_machine_that_triggers_it_and_one_that_does_not(
+    machine: Load, row: tuple[str, str, str, str, str, str]
+) -> None:
+    check, state, message, fix, has, has_not = row
+    assert _found(machine(has), check, state, message, fix)
+    assert not _found(machine(has_not), check, state, message, fix)
+
+
+def test_every_check_and_state_in_the_code_is_in_the_table() -> None:
+    """A new finding without a machine fails here."""
+    import ast
+    from pathlib import Path
+
+    import anyrig.devices.checks as package
+
+    said: set[str] = set()
+    for path in Path(package.__file__ or "").parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                first = node.args[0]
+                assert isinstance(first, ast.Constant)
+                said.add(str(first.value))
+    assert said - {"kernel"} == {row[0] for row in FINDINGS}
+    assert len(CHECKS) >= 20
+
+
+def test_expandable_segments_do_not_work_on_windows(machine: Load) -> None:
+    variables = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    words = ("allocator", "warning", "expandable_segments", "unset")
+    assert _found(machine("rtx4090-rtxpro6000-wsl2", variables), *words)
+    assert not _found(machine("h200-linux", variables), *words)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_is_broken_has_a_fix_in_one_line(machine: Load, name: str) -> None:
+    for finding in diagnose(machine(name)):
+        assert "\n" not in finding.message + finding.fix
+        assert finding.message
+        if finding.state == "broken":
+            assert finding.fix, finding
+
+
+# -- kernels --------------------------------------------------------------------------------------
+
+
+def _probe(here: Machine, **answer: object) -> tuple[Probe, ...]:
+    values: dict[str, object] = {"ok": True, "max_error": 3e-7, "ran_on": "cuda:0", **answer}
+    return (Probe(backend="torch", device=here.gpus[0].id, **values),)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        ({}, "good", "agrees with the CPU"),
+        ({"max_error": 0.12}, "broken", "answers wrongly: a product of matrices differs"),
+        ({"max_error": float("nan")}, "broken", "gave NaN"),
+        ({"ok": False, "error": "CUDA error: no kernel image"}, "broken", "no kernel image"),
+        ({"ran_on": "cpu"}, "broken", "silently fell back to the CPU"),
+    ],
+)
+def test_kernels(machine: Load, answer: dict[str, object], state: str, words: str) -> None:
+    here = machine("h200-linux")
+    assert _found(here, "kernel", state, words, "", _probe(here, **answer))
+    assert not _found(here, "kernel", state, words, "")
+
+
+def test_what_the_library_lists_comes_before_the_table(machine: Load) -> None:
+    here = machine("gtx1080ti-linux")
+    probes = _probe(here, kernels=("sm_60", "sm_70"))
+    assert _found(here, "torch-kernels", "good", "6.1", "", probes)
