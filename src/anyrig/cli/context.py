@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.devices.choose import Choice, Wish, choose
+from anyrig.devices.choose import Choice, Evidence, Wish, choose
 from anyrig.settings.folders import Folders, folders
 from anyrig.settings.load import Loaded, load
 
@@ -91,9 +91,11 @@ class Context:
     @cached_property
     def saved(self) -> SavedChoice | None:
         """The device saved by `anyrig use`; none for a recorded machine."""
+        if self.record is not None or not self.folders.choice.exists():
+            return None
         from anyrig.settings import saved
 
-        return None if self.record is not None else saved.load(self.folders.choice)
+        return saved.load(self.folders.choice)
 
     @property
     def wishes(self) -> tuple[Wish, ...]:
@@ -113,8 +115,14 @@ class Context:
     def choose(self) -> Choice:
         """The device for this command."""
         strict = bool(getattr(self.options, "strict", False)) or self.loaded.settings.strict
-        evidence = self.book.evidence(self.machine)
-        return choose(self.machine, self.wishes, evidence=evidence, strict=strict)
+        return choose(self.machine, self.wishes, evidence=self.evidence, strict=strict)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What was measured and found wrong."""
+        if self.record is not None or not self.folders.figures.exists():
+            return Evidence()
+        return self.book.evidence(self.machine)
 
     @property
     def measures(self) -> bool:

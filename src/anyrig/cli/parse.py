@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 from typing import NoReturn, Protocol, cast
 
@@ -53,6 +52,8 @@ def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command that was named, and its options."""
     leading, name, rest = _split(arguments)
     if name not in COMMANDS:
+        import difflib
+
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f"Did you mean `anyrig {near[0]}`? " if near else ""
         raise NoSuchCommand(

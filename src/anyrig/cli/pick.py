@@ -17,7 +17,7 @@ def pick(context: Context) -> Choice:
     """
     several = sum(gpu.usable for gpu in context.machine.gpus) > 1
     if several and not context.wishes and can_ask():
-        word = ask(context.machine, context.book.evidence(context.machine))
+        word = ask(context.machine, context.evidence)
         device = context.machine.find(word)
         remember(context, word, device.name if device else word)
     choice = context.choose()

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         return _set(context, word)
     if not can_ask():
         raise BadInput("there is no terminal to ask on", hint="Name a device: anyrig use DEVICE.")
-    chosen = ask(context.machine, context.book.evidence(context.machine))
+    chosen = ask(context.machine, context.evidence)
     return _set(context, chosen)
 
 

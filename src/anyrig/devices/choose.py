@@ -7,10 +7,9 @@ over.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from anyrig.devices.describe import Device, Machine
 from anyrig.errors import DeviceUnusable, NoSuchDevice
@@ -34,8 +33,7 @@ _MOST_WORKERS = 8
 _MOST_LISTED = 8
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """A device somebody asked for, and where they said it."""
 
     word: str
@@ -44,8 +42,7 @@ class Wish:
     """What a saved device was called, to name it when it is gone."""
 
 
-@dataclass(frozen=True)
-class PassedOver:
+class PassedOver(NamedTuple):
     """A device that was not taken, and why."""
 
     device: Device
@@ -187,6 +184,8 @@ def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
 def _what_is_there(machine: Machine, word: str) -> str:
     rows = [f"{number_text(gpu)} ({gpu.name}, {', '.join(gpu.words)})" for gpu in machine.gpus]
     words = sorted({w for d in machine.devices for w in d.words} | {"auto", "all", "cpu"})
+    import difflib  # 3 ms that only a mistake should cost
+
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
     nearest = f"Did you mean {near[0]!r}? " if near else ""
     if len(rows) > _MOST_LISTED:

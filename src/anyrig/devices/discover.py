@@ -22,7 +22,7 @@ from anyrig.devices.describe import (
     Platform,
     SourceReport,
 )  # fmt: skip
-from anyrig.devices.sources import amd, apple, cpu, intel, nvidia, pci, windows
+from anyrig.devices.sources import cpu, nvidia, pci
 from anyrig.devices.sources.live import LiveAnswers
 from anyrig.devices.sources.recorded import Recorder, recorded_system, relevant
 from anyrig.devices.sources.system import System
@@ -113,6 +113,8 @@ def _driven_gpus(
     """Every GPU with its numbers and with what can drive it."""
     found = _gpus(system, ground.platform, processor.memory, reports)
     if ground.platform.system == "Windows":
+        from anyrig.devices.sources import windows
+
         found = windows.with_dxgi_numbers(system, found)
     shown = visible.apply(found, system.environment)
     return tuple(replace(gpu, drives=reach.drives(gpu, ground)) for gpu in _numbered(shown))
@@ -144,17 +146,25 @@ def _sources(
     memory: Memory,
     found: list[Device],
 ) -> Iterator[tuple[str, Source]]:
-    """The sources that a platform has, in the order they are asked."""
+    """The sources that a platform has, in the order they are asked; only those are imported."""
     if platform.system == "macOS":
+        from anyrig.devices.sources import apple
+
         yield "apple", lambda: apple.find(system, memory)
         return
     yield "nvidia", lambda: nvidia.find(system, controllers, memory, platform.container)
     if platform.system == "Linux":
+        from anyrig.devices.sources import amd, intel
+
         yield "amd", lambda: amd.find(system, controllers, memory)
         yield "intel", lambda: intel.find(system, controllers, memory)
     if platform.wsl == 2:
+        from anyrig.devices.sources import windows
+
         yield "wsl", lambda: windows.find_in_wsl(system, list(found), memory)
     if platform.system == "Windows":
+        from anyrig.devices.sources import windows
+
         yield "windows", lambda: windows.find(system, list(found), memory)
 
 
@@ -163,8 +173,7 @@ def _report_display_only(
 ) -> None:
     for controller in controllers:
         maker = pci.DISPLAY_ONLY.get(controller.vendor)
-        known = (nvidia.VENDOR, amd.VENDOR, intel.VENDOR)
-        if controller.vendor not in known:
+        if controller.vendor not in pci.COMPUTING:
             what = f"{maker} adapter" if maker else "adapter of an unknown maker"
             text = f"{what} {controller.pci_id} at {controller.address} only draws: ignored"
             reports.append(SourceReport("pci", "nothing", text))

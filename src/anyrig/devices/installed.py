@@ -7,8 +7,7 @@ build holds comes from a table of official wheels; doctor checks it in a child p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from anyrig.devices import wheels
 from anyrig.devices.sources.system import System
@@ -34,8 +33,7 @@ _WATCHED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TorchBuild:
+class TorchBuild(NamedTuple):
     """The installed torch, as its own version file says."""
 
     version: str
@@ -53,8 +51,7 @@ class TorchBuild:
         return f"torch {self.version} ({told})"
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(NamedTuple):
     """What can drive a device on this machine."""
 
     packages: dict[str, str]

@@ -7,7 +7,8 @@ is imported or started: the doctor proves in a child process what stands here as
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from anyrig.devices import wheels
 from anyrig.devices.describe import Device, Drive, Platform
@@ -22,8 +23,7 @@ _ROCM_NOW = "7.2"
 _INDEX = "https://download.pytorch.org/whl"
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(NamedTuple):
     """What decides, beside the device itself."""
 
     platform: Platform

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(NamedTuple):
     """Where anyrig keeps what it knows of this user and machine."""
 
     config: Path

@@ -6,8 +6,6 @@ by `--config`), `./.env`, the environment. Flags come on top, in the command tha
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
@@ -119,13 +117,17 @@ def variable(key: str) -> str:
 
 def _from_toml(path: Path) -> dict[str, Any]:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
             f"cannot read {path}: {error}", hint="Name another with --config."
         ) from error
+    import tomllib  # 5 ms that most commands need not pay
+
+    try:
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(
             f"{path} is not TOML: {error}", hint='Lines read `key = "value"`; text needs quotes.'
@@ -198,8 +200,11 @@ def _from_variables(variables: Mapping[str, str], place: str) -> dict[str, tuple
 def _looks_ours(name: str, place: str, known: tuple[str, ...]) -> bool:
     if name.startswith(PREFIX):
         return True
-    # In the process's environment anything may stand; a file was written for this.
-    return bool(place) and bool(difflib.get_close_matches(name, known, n=1, cutoff=0.75))
+    if not place:
+        return False  # in the process's environment anything may stand; a file is written for this
+    import difflib
+
+    return bool(difflib.get_close_matches(name, known, n=1, cutoff=0.75))
 
 
 def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -257,6 +262,8 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
 
 
 def _nearest(name: str, known: Any) -> str:
+    import difflib
+
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     if near:

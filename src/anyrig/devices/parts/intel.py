@@ -7,7 +7,7 @@ later it is left unknown. torch names Arc A and B, Core Ultra and Data Center Ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from anyrig.devices.describe import Features
 
@@ -18,8 +18,7 @@ _XE3 = Features(fp16="matrix", tf32=None, bf16=True, fp8=None, fp4=None)
 _HPC = Features(fp16="matrix", tf32=True, bf16=True, fp8=False, fp4=False)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One family of Intel graphics."""
 
     architecture: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from anyrig.devices.describe import Device, Memory, Pool, SourceReport
 from anyrig.devices.parts import amd as parts
@@ -14,8 +14,7 @@ VENDOR = 0x1002
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
 
 
-@dataclass(frozen=True)
-class ComputeNode:
+class ComputeNode(NamedTuple):
     """A GPU as kfd, and so ROCm, sees it."""
 
     target: str | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from anyrig.devices.sources.system import System
 
@@ -16,6 +16,8 @@ _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
 # VGA, 3D and other display controllers, and processing accelerators (AMD Instinct).
 _CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+# NVIDIA, AMD, Intel: each has a source of its own.
+COMPUTING = (0x10DE, 0x1002, 0x8086)
 # Adapters that draw a console and compute nothing: server boards and virtual machines.
 DISPLAY_ONLY = {
     0x1A03: "ASPEED", 0x102B: "Matrox", 0x1234: "QEMU", 0x1B36: "QXL", 0x1AF4: "virtio",
@@ -23,8 +25,7 @@ DISPLAY_ONLY = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Controller:
+class Controller(NamedTuple):
     """One graphics or compute controller on the bus."""
 
     folder: str

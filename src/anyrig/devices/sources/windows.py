@@ -8,8 +8,8 @@ stand in an order of their own: they are paired with DXGI's adapters by PCI numb
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from anyrig.devices.describe import Device, Features, Memory, Pool, SourceReport
 from anyrig.devices.parts import amd, intel
@@ -31,8 +31,7 @@ _SOFTWARE_FLAG = 2  # DXGI_ADAPTER_FLAG_SOFTWARE
 _INTEGRATED_BYTES = 1024 * MIB
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(NamedTuple):
     """One adapter, whichever interface told of it."""
 
     name: str
@@ -42,7 +41,7 @@ class Adapter:
     shared: int
     budget: int | None
     used: int | None
-    index: int | None
+    place: int | None
     """Its place in DXGI's order, which DirectML counts by."""
     integrated: bool | None
     driver_version: str = ""
@@ -164,7 +163,7 @@ def _describe(adapter: Adapter, twin: int, system_memory: Memory) -> Device:
         driver_version=adapter.driver_version or None,
         pci_id=adapter.pci_id,
         features=features,
-        indices={} if adapter.index is None else {"dxgi": adapter.index},
+        indices={} if adapter.place is None else {"dxgi": adapter.place},
         blocked="NVML does not answer for it" if vendor == "nvidia" else "",
         blocked_fix="nvidia-smi" if vendor == "nvidia" else "",
         notes=("the registry remembers it; it may have been taken out",)
@@ -226,7 +225,7 @@ def _from_dxgi(row: dict[str, Any], number: int) -> Adapter:
         shared=int(row.get("SharedSystemMemory", 0)),
         budget=_number(row, "Budget"),
         used=_number(row, "CurrentUsage"),
-        index=number,
+        place=number,
         integrated=None,
         driver_version=str(row.get("DriverVersion", "")),
     )
@@ -244,7 +243,7 @@ def _from_dxcore(row: dict[str, Any], number: int) -> Adapter:
         shared=int(row.get("SharedSystemMemory", 0)),
         budget=None,
         used=None,
-        index=number,
+        place=number,
         integrated=None if integrated is None else bool(integrated),
         driver_version=_version(row.get("DriverVersion", "")),
         via="dxcore",
@@ -290,7 +289,7 @@ def _from_registry(values: dict[str, Any], vendor: int, device: int) -> Adapter:
         shared=0,
         budget=None,
         used=None,
-        index=None,
+        place=None,
         integrated=None,
         driver_version=str(values.get("DriverVersion", "")),
         via="registry",
@@ -303,8 +302,7 @@ def _with_registry(adapter: Adapter, registry: list[Adapter]) -> Adapter:
     if not same:
         return adapter
     entry = next((e for e in same if e.driver_version == adapter.driver_version), same[0])
-    return replace(
-        adapter,
+    return adapter._replace(
         driver_version=adapter.driver_version or entry.driver_version,
         dedicated=adapter.dedicated or entry.dedicated,
         installed=entry.dedicated,

@@ -1,0 +1,149 @@
+"""What the benchmarks share: rows beside a peer, bars, result files."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+# theme -> classes of machine it runs on; the module has `run(hardware) -> list[Row]`.
+THEMES = {"listing": ("cpu", "h200"), "kernels": ("cpu", "h200")}
+CLASSES = ("cpu", "h200")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure beside its peer's, and the bar it must reach."""
+
+    what: str
+    ours: float
+    unit: str
+    peer: float | None = None
+    peer_name: str = ""
+    low: float | None = None
+    high: float | None = None
+    """Where `judged` must lie."""
+    judge: str = "ours"
+    """`ours`, or `ratio` of ours to the peer's."""
+    spread: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.peer if self.peer else None
+
+    @property
+    def met(self) -> bool:
+        value = self.ratio if self.judge == "ratio" else self.ours
+        if value is None:
+            return False
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    @property
+    def bar(self) -> str:
+        ends = [f">= {self.low:g}" if self.low is not None else "",
+                f"<= {self.high:g}" if self.high is not None else ""]  # fmt: skip
+        told = " and ".join(filter(None, ends))
+        return f"{self.judge} {told}" if told else "-"
+
+
+def cpu_seconds(
+    command: Sequence[str], *, repeats: int = 7, environment: Mapping[str, str] | None = None
+) -> list[float]:
+    """CPU time of a whole child process, user and system, after one unmeasured run."""
+    env = {**os.environ, **(environment or {})}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    times = []
+    for number in range(repeats + 1):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, env=env, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if number:
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return times
+
+
+def middle(values: Sequence[float], scale: float = 1.0) -> tuple[float, str]:
+    """The median, and the range as text."""
+    text = f"{min(values) * scale:.3g}-{max(values) * scale:.3g} of {len(values)}"
+    return statistics.median(values) * scale, text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("hardware", choices=CLASSES)
+    parser.add_argument("--only", choices=sorted(THEMES))
+    parser.add_argument("--no-write", action="store_true", help="print, write no result file")
+    options = parser.parse_args()
+    missed = []
+    for theme, classes in THEMES.items():
+        if options.hardware not in classes or (options.only and options.only != theme):
+            continue
+        run: Callable[[str], list[Row]] = importlib.import_module(f"benchmarks.{theme}").run
+        rows = run(options.hardware)
+        text = _table(rows)
+        print(f"\n{theme} on {options.hardware}\n\n{text}")
+        if not options.no_write:
+            print(f"\nwritten to {_write(theme, options.hardware, text)}")
+        missed += [f"{theme}: {row.what} ({row.bar})" for row in rows if not row.met]
+    for line in missed:
+        print(f"BELOW ITS BAR: {line}")
+    return 1 if missed else 0
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = ["| what | ours | peer | ours / peer | spread | bar | met |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for row in rows:
+        peer = f"{row.peer:.4g} {row.unit} ({row.peer_name})" if row.peer is not None else "-"
+        ratio = f"{row.ratio:.3f}" if row.ratio is not None else "-"
+        lines.append(
+            f"| {row.what} | {row.ours:.4g} {row.unit} | {peer} | {ratio} | {row.spread or '-'} |"
+            f" {row.bar} | {'yes' if row.met else 'NO'} |"
+        )
+    return "\n".join(lines)
+
+
+def _write(theme: str, hardware: str, table: str) -> Path:
+    from anyrig.devices.discover import record
+
+    date = datetime.date.today().isoformat()
+    out = Path(os.environ.get("OUT") or RESULTS)
+    machine, answers = record(os.environ)
+    machine_file = out / f"machine_{hardware}_{date}.json"
+    machine_file.write_text(json.dumps(answers, indent=1) + "\n")
+    versions = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
+    path = out / f"{theme}_{hardware}_{date}.md"
+    path.write_text(
+        f"# {theme} on {hardware}, {date}\n\n"
+        f"Command: `benchmarks/run {hardware} --only {theme}`, commit {_commit()}, "
+        f"Python {platform.python_version()}, {versions}. "
+        f"Machine: {', '.join(d.name for d in machine.devices)} ({machine_file.name}).\n\n"
+        f"{table}\n"
+    )
+    return path
+
+
+def _commit() -> str:
+    if "ANYRIG_COMMIT" in os.environ:
+        return os.environ["ANYRIG_COMMIT"]
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def python(*words: str) -> list[str]:
+    """A command of this interpreter."""
+    return [sys.executable, *words]
