@@ -136,8 +136,8 @@ def _write(theme: str, hardware: str, table: str) -> Path:
 
 
 def _commit() -> str:
-    if "ANYRIG_COMMIT" in os.environ:
-        return os.environ["ANYRIG_COMMIT"]
+    if "BENCHMARK_COMMIT" in os.environ:
+        return os.environ["BENCHMARK_COMMIT"]
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
     )
