@@ -38,6 +38,10 @@ def run(hardware: str) -> list[Row]:
     for figure in figures:
         if figure.kernel == "product":
             rows += _rows(hardware, device, figure)
+        elif figure.kernel == "sustained":
+            rows.append(Row(f"{figure.size}-cubed product, {figure.precision}, sustained",
+                            figure.value / 1e12, "TFLOP/s",
+                            spread=f"{figure.spread:.0%} of {figure.rounds}"))  # fmt: skip
         else:
             rows.append(Row("memory bandwidth", figure.value / 1e9, "GB/s", low=1.0,
                             spread=f"{figure.spread:.0%} of {figure.rounds}"))  # fmt: skip
@@ -74,6 +78,9 @@ def _plain(hardware: str, size: int, precision: str) -> float:
 
     def once() -> float:
         if where == "cuda":
+            time.sleep(0.2)
+            for _ in range(3):
+                left @ right
             torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(PRODUCTS):

@@ -27,7 +27,7 @@ def test_bytes_never_print_1024_of_a_unit_below_the_largest(count: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0004, "0 ms"), (0.42, "420 ms"), (3.21, "3.2 s"), (59.99, "1 min 00 s"),
+    [(0.0004, "0.40 ms"), (0.42, "420 ms"), (3.21, "3.2 s"), (59.99, "1 min 00 s"),
      (245, "4 min 05 s"), (7800, "2 h 10 min"), (3599.7, "1 h 00 min")],
 )  # fmt: skip
 def test_seconds(seconds: float, text: str) -> None:

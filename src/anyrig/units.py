@@ -23,6 +23,8 @@ def bytes_text(count: int) -> str:
 
 def seconds_text(seconds: float) -> str:
     """A duration with the two units that matter: `420 ms`, `3.2 s`, `4 min 05 s`, `2 h 10 min`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.2f} ms"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
@@ -36,9 +38,9 @@ def seconds_text(seconds: float) -> str:
 
 def flops_text(rate: float) -> str:
     """Floating-point operations a second: `51.0 TFLOP/s`, `88.3 GFLOP/s`."""
-    if rate >= 1e12:
-        return f"{rate / 1e12:.3g} TFLOP/s"
-    return f"{rate / 1e9:.3g} GFLOP/s"
+    unit, value = ("TFLOP/s", rate / 1e12) if rate >= 1e12 else ("GFLOP/s", rate / 1e9)
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {unit}"
 
 
 def bandwidth_text(rate: float) -> str:

@@ -23,7 +23,7 @@ class Figure:
     """One measured figure."""
 
     kernel: str
-    """`product` of square matrices, or memory `bandwidth`."""
+    """`product` of square matrices, the same `sustained` for seconds, or memory `bandwidth`."""
     precision: str
     size: int
     """Rows of the matrix, or bytes swept."""

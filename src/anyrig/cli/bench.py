@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from anyrig.bench.figures import Figure, Measured
 
 HELP = """Time every usable device at every number format it has: a 2000 x 2000 matrix product
-ten times, as people compare; a larger one that fills the device; memory bandwidth.
-Through torch where it is installed, else ONNX Runtime. Each figure is the median of
-up to 5 rounds after at least 0.3 s of warm-up, and every round ends with a wait for
-the device. Figures are kept, and the choice of a device goes by them."""
+ten times, as people compare; a larger one that fills the device, and the same
+sustained for two seconds; memory bandwidth. Through torch where it is installed, else
+ONNX Runtime. Each figure is the median of up to 5 rounds, each after a rest of 0.2 s
+and a warm-up, and every round ends with a wait for the device. Figures are kept, and
+the choice of a device goes by them."""
 _BAR = 40
 
 
@@ -148,14 +149,15 @@ def report(pages: Sequence[Measured]) -> str:
 
 
 def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> list[str]:
-    against = base.get((figure.kernel, figure.size)) or base.get((figure.kernel, 0))
+    kernel = "product" if figure.kernel == "sustained" else figure.kernel
+    against = base.get((kernel, figure.size)) or base.get((kernel, 0))
     ratio = f"{figure.value / against:.3g}x" if against else "-"
     value = flops_text(figure.value) if figure.unit == "FLOP/s" else bandwidth_text(figure.value)
     return [
         page.name,
         "torch" if figure.backend == "torch" else "ONNX Runtime",
         _size(figure),
-        figure.precision if figure.kernel == "product" else "",
+        figure.precision if figure.unit == "FLOP/s" else "",
         value,
         ratio,
         seconds_text(figure.seconds),
@@ -166,6 +168,8 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
 def _size(figure: Figure) -> str:
     if figure.kernel == "product":
         return f"{figure.size}^2 product x10"
+    if figure.kernel == "sustained":
+        return f"{figure.size}^2 sustained"
     return f"bandwidth, {bytes_text(figure.size)}"
 
 

@@ -43,7 +43,7 @@ def overview() -> str:
             "",
             *rows,
             "",
-            "Every command has --help, --device, --json and -v; `anyrig --version` says which.",
+            "Every command has --help, --device, --json and -v. Version: `anyrig --version`.",
         ]
     )
 

@@ -1,0 +1,212 @@
+"""The pages hold what is true: blocks run, output is current, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.docs import pages
+from tests.docs.pages import PAGES, ROOT, Block
+
+from anyrig.cli import COMMANDS
+from anyrig.settings.load import ALIASES, keys, load, variable
+
+BLOCKS = list(pages.blocks())
+RUNNABLE = [b for b in BLOCKS if b.language in ("sh", "python") and not b.not_run]
+_PLANNED = (
+    "speak voices engines book index search embed classify entities ocr analyse summarise"
+    " transcribe train serve keys jobs cache worker coordinator cluster top profile"
+).split()
+
+
+def test_every_block_runs_or_says_why_not() -> None:
+    loose = []
+    for block in BLOCKS:
+        shown = block.language == "text" and (block.output_of or block.page == "docs/commands.md")
+        if not (block in RUNNABLE or block.not_run or shown or block.language == "toml"):
+            loose.append(f"{block.page}:{block.line} ({block.language})")
+    assert not loose
+    assert len(RUNNABLE) >= 5
+    assert all(len(block.not_run) > 8 for block in BLOCKS if block.not_run)
+
+
+@pytest.mark.parametrize("block", RUNNABLE, ids=lambda b: f"{b.page}:{b.line}")
+def test_block(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "anyrig"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m anyrig "$@"\n')
+    program.chmod(0o755)
+    command = ["bash", "-e", "-c", block.text]
+    if block.language == "python":
+        command = [sys.executable, "-c", block.text]
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PATH": path}, timeout=180
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "toml"], ids=lambda b: b.page)
+def test_settings_block(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "anyrig.toml"
+    path.write_text(block.text)
+    assert tomllib.loads(block.text)
+    load({}, project_file=path)
+
+
+def test_generated_pages_are_current() -> None:
+    stale = [
+        str(page.relative_to(ROOT))
+        for page, text in pages.wanted().items()
+        if page.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, "run scripts/docs"
+
+
+def _anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path) if path else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in _anchors(there), target
+
+
+def test_pages_that_the_program_names_exist() -> None:
+    for source in (ROOT / "src").rglob("*.py"):
+        text = source.read_text(encoding="utf-8")
+        for name, anchor in re.findall(r"(docs/[\w-]+\.md)(?:#([\w-]+))?", text):
+            assert (ROOT / name).exists(), f"{source}: {name}"
+            assert not anchor or anchor in _anchors(ROOT / name), f"{source}: {name}#{anchor}"
+
+
+def test_readme_lists_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"| `anyrig {name}` |" in text for name in COMMANDS)
+    assert all(f"docs/{page.name}" in text for page in PAGES if page.parent.name == "docs")
+
+
+def test_settings_page_lists_every_key_and_old_name() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    for key in keys():
+        assert f"| `{key}` | `{variable(key)}` |" in text
+    assert all(name in text for name in ALIASES)
+
+
+# -- coming from the older tools -------------------------------------------------------------------
+
+
+def _rows() -> list[list[str]]:
+    text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+    return [row for row in cells if row != ["old", "kind", "here", "state"] and len(row) == 4]
+
+
+ROWS = _rows()
+
+
+def test_the_table_is_whole() -> None:
+    text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"^## [A-E]\. ", text, re.MULTILINE)) == 5
+    assert len(ROWS) > 200
+    for name in ("VIBEVOICE_MODEL", "VIBEVOICE_PORT", "VIBEVOICE_DEVICE", "DIRECTML_DEVICE",
+                 "USE_GPU", "GPU_ID", "/config", "/stream", "/health", "/metrics/gpu"):  # fmt: skip
+        assert any(name in row[0] for row in ROWS), name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
+def test_a_row_says_what_is_so(row: list[str]) -> None:
+    old, kind, here, state = row
+    assert "`" in old
+    assert kind in ("command", "flag", "variable", "endpoint", "file", "class")
+    assert state in ("now", "planned", "gone")
+    assert len(here) > 3
+    named = re.findall(r"`anyrig (\w+)", here)
+    for name in named:
+        assert name in COMMANDS or name in _PLANNED, name
+    if state == "now":
+        assert _exists(here), here
+    if state == "planned":
+        # When the last planned thing of a row has landed, the row must say so.
+        words = set(named)
+        assert not words or words - set(COMMANDS), here
+
+
+def _exists(here: str) -> bool:
+    """Whether something that a row names in backticks is there today."""
+    variables = {variable(key) for key in keys()} | set(ALIASES) | {"ANYRIG_CONFIG"}
+    flags = ("--device", "--gpu", "--json", "--strict", "--help", "--verbose", "-v", "--log-file")
+    for quoted in re.findall(r"`([^`]+)`", here):
+        first = quoted.split()[0].split("=")[0]
+        if quoted.startswith("anyrig ") and quoted.split()[1] in COMMANDS:
+            return True
+        if first in variables or first in flags or (ROOT / first).exists():
+            return True
+        if quoted.startswith("anyrig.devices"):
+            return True
+    return False
+
+
+# -- troubleshooting ------------------------------------------------------------------------------
+
+
+def test_troubleshooting_names_findings_that_exist() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for head in ("GPU not detected", "Out of memory", "CUDA versions", "WSL2", "Containers",
+                 "Flash-attention", "Slow CPU worker"):  # fmt: skip
+        assert f"## {head}\n" in text
+    checks = {
+        name
+        for path in (ROOT / "src/anyrig/devices/checks").glob("*.py")
+        for name in re.findall(r'Finding\(\s*"([\w-]+)"', path.read_text(encoding="utf-8"))
+    }
+    named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)*)`", text))
+    assert len(named & checks) >= 12, sorted(named & checks)
+
+
+# -- the house ------------------------------------------------------------------------------------
+
+
+def _tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    return [ROOT / name for name in done.stdout.splitlines()]
+
+
+def test_nothing_names_the_machine_it_was_written_on() -> None:
+    """No path of a workplace, no host of a package registry."""
+    words = (
+        "/wo" + "rk/",
+        "/tmp/" + "lab",
+        "py" + "pi.org",
+        "registry.npm" + "js",
+        "deb.deb" + "ian",
+    )
+    for path in _tracked():
+        if path.suffix in (".py", ".md", ".toml", ".json", ".txt", ".ps1", "") and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            assert not [word for word in words if word in text], path
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert "make run" in readme
+    assert "make test" in readme
+    assert "torch==2.13.0\n" in (ROOT / "constraints.txt").read_text()
