@@ -77,9 +77,9 @@ def _said(command: str) -> str:
     os.environ.update(COLUMNS="100", NO_COLOR="1")
     out = io.StringIO()
     try:
-        with contextlib.redirect_stdout(out), contextlib.chdir(ROOT):
-            with contextlib.suppress(SystemExit):  # argparse leaves so after --help
-                anyrig(shlex.split(command)[1:])
+        leave = contextlib.suppress(SystemExit)  # argparse leaves so after --help
+        with contextlib.redirect_stdout(out), contextlib.chdir(ROOT), leave:
+            anyrig(shlex.split(command)[1:])
     finally:
         for name, value in before.items():
             if value is None:

@@ -16,6 +16,8 @@ from anyrig.devices.describe import Device, Machine
 from anyrig.store import atomic
 
 _FORMAT = 1
+# Formats that any model runs in; FP8 is for the few that were made for it.
+_USUAL = ("fp32", "tf32", "fp16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class Book:
             page = self.of(device, machine)
             if page is None:
                 continue
-            best = max((f.value for f in page.figures if f.kernel == kernel), default=None)
+            values = [f.value for f in page.figures if f.kernel == kernel and f.precision in _USUAL]
+            best = max(values, default=None)
             if best is not None:
                 speeds[device.id] = best / 1e12
             if page.broken:

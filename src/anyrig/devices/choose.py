@@ -287,13 +287,17 @@ def _measured_reason(best: Device, measured: Sequence[Device], evidence: Evidenc
     speed = evidence.speeds[best.id]
     others = [d for d in measured if d is not best]
     if not others:
-        return f"measured: {speed:.3g} {evidence.unit}"
+        return f"measured: {_figure(speed)} {evidence.unit}"
     second = max(others, key=lambda d: evidence.speeds[d.id])
     what = "the CPU is the fastest measured" if best.kind == "cpu" else "the fastest measured"
     return (
-        f"{what}: {speed:.3g} {evidence.unit} against "
-        f"{evidence.speeds[second.id]:.3g} of {_short(second)}"
+        f"{what}: {_figure(speed)} {evidence.unit} against "
+        f"{_figure(evidence.speeds[second.id])} of {_short(second)}"
     )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _short(device: Device) -> str:
@@ -326,7 +330,7 @@ def _why_passed(device: Device, evidence: Evidence, best: Device | None) -> str:
     mine, theirs = evidence.speeds.get(device.id), evidence.speeds.get(best.id)
     if mine is not None and theirs is not None:
         slower = f"slower than {_short(best)}"
-        return f"measured {slower}: {mine:.3g} against {theirs:.3g} {evidence.unit}"
+        return f"measured {slower}: {_figure(mine)} against {_figure(theirs)} {evidence.unit}"
     if device.kind == "cpu":
         return "a GPU is there"
     return "described as slower or smaller"
