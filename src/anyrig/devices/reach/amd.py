@@ -1,0 +1,97 @@
+"""AMD: ROCm through torch and ONNX Runtime, on Linux, in WSL2 and on Windows."""
+
+from __future__ import annotations
+
+from anyrig.devices import wheels
+from anyrig.devices.describe import Device, Drive
+from anyrig.devices.parts import amd as amd_parts
+from anyrig.devices.reach.ground import INDEX, Ground, is_arm, no_torch, onnx_title, word_of
+
+_ROCM_NOW = "7.2"
+
+
+def torch_rocm(device: Device, ground: Ground) -> Drive:
+    """torch with ROCm, which calls its devices cuda."""
+    word, torch = word_of(device, "rocm"), ground.installed.torch
+    fix = _rocm_fix(device, ground)
+    shut, shut_fix = _why_no_rocm(device, ground)
+    if shut:
+        return Drive("torch", word, "cuda", False, shut, shut_fix)
+    if torch is None:
+        return no_torch(ground.platform, word, "cuda", fix)
+    if torch.flavour != "rocm":
+        return Drive("torch", word, "cuda", False, f"{torch.title} has no ROCm", fix)
+    target = device.capability
+    if ground.gfx_override:
+        reason = f"{torch.title}, as HSA_OVERRIDE_GFX_VERSION={ground.gfx_override} vouches"
+        return Drive("torch", word, "cuda", True, reason)
+    if target and torch.kernels is not None and not amd_parts.runs(target, torch.kernels):
+        reason = f"{torch.title} has no kernels for {target}"
+        return Drive("torch", word, "cuda", False, reason, _neighbour_fix(target, torch.kernels))
+    return Drive("torch", word, "cuda", True, torch.title)
+
+
+def _neighbour_fix(target: str, built: tuple[str, ...]) -> str:
+    """A newer wheel that has the target, or the override under which RDNA 2 and 3 parts often run
+    as their family's first target.
+    """
+    family = target[:-1]
+    if target in (wheels.rocm_targets(_ROCM_NOW) or ()):
+        return f"pip install torch --index-url {INDEX}/rocm{_ROCM_NOW}"
+    sibling = next((name for name in built if name.startswith(family)), "")
+    if not sibling or not family.startswith(("gfx103", "gfx110")):
+        return ""
+    return f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
+
+
+def _rocm_fix(device: Device, ground: Ground) -> str:
+    if ground.platform.system == "Windows":
+        return "see docs/devices.md#amd-on-windows: AMD's own wheels for Python 3.12"
+    return f"pip install torch --index-url {INDEX}/rocm{_ROCM_NOW}"
+
+
+def _why_no_rocm(device: Device, ground: Ground) -> tuple[str, str]:
+    """What stands between ROCm and the card, whatever torch is installed; and what mends it."""
+    target = device.capability or ""
+    if target.startswith(("gfx7", "gfx80", "gfx900", "gfx902")):
+        return f"ROCm has dropped {target}", ""
+    if ground.platform.system == "Windows":
+        if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
+            return f"AMD publishes no torch for {target} on Windows", ""
+        return "", ""
+    if ground.platform.wsl == 2:
+        fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
+        shut = "ROCm in WSL2 needs librocdxg, which is not installed"
+        return ("", "") if ground.rocdxg else (shut, fix)
+    if ground.platform.system != "Linux":
+        return f"there is no ROCm on {ground.platform.system}", ""
+    return _why_no_kfd(device, ground)
+
+
+def _why_no_kfd(device: Device, ground: Ground) -> tuple[str, str]:
+    if ground.kfd_access is None:
+        if ground.platform.container:
+            fix = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
+            return "/dev/kfd was not given to this container", fix
+        fix = "sudo modprobe amdgpu"
+        return "/dev/kfd is not there: the amdgpu driver's compute part is off", fix
+    if "w" not in ground.kfd_access:
+        return "this user may not open /dev/kfd", "sudo usermod -aG render,video $USER"
+    if any("kfd does not list" in note for note in device.notes):
+        return "the kernel's kfd does not list it", ""
+    return "", ""
+
+
+def onnx_rocm(device: Device, ground: Ground) -> Drive:
+    """ONNX Runtime with MIGraphX or the older ROCm provider."""
+    word = word_of(device, "rocm")
+    for provider in ("MIGraphXExecutionProvider", "ROCMExecutionProvider"):
+        package = ground.installed.provider(provider)
+        if package:
+            shut, fix = _why_no_rocm(device, ground)
+            return Drive("onnx", word, provider, not shut, shut or onnx_title(ground, package), fix)
+    fix = "pip uninstall -y onnxruntime && pip install onnxruntime-migraphx"
+    if ground.platform.system == "Windows" or is_arm(ground.platform):
+        fix = ""  # published for Linux on x86_64 alone
+    reason = "no ONNX Runtime for ROCm is installed"
+    return Drive("onnx", word, "MIGraphXExecutionProvider", False, reason, fix)
