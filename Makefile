@@ -3,11 +3,18 @@
 PYTHON ?= python3
 SUM = cat pyproject.toml constraints.txt Makefile scripts/system-packages | sha256sum | cut -c1-16
 
-.PHONY: run test clean
+.PHONY: help run test clean
+
+help:
+	@echo "make run     make .venv, install anyrig into it, and check this machine"
+	@echo "make test    make .venv-test and run every check of the project"
+	@echo "make clean   remove both environments"
+	@echo "             PYTHON=python3.12 names another Python"
 
 run:
 	@scripts/environment .venv "$$($(SUM))" "$(PYTHON)" .
-	@.venv/bin/anyrig doctor
+	@.venv/bin/anyrig doctor; code=$$?; \
+	echo; echo "Next: source .venv/bin/activate, then: anyrig --help"; exit $$code
 
 test:
 	@scripts/system-packages

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import ROOT
 
 
@@ -28,10 +29,29 @@ def _environment(house: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_matching_stamp_installs_nothing(house: Path) -> None:
     """Python is /bin/false: anything but leaving at once would fail."""
     (house / ".venv").mkdir()
-    (house / ".venv" / ".stamp").write_text("abc\n")
+    (house / ".venv" / ".stamp").write_text(f"abc of {house}/.venv with /bin/false\n")
     done = _environment(house, ".venv", "abc", "/bin/false", ".")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert _environment(house, ".venv", "other", "/bin/false", ".").returncode == 2
+    moved = house.rename(house.with_name("moved"))
+    assert _environment(moved, ".venv", "abc", "/bin/false", ".").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(None, "There is no"), ('case "$*" in *version_info*) exit 0;; esac; exit 1', "neither pip")],
+)
+def test_a_python_that_cannot_serve_is_named(
+    house: Path, tmp_path: Path, body: str | None, words: str
+) -> None:
+    program = tmp_path / "python-of-ours"
+    if body is not None:
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+    done = _environment(house, ".venv", "abc", str(program), ".")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "nstall" in done.stderr.splitlines()[-1]
 
 
 def test_an_old_python_is_refused_with_the_way_out(house: Path) -> None:

@@ -1,6 +1,8 @@
-"""Numbers as people read them: bytes, seconds, rates. Nothing here knows what it counts."""
+"""Numbers and addresses as people write and read them. Nothing here knows what it counts."""
 
 from __future__ import annotations
+
+import re
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -50,6 +52,22 @@ def bandwidth_text(rate: float) -> str:
     return f"{rate / 1e9:.1f} GB/s"
 
 
+def is_number(text: str) -> bool:
+    """Whether text is a plain whole number. str.isdigit() also takes `²`, which int() refuses."""
+    return text.isascii() and text.isdigit()
+
+
 def plural(count: int, noun: str) -> str:
     """`1 core`, `4 cores`: regular nouns only."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def normal_address(address: str) -> str:
+    """`00000000:01:00.0`, `01:00.0` and `0000:01:00.0` as one form; nothing for other text."""
+    found = re.fullmatch(
+        r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.(\d)", address.strip()
+    )
+    if not found:
+        return ""
+    domain, bus, slot, function = found.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}.{function}"

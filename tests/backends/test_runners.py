@@ -106,7 +106,7 @@ def _gpu(vendor: str, identity: str, **indices: int) -> Device:
         (_gpu("amd", "GPU-1", rocm=0), {"CUDA_VISIBLE_DEVICES": "5"},
          {"HIP_VISIBLE_DEVICES": "5"}, "rocm"),
         (_gpu("intel", "0000:03:00.0", xpu=1), {}, {"ZE_AFFINITY_MASK": "1"}, "xpu"),
-        (_gpu("intel", "0000:03:00.0", xpu=1), {"ZE_AFFINITY_MASK": "3,1"},
+        (_gpu("intel", "0000:03:00.0", xpu=0, ze=3), {"ZE_AFFINITY_MASK": "3,10"},
          {"ZE_AFFINITY_MASK": "3"}, "xpu"),
     ],
 )  # fmt: skip

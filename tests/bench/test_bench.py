@@ -132,6 +132,27 @@ def test_a_child_that_dies_or_hangs_is_an_answer(
     assert words in answer.error
 
 
+def test_what_start_up_hooks_print_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; print('hello'); sys.stdout.flush(); sys.stderr.buffer.write(bytes([255, 10]))"
+    )
+    device, drive = _cpu()
+    hooked = tmp_path / "hooks"
+    hooked.mkdir()
+    (tmp_path / "sitecustomize.py").rename(hooked / "sitecustomize.py")
+    answer = isolate.probe(device, drive, {**os.environ, "PYTHONPATH": str(hooked)})
+    assert answer.ok, answer.error
+
+
+def test_a_module_of_the_present_folder_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemError('from the present folder')")
+    monkeypatch.chdir(tmp_path)
+    device, drive = _cpu()
+    assert isolate.probe(device, drive, dict(os.environ)).ok
+
+
 def test_a_device_survives_the_way_to_its_child(machine: Load) -> None:
     import json
 
@@ -172,6 +193,17 @@ def test_figures_are_evidence_under_their_own_driver_alone(machine: Load, page: 
     assert Book().with_(page).evidence(newer).speeds == {}
     other = replace(here, packages={**here.packages, "torch": "2.99"})
     assert Book().with_(page).evidence(other).speeds == {}
+
+
+def test_a_quick_look_does_not_replace_a_long_one(page: Measured) -> None:
+    quick = replace(page, figures=(
+        replace(page.figures[0], value=1.0, rounds=1),
+        Figure("product", "fp32", 2000, 45e12, "FLOP/s", 0.003, rounds=1, backend="torch"),
+    ))  # fmt: skip
+    kept = Book().with_(page).with_(quick).devices[page.device].figures
+    assert {(f.precision, f.value) for f in kept} == {("bf16", 760e12), ("fp32", 45e12)}
+    other = replace(quick, stamp="another driver")
+    assert Book().with_(page).with_(other).devices[page.device] == other
 
 
 def test_a_fault_is_evidence(machine: Load, page: Measured) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.conftest import MACHINES
 
 PAIR = MACHINES / "rtx4090-rtxpro6000-wsl2.json"
@@ -67,6 +68,20 @@ def test_use_asks_and_enter_takes_the_recommended_one() -> None:
     assert code == 0
     assert "Which device" in text
     assert "(recommended)" in text
+    assert _saved()["device"] == "cpu"
+
+
+@pytest.mark.parametrize("keys", [b"\x04", b"q\r"])
+def test_leaving_the_question_saves_nothing(keys: bytes) -> None:
+    code, text = _on_terminal(_USE, keys, "use", "--no-bench")
+    assert code == 0
+    assert "Nothing was saved" in text
+    assert _saved() == {}
+
+
+def test_a_name_answers_too() -> None:
+    code, _ = _on_terminal(_USE, b"cpu\r", "use", "--no-bench")
+    assert code == 0
     assert _saved()["device"] == "cpu"
 
 

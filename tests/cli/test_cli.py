@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import MACHINES, NAMES, Anyrig
 
 from anyrig import __version__
 from anyrig.cli import COMMANDS
+from tests.conftest import MACHINES, NAMES, Anyrig
 
 PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
 H200 = str(MACHINES / "h200-linux.json")
@@ -59,9 +59,22 @@ def test_version(anyrig: Anyrig) -> None:
         (["devices", "--device", "nonsense"], 2, "no device matches 'nonsense'", "cpu ("),
         (["devices", "--config", "none.toml"], 2, "no settings file", "Name one"),
         (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
-        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "another file"),
+        (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Make the folder"),
         (["devices", "--machine", H200, "--device", "xpu"], 2, "no device matches", "H200"),
         (["use", "nonsense"], 2, "no device matches", "cpu ("),
+        (["use", "gpu"], 3, "there is no GPU", "doctor"),
+        (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
+        (["use", "cpu", "--reset"], 2, "no place beside", "Leave"),
+        (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
+        (["devices", "--gpu", "x"], 2, "is no number", "numbers the GPUs"),
+        (["devices", "--device", ""], 2, "no name", "auto"),
+        (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
+        (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
+        (["serve"], 2, "planned and not there yet", "devices"),
+        (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Make the folder"),
+        (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
+          "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
+        (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
         (["use"], 2, "no terminal", "anyrig use DEVICE"),
         (["bench", "--device", "cuda"], 2, "no device matches", "cpu ("),
         (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
@@ -186,6 +199,12 @@ def test_doctor_and_a_device_that_answers_wrongly(anyrig: Anyrig, tmp_path: Path
 # -- use -------------------------------------------------------------------------------------------
 
 
+def test_auto_is_a_word_of_every_command(anyrig: Anyrig) -> None:
+    assert anyrig("devices", "--device", "auto").returncode == 0
+    assert anyrig("doctor", "--device", "auto", "--no-kernels").returncode == 0
+    assert anyrig("bench", "--device", "auto", "--quick", "--no-save").returncode == 0
+
+
 def test_use_saves_tells_and_forgets(anyrig: Anyrig) -> None:
     assert anyrig("use", "cpu", "--no-bench").returncode == 0
     path = Path(os.environ["XDG_CONFIG_HOME"], "anyrig", "choice.json")
@@ -271,10 +290,103 @@ def test_an_interrupt_ends_with_130_and_no_traceback() -> None:
 
 def test_the_log_file_and_verbosity(anyrig: Anyrig, tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    quiet = anyrig("doctor", "--device", "cpu", "--log-file", str(log))
+    quiet = anyrig("devices", "--machine", PAIR, "--log-file", str(log))
     assert quiet.stderr == ""
-    assert log.exists()
-    assert "DEBUG" in anyrig("-vv", "doctor", "--device", "cpu").stderr or log.read_text() == ""
+    assert "DEBUG" in log.read_text()
+    assert "source nvidia: found" in log.read_text()
+    told = anyrig("-v", "devices", "--machine", PAIR).stderr
+    assert "INFO" in told
+    assert "passed over: NVIDIA GeForce RTX 4090" in told
+    assert "DEBUG" not in told
+    assert "DEBUG" in anyrig("-vv", "devices", "--machine", PAIR).stderr
+
+
+def test_folders_that_cannot_be_written_cost_no_figures(anyrig: Anyrig, tmp_path: Path) -> None:
+    """Files stand where the folders should be: refused for root too."""
+    (tmp_path / "blocked").write_text("")
+    nowhere = {"XDG_CONFIG_HOME": str(tmp_path / "blocked"), "XDG_CACHE_HOME": "/proc/nowhere"}
+    for words in (("use", "cpu", "--no-bench"), ("use", "auto")):
+        done = anyrig(*words, environment=nowhere)
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: cannot write")
+        assert "Traceback" not in done.stderr
+    done = anyrig("bench", "--quick", "--device", "cpu", environment=nowhere)
+    assert done.returncode == 0
+    assert "2000^2 product x10" in done.stdout
+    assert "could not be kept" in done.stderr
+    assert anyrig("devices", environment=nowhere).returncode == 0
+
+
+def test_a_full_disk_and_a_closed_output_are_one_line() -> None:
+    for sink, code in ((">/dev/full", 1), (">&-", 0)):
+        command = f"{sys.executable} -m anyrig devices {sink}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_child_outlives_its_parent(signal_number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "bench"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not children.read_text().strip():
+        time.sleep(0.05)
+    (child,) = children.read_text().split()
+    time.sleep(1.0)
+    process.send_signal(signal_number)
+    process.wait(timeout=20)
+    end = time.monotonic() + 20
+    while time.monotonic() < end and _runs(child):
+        time.sleep(0.1)
+    assert not _runs(child)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_onnx_runtime_reports_to_nobody(anyrig: Anyrig) -> None:
+    anyrig("doctor", "--device", "cpu")
+    assert not [path for path in Path.home().rglob("*") if "Microsoft" in str(path)]
+
+
+@pytest.mark.parametrize(
+    "words", [["use", "cpu", "--no-bench"], ["use", "--reset"], ["devices", "--record", "r.json"],
+              ["use"], ["devices"], ["doctor", "--no-kernels"]],
+)  # fmt: skip
+def test_json_is_json(anyrig: Anyrig, words: list[str]) -> None:
+    json.loads(anyrig(*words, "--json").stdout)
+
+
+def test_a_device_that_answers_with_nan_is_json_too(anyrig: Anyrig, tmp_path: Path) -> None:
+    record = json.loads(Path(H200).read_text())
+    identity = record["nvml"]["devices"][0]["nvmlDeviceGetUUID"]
+    record["probes"] = {f"torch {identity}": {"ok": True, "finite": False, "ran_on": "cuda:0"}}
+    path = tmp_path / "nan.json"
+    path.write_text(json.dumps(record))
+    done = anyrig("doctor", "--machine", str(path), "--json")
+    assert done.returncode == 1
+    assert any("NaN" in finding["message"] for finding in json.loads(done.stdout)["findings"])
+
+
+def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
+    Path("anyrig.toml").write_text('device = "cuda"\n')
+    done = anyrig("devices")
+    assert done.returncode == 2
+    assert "CPU  " in done.stdout
+    assert "which anyrig.toml asks for" in done.stderr
+    doctor = anyrig("doctor", "--no-kernels")
+    assert doctor.returncode == 1
+    assert "which anyrig.toml asks for" in doctor.stdout
+    saved = anyrig("use", "cpu", "--no-bench")
+    assert "anyrig.toml asks for 'cuda', which comes before" in saved.stderr
 
 
 def test_harmless_warnings_are_silent_unless_verbose() -> None:

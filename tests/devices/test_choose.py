@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.choose import Evidence, Wish, choose, match
+from anyrig.devices.choose import Evidence, Wish, choose, drive_for, match
 from anyrig.devices.describe import Machine
 from anyrig.errors import DeviceUnusable, NoSuchDevice
 
@@ -122,7 +122,9 @@ def test_a_gpu_measured_slower_than_the_cpu_is_not_chosen_and_the_reason_says_so
 def test_a_device_that_answers_wrongly_is_never_chosen(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
-    evidence = Evidence(speeds={gpu.id: 700.0}, broken={gpu.id: "differs by 12 %"})
+    evidence = Evidence(
+        speeds={gpu.id: 700.0}, broken={gpu.id: "it answers wrongly: differs by 12 %"}
+    )
     for wishes in ([], [Wish("cuda:0", "flag")], [Wish("all", "flag")]):
         choice = choose(here, wishes, evidence=evidence)
         assert gpu not in choice.devices
@@ -165,3 +167,52 @@ def test_described_order(machine: Load) -> None:
     assert "RX 640" in match(machine("rx640-uhd750-windows"), "gpu")[0].name
     assert "PRO 6000" in match(machine(PAIR), "gpu")[0].name
     assert "4070" in match(machine("rtx4070-laptop-docker"), "gpu")[0].name
+
+
+def test_an_unmeasured_card_is_not_passed_over_for_a_measured_smaller_one(machine: Load) -> None:
+    here = machine(PAIR)
+    small, large = here.gpus
+    choice = choose(here, evidence=Evidence(speeds={small.id: 80.0, "cpu": 1.0}))
+    assert (choice.device, choice.origin) == (large, "described")
+    assert "not measured yet" in choice.passed_over[0].reason
+
+
+def test_names_are_sought_among_gpus_first(machine: Load) -> None:
+    here = machine("macbook-m4")
+    for word in ("m4", "apple", "Apple M4"):
+        assert match(here, word) == (here.gpus[0],)
+    assert match(machine("strix-halo-linux"), "radeon")[0].kind == "gpu"
+    assert match(machine("rx640-uhd750-windows"), "intel")[0].vendor == "intel"
+    assert match(here, "cpu")[0].kind == "cpu"
+
+
+@pytest.mark.parametrize("word", ["02:00.0", "00000000:02:00.0", "d4a0f3b8-1e5c"])
+def test_addresses_and_uuids_as_other_tools_print_them(machine: Load, word: str) -> None:
+    here = machine(PAIR)
+    assert match(here, word) == (here.gpus[1],)
+
+
+@pytest.mark.parametrize("word", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
+def test_odd_words_match_nothing(machine: Load, word: str) -> None:
+    with pytest.raises(NoSuchDevice):
+        match(machine(PAIR), word)
+
+
+def test_a_word_with_a_backend_demands_that_backend(machine: Load) -> None:
+    here = machine("rx7900xtx-windows")
+    choice = choose(here, [Wish("rocm:0", "flag")])
+    assert choice.device is here.gpus[0]
+    assert "cannot be used as rocm:0" in choice.warnings[0]
+    assert "using it as dml:0" in choice.warnings[0]
+    with pytest.raises(DeviceUnusable, match="rocm:0"):
+        choose(here, [Wish("rocm:0", "flag")], strict=True)
+    assert choose(here, [Wish("dml:0", "flag")], strict=True).warnings == ()
+
+
+def test_the_way_to_a_device_follows_the_word(machine: Load) -> None:
+    gpu = machine("low-disk").gpus[0]
+    torch, webgpu = drive_for(gpu), drive_for(gpu, "webgpu:0")
+    assert torch is not None
+    assert webgpu is not None
+    assert (torch.backend, webgpu.provider) == ("torch", "WebGpuExecutionProvider")
+    assert drive_for(machine("gtx1080ti-linux").gpus[0]) is None

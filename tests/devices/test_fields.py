@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.conftest import NAMES, record_of
 
 from anyrig.devices.describe import to_json
 from anyrig.devices.diagnose import Probe, diagnose
 from anyrig.devices.discover import from_record
+from tests.conftest import NAMES, record_of
 
 Path = tuple[str | int, ...]
 # Read for people, not for machines.

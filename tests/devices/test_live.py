@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.conftest import MACHINES, NAMES, record_of
 
 from anyrig.devices.discover import discover, from_record, record
 from anyrig.devices.sources.live import LiveAnswers, installed
 from anyrig.devices.sources.recorded import load_record
 from anyrig.devices.sources.system import NotThere, Silent, System
 from anyrig.errors import BadRecord
+from tests.conftest import MACHINES, NAMES, record_of
 
 
 def _tree(root: Path, files: dict[str, str]) -> None:

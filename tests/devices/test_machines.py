@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conftest import NAMES
 
 from anyrig.devices.choose import choose, suggested_workers
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.diagnose import diagnose
+from anyrig.devices.discover import from_record
+from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
 GIB = 1024**3
@@ -166,9 +168,8 @@ def test_software_adapters_are_no_devices(machine: Load) -> None:
 
 
 def test_an_unknown_part_is_unknown(machine: Load) -> None:
-    from tests.conftest import record_of
-
     from anyrig.devices.discover import from_record
+    from tests.conftest import record_of
 
     record = record_of("h200-linux")
     row = record["nvml"]["devices"][0]
@@ -193,9 +194,8 @@ def test_a_failing_source_says_why_and_the_others_go_on(machine: Load) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_discover_never_raises_on_nonsense(name: str) -> None:
     """Every answer replaced by something of another type: a report, not an exception."""
-    from tests.conftest import record_of
-
     from anyrig.devices.discover import from_record
+    from tests.conftest import record_of
 
     record = record_of(name)
     for section in [key for key in record if key not in ("format", "about", "cites", "probes")]:
@@ -211,3 +211,133 @@ def test_discover_never_raises_on_nonsense(name: str) -> None:
                 changed[section] = [{}, {"Description": None, "HardwareID": 3}]
             here = from_record(changed)
             assert here.cpu_device.id == "cpu"
+
+
+# -- on machines changed by a line or two ----------------------------------------------------------
+
+
+def _changed(name: str, change: Callable[[dict[str, Any]], object]) -> Machine:
+    record = record_of(name)
+    change(record)
+    return from_record(record)
+
+
+def test_an_npu_is_no_gpu() -> None:
+    """Every Core Ultra has one: a processing accelerator by its class, as Instinct cards are."""
+    npu = "/sys/bus/pci/devices/0000:00:0b.0"
+    files = {f"{npu}/class": "0x120000", f"{npu}/vendor": "0x8086", f"{npu}/device": "0x7d1d",
+             f"{npu}/uevent": "DRIVER=intel_vpu\n"}  # fmt: skip
+    here = _changed("core-ultra-linux", lambda record: record["files"].update(files))
+    assert [gpu.pci_id for gpu in here.gpus] == ["8086:7d55"]
+    assert here.gpus[0].indices["xpu"] == 0
+
+
+def test_a_container_given_one_of_several_cards_is_content() -> None:
+    def add(record: dict[str, Any]) -> None:
+        for number in (7, 8):
+            card = f"/sys/bus/pci/devices/0000:0{number}:00.0"
+            record["files"] |= {f"{card}/class": "0x030200", f"{card}/vendor": "0x10de",
+                                f"{card}/device": "0x2335"}  # fmt: skip
+
+    here = _changed("h200-linux", add)
+    assert len(here.gpus) == 1
+    report = next(report for report in here.sources if report.source == "nvidia")
+    assert "2 more cards of the host" in report.reason
+    assert not [f for f in diagnose(here) if f.state == "broken"]
+
+
+def test_a_lost_gpu_is_blocked_with_its_error() -> None:
+    lost = {"error": "NVML_ERROR_GPU_IS_LOST: GPU is lost"}
+
+    def lose(record: dict[str, Any]) -> None:
+        device = record["nvml"]["devices"][1]
+        record["nvml"]["devices"][1] = dict.fromkeys(device, lost)
+
+    here = _changed("hidden-gpu", lose)
+    dead = [gpu for gpu in here.gpus if "GPU_IS_LOST" in gpu.blocked]
+    assert len(dead) == 1
+    assert not dead[0].usable
+    assert any("GPU_IS_LOST" in finding.message for finding in diagnose(here))
+
+
+def test_an_accelerator_without_memory_of_its_own_shares_the_systems() -> None:
+    """The MI300A: gfx942, and no VRAM that the driver would tell of."""
+
+    def share(record: dict[str, Any]) -> None:
+        for path in list(record["files"]):
+            if path.endswith("mem_info_vram_total"):
+                record["files"][path] = "0"
+                record["files"][path.replace("vram", "gtt")] = str(128 * GIB)
+            if path.endswith("mem_info_vram_used"):
+                record["files"][path] = "0"
+
+    memory = _changed("mi300x-linux", share).gpus[0].memory
+    assert (memory.kind, memory.total_bytes) == ("unified", 128 * GIB)
+
+
+def test_rocm_counts_by_kfd_and_not_by_address() -> None:
+    """Two cards whose kfd nodes stand in the other order than their addresses."""
+    record = record_of("rx6700xt-linux")
+    files = record["files"]
+    node = next(p for p in files if p.startswith("/sys/class/kfd") and "gfx_target" in files[p])
+    low = "/sys/class/drm/card9/device"
+    files |= {f"{low}/vendor": "0x1002", f"{low}/device": "0x744c",
+              f"{low}/uevent": "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n",
+              f"{low}/mem_info_vram_total": str(24 * GIB)}  # fmt: skip
+    later = node.replace("/properties", "").rpartition("/")[0] + "/9/properties"
+    files[later] = (
+        "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 768\ndomain 0\n"
+    )
+    first, second = from_record(record).gpus
+    assert (first.pci_address, first.indices["rocm"]) == ("0000:03:00.0", 1)
+    assert second.indices["rocm"] == 0
+
+
+def test_two_devices_with_one_id_are_two() -> None:
+    def same(record: dict[str, Any]) -> None:
+        first, second = record["nvml"]["devices"]
+        second["nvmlDeviceGetUUID"] = first["nvmlDeviceGetUUID"]
+
+    here = _changed("rtx4090-rtxpro6000-wsl2", same)
+    assert len({gpu.id for gpu in here.gpus}) == 2
+    assert [gpu.pci_address for gpu in here.gpus] == ["0000:01:00.0", "0000:02:00.0"]
+
+
+def test_a_self_built_torch_is_not_judged_by_the_wheels() -> None:
+    def build(record: dict[str, Any]) -> None:
+        record["package_files"]["torch/version.py"] = (
+            "__version__ = '2.11.0a0+git0fabc3b'\ncuda = '13.0'\n"
+        )
+
+    gpu = _changed("gtx1080ti-linux", build).gpus[0]
+    assert gpu.usable
+    assert "doctor" in gpu.drives[0].reason
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16", "fp16"),
+    [("NVIDIA T1000", False, "fast"), ("NVIDIA GeForce MX450", False, "fast"),
+     ("Quadro RTX 4000", False, "matrix")],
+)  # fmt: skip
+def test_small_turing_chips_have_no_tensor_cores(name: str, bf16: bool, fp16: str) -> None:
+    def rename(record: dict[str, Any]) -> None:
+        record["nvml"]["devices"][0]["nvmlDeviceGetName"] = name
+
+    features = _changed("t4-linux", rename).gpus[0].features
+    assert (features.bf16, features.fp16) == (bf16, fp16)
+
+
+def test_an_index_names_the_first_instance_where_every_card_is_in_mig_mode(machine: Load) -> None:
+    record = record_of("h100x8-mig")
+    record["nvml"]["devices"] = record["nvml"]["devices"][6:]
+    record["environment"] = {"CUDA_VISIBLE_DEVICES": "1"}
+    here = from_record(record)
+    assert [gpu.id for gpu in here.gpus if gpu.usable] == [here.gpus[4].id]
+
+
+def test_pascal_is_told_of_its_last_driver() -> None:
+    def old(record: dict[str, Any]) -> None:
+        record["nvml"]["nvmlSystemGetCudaDriverVersion"] = 11040
+
+    fix = _changed("gtx1080ti-linux", old).gpus[0].drives[0].fix
+    assert "580, the last for this card" in fix

@@ -10,11 +10,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.docs import pages
-from tests.docs.pages import PAGES, ROOT, Block
 
 from anyrig.cli import COMMANDS
 from anyrig.settings.load import ALIASES, keys, load, variable
+from tests.docs import pages
+from tests.docs.pages import PAGES, ROOT, Block
 
 BLOCKS = list(pages.blocks())
 RUNNABLE = [b for b in BLOCKS if b.language in ("sh", "python") and not b.not_run]

@@ -47,6 +47,7 @@ def test_the_order_of_places(tmp_path: Path) -> None:
         ("[server]\nport = 70000", "70000", "65535"),
         ("device = [1]", "device = [1]", "text"),
         ("device = cpu", "not TOML", "quotes"),
+        ('[server]\nport = "--5"', "server.port = '--5'", "whole number"),
     ],
 )
 def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, words: str, hint: str) -> None:
@@ -61,19 +62,20 @@ def test_unknown_names_of_ours_are_refused_and_others_are_not(tmp_path: Path) ->
         load({"ANYRIG_DEVCE": "cpu"})
     assert "'ANYRIG_DEVICE'" in caught.value.hint
     load({"PATH": "/bin", "DEVICE_X": "1"})
-    load({}, dotenv=_file(tmp_path / "a", "DATABASE_URL=postgres://x\nREDIS_PORT=1\n"))
-    for line in ("ANYRIG_PROT=1", "VIBEVOICE_PRT=1", "ANYRG_DEVICE=cpu", "USE_GPUS=1"):
+    foreign = "DATABASE_URL=postgres://x\nSERVER_PORT=1\nGPU_IDS=0,1\nmy.key=1\n-----BEGIN KEY\n"
+    load({}, dotenv=_file(tmp_path / "a", foreign))
+    for line in ("ANYRIG_PROT=1", "VIBEVOICE_PRT=1", "ANYRG_DEVICE=cpu", "DIRECTML_DEVISE=1"):
         with pytest.raises(BadSetting, match="unknown variable"):
             load({}, dotenv=_file(tmp_path / "b", line))
 
 
 def test_a_dotenv_file(tmp_path: Path) -> None:
-    text = "# comment\n\nexport ANYRIG_DEVICE='cuda:1'  \nANYRIG_STRICT=yes # why\n"
+    text = "\ufeff# comment\n\nexport ANYRIG_DEVICE='cuda:1' # one\nANYRIG_STRICT=yes # why\n"
     loaded = load({}, dotenv=_file(tmp_path / ".env", text))
     assert (loaded.settings.device, loaded.settings.strict) == ("cuda:1", True)
     assert ".env" in loaded.origins["device"][1]
     with pytest.raises(BadSetting, match="line 1"):
-        load({}, dotenv=_file(tmp_path / "bad", "no equals sign"))
+        load({}, dotenv=_file(tmp_path / "bad", "ANYRIG_DEVICE cpu"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadSetting, match="cannot read"):
         load({}, dotenv=tmp_path / "binary")
@@ -130,6 +132,14 @@ def test_every_key_has_a_variable() -> None:
 def test_folders(platform: str, environment: dict[str, str], config: str, cache: str) -> None:
     found = folders(environment, platform)
     assert (found.config, found.cache) == (Path(config), Path(cache))
+
+
+def test_a_user_without_a_home_has_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert folders({}, "linux").config.name == "anyrig"
 
 
 def test_a_choice_is_kept_and_forgotten(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from anyrig.devices.describe import Device, Drive
 
+# ONNX Runtime reports to its maker unless this is set before it loads.
+QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
+
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 

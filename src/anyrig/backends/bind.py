@@ -29,8 +29,8 @@ def bind(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str]
             device, "rocm"
         )
     if device.vendor == "intel" and "xpu" in device.indices:
-        shown = ",".join(sorted((environment.get("ZE_AFFINITY_MASK") or "").split(",")))
-        return {"ZE_AFFINITY_MASK": _entry(shown, device.indices["xpu"])}, _counted(device, "xpu")
+        number = device.indices.get("ze", device.indices["xpu"])
+        return {"ZE_AFFINITY_MASK": str(number)}, _counted(device, "xpu")
     return {}, device
 
 

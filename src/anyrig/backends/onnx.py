@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from anyrig.backends import Precision, graph
+from anyrig.backends import QUIET, Precision, graph
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import KernelFailed
+
+for _name, _value in QUIET.items():
+    os.environ.setdefault(_name, _value)  # it looks once, when it loads
+import onnxruntime  # noqa: E402
 
 _WEBGPU = "WebGpuExecutionProvider"
 _COPIES_IN_GRAPH = 8
@@ -77,9 +80,17 @@ def _webgpu_device(device: Device) -> Any:
             "the WebGPU provider lists no adapter",
             hint="Install a Vulkan driver: sudo apt install libvulkan1 mesa-vulkan-drivers",
         )
-    wanted = int((device.pci_id or ":0").partition(":")[2] or "0", 16)
-    same = [handle for handle in found if handle.device.device_id == wanted]
-    return (same or found)[0]
+    if device.pci_id is None:
+        return found[0]
+    vendor, _, number = device.pci_id.partition(":")
+    wanted = (int(vendor, 16), int(number, 16))
+    for handle in found:
+        if (handle.device.vendor_id, handle.device.device_id) == wanted:
+            return handle
+    raise KernelFailed(
+        f"the WebGPU provider does not list {device.name}",
+        hint="Its Vulkan driver is missing: sudo apt install mesa-vulkan-drivers",
+    )
 
 
 def where_it_ran(profile: Path) -> dict[str, int]:

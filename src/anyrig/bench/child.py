@@ -3,7 +3,8 @@
     python -m anyrig.bench.child < request.json
 
 Libraries print what they like to standard output; our lines go to a copy of it made before they
-load.
+load. The input stays open as long as the parent lives: when it closes, the child ends at once, so
+that no parent, however it died, leaves a child computing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from dataclasses import asdict
 from typing import Any
@@ -20,10 +22,11 @@ def main() -> int:
     """Answer one request."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    request = json.load(sys.stdin)
+    request = json.loads(_first_line())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def say(kind: str, **data: Any) -> None:
-        answers.write(json.dumps({"kind": kind, **data}) + "\n")
+        answers.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
         answers.flush()
 
     try:
@@ -35,6 +38,23 @@ def main() -> int:
     return 0
 
 
+def _first_line() -> bytes:
+    # Not sys.stdin: its lock would be held by the watching thread when the interpreter ends.
+    data = b""
+    while not data.endswith(b"\n"):
+        more = os.read(0, 1 << 16)
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
 def _serve(request: dict[str, Any], say: Any) -> None:
     from anyrig.backends import open_runner
     from anyrig.bench import kernels
@@ -44,8 +64,15 @@ def _serve(request: dict[str, Any], say: Any) -> None:
     start = time.perf_counter()
     runner = open_runner(device, drive)
     error = kernels.probe(runner)
-    say("probe", max_error=error, ran_on=runner.ran_on, kernels=list(runner.kernels),
-        seconds=time.perf_counter() - start)  # fmt: skip
+    finite = error == error
+    say(
+        "probe",
+        max_error=error if finite else None,
+        finite=finite,
+        ran_on=runner.ran_on,
+        kernels=list(runner.kernels),
+        seconds=time.perf_counter() - start,
+    )
     if not request.get("measure"):
         return
     figures = kernels.measure(
@@ -53,6 +80,7 @@ def _serve(request: dict[str, Any], say: Any) -> None:
         free_bytes=device.memory.free_bytes,
         budget_s=float(request["budget_s"]),
         quick=bool(request["quick"]),
+        tell=lambda text: say("begin", text=text),
     )
     for figure in figures:
         say("figure", figure={**asdict(figure), "backend": drive.backend})

@@ -52,6 +52,17 @@ class Measured:
     """What the device got wrong, when it did."""
     when: str = ""
 
+    def joined(self, newer: Measured) -> Measured:
+        """Both pages' figures; of the same figure the one with more rounds, else the newer."""
+        if newer.stamp != self.stamp:
+            return newer
+        kept = {(f.backend, f.kernel, f.precision, f.size): f for f in self.figures}
+        for figure in newer.figures:
+            key = (figure.backend, figure.kernel, figure.precision, figure.size)
+            if key not in kept or figure.rounds >= kept[key].rounds:
+                kept[key] = figure
+        return replace(newer, figures=tuple(kept.values()))
+
 
 @dataclass(frozen=True)
 class Book:
@@ -65,8 +76,10 @@ class Book:
         return found if found and found.stamp == stamp(device, machine) else None
 
     def with_(self, measured: Measured) -> Book:
-        """The book with one device's page replaced."""
-        return replace(self, devices={**self.devices, measured.device: measured})
+        """The book with what was measured of one device added."""
+        old = self.devices.get(measured.device)
+        page = old.joined(measured) if old else measured
+        return replace(self, devices={**self.devices, measured.device: page})
 
     def evidence(self, machine: Machine, kernel: str = "product") -> Evidence:
         """Speeds and faults for `choose`: each device's best figure of the size people compare."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -10,10 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from anyrig.backends import QUIET
 from anyrig.backends.bind import bind
 from anyrig.bench.figures import Figure
 from anyrig.devices.describe import Device, Drive, to_json
@@ -36,9 +38,21 @@ class Asked:
 
 
 def run(
-    device: Device, drive: Drive, asked: Asked, environment: Mapping[str, str]
+    device: Device,
+    drive: Drive,
+    asked: Asked,
+    environment: Mapping[str, str],
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Probe | Figure]:
-    """What a child finds on a device, as it finds it: first the proof, then the figures."""
+    """What a child finds on a device, as it finds it: first the proof, then the figures.
+
+    Args:
+        device: what to prove and measure.
+        drive: through which backend.
+        asked: how much of it.
+        environment: this process's own.
+        tell: is told what the child begins with.
+    """
     variables, seen = bind(device, environment)
     request = {
         "device": to_json(seen),
@@ -50,12 +64,15 @@ def run(
     limit = START_S + (asked.budget_s * 2 if asked.measure else 0)
     proven = False
     for line in _child(request, {**environment, **variables}, limit):
-        if line["kind"] == "figure":
+        if line["kind"] == "begin":
+            tell(line["text"])
+        elif line["kind"] == "figure":
             yield Figure(**line["figure"])
         elif line["kind"] == "probe":
             proven = True
-            yield Probe(drive.backend, device.id, True, "", line["max_error"], line["ran_on"],
-                        tuple(line["kernels"]), line["seconds"])  # fmt: skip
+            values = {name: line[name] for name in ("max_error", "finite", "ran_on", "seconds")}
+            kernels = tuple(line["kernels"])
+            yield Probe(drive.backend, device.id, True, kernels=kernels, **values)
         elif not proven:
             yield Probe(drive.backend, device.id, False, line["error"])
         else:
@@ -77,12 +94,14 @@ def _child(
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
     process = subprocess.Popen(
-        [sys.executable, "-m", "anyrig.bench.child"],
+        # -P: no module of the present folder stands in for one of a library's.
+        [sys.executable, "-P", "-m", "anyrig.bench.child"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        env={**environment, "PYTHONPATH": path},
+        encoding="utf-8",
+        errors="replace",
+        env={**QUIET, **environment, "PYTHONPATH": path},
     )
     lines: queue.Queue[str | None] = queue.Queue()
     errors: list[str] = []
@@ -107,9 +126,10 @@ def _child(
                 return
             if line is None:
                 break
-            answer = json.loads(line)
-            failed = failed or answer["kind"] == "failed"
-            yield answer
+            answer = _ours(line)
+            if answer is not None:
+                failed = failed or answer["kind"] == "failed"
+                yield answer
         code = process.wait()
         readers[1].join(timeout=5)
         if errors:
@@ -119,14 +139,26 @@ def _child(
     finally:
         process.kill()
         process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         for reader in readers:
             reader.join(timeout=5)
 
 
-def _send(pipe: IO[str], text: str) -> None:
+def _ours(line: str) -> dict[str, Any] | None:
+    """A line of the child's, or None for what a start-up hook printed before it."""
     try:
-        pipe.write(text)
-        pipe.close()
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) and "kind" in answer else None
+
+
+def _send(pipe: IO[str], text: str) -> None:
+    """Ask. The pipe stays open: its end tells the child that its parent is gone."""
+    try:
+        pipe.write(text + "\n")
+        pipe.flush()
     except BrokenPipeError:
         log.debug("the child ended before it was asked")
 

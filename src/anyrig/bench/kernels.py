@@ -49,7 +49,12 @@ def probe(runner: Runner) -> float:
 
 
 def measure(
-    runner: Runner, *, free_bytes: int | None, budget_s: float, quick: bool
+    runner: Runner,
+    *,
+    free_bytes: int | None,
+    budget_s: float,
+    quick: bool,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Figure]:
     """Figures of a device as they come: the 2000-square product, a large one, memory bandwidth.
 
@@ -58,21 +63,25 @@ def measure(
         free_bytes: memory that may be filled; a quarter of it is.
         budget_s: seconds after which nothing new is begun.
         quick: leave the large product out.
+        tell: is told what is begun.
     """
     end = time.perf_counter() + budget_s
     steps = len(runner.precisions) * (1 if quick else 2) + 1
     per_product: dict[Precision, float] = {}
     for precision in runner.precisions:
+        tell(f"{precision} product of {SQUARE} x {SQUARE}")
         figure = _products(runner, SQUARE, precision, PRODUCTS, _share(end, steps))
         steps -= 1
         per_product[precision] = figure.seconds / PRODUCTS
         yield figure
+    tell("memory bandwidth")
     yield _bandwidth(runner, free_bytes, quick, _share(end, steps))
     for precision in () if quick else runner.precisions:
         steps -= 1
         deadline = _share(end, steps)
         size = _large_size(per_product[precision], precision, free_bytes, deadline)
         if size:
+            tell(f"{precision} product of {size} x {size}")
             figure = _products(runner, size, precision, PRODUCTS, deadline)
             yield figure
             if figure.seconds < SUSTAINED_S / 2:

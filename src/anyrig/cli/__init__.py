@@ -5,6 +5,8 @@ argparse and late imports keep `anyrig devices` within 200 ms of CPU time. Only 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,12 +18,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "use": ("use", "choose the device to use from now on"),
     "bench": ("bench", "measure every usable device and keep the figures"),
 }
+# Designed and not there yet; each leaves this list when it lands.
+PLANNED = (
+    "top profile speak voices engines book index search embed classify entities ocr analyse "
+    "summarise transcribe train serve keys jobs cache worker coordinator cluster"
+).split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if sys.stdout is None:  # closed by the shell (>&-): nobody reads
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
@@ -32,7 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has gone: nothing more to say, and nobody to say it to at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLOSED_PIPE
+    except OSError as error:
+        return _system_refused(error)
     return code
+
+
+def _system_refused(error: OSError) -> int:
+    """A full disk, a folder that may not be written: one line and what to do."""
+    where = f" ({error.filename})" if error.filename else ""
+    print(f"error: the system refused: {error.strerror or error}{where}", file=sys.stderr)
+    print(
+        "  hint: look at the disk's space and the folder's permissions; -vv says more",
+        file=sys.stderr,
+    )
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    logging.getLogger(__name__).debug("refused", exc_info=error)
+    return 1
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -42,7 +67,7 @@ def _dispatch(arguments: list[str]) -> int:
 
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         return _help(arguments[1:], overview)
-    if arguments[0] == "--version":
+    if arguments[0] in ("--version", "-V", "version"):
         from anyrig import __version__
 
         print(f"anyrig {__version__}")

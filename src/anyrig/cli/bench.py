@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
-from anyrig.cli.pick import can_ask, pick
+from anyrig.cli.devices import writable
+from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
-from anyrig.devices.choose import match
+from anyrig.devices.choose import drive_for, explain, match
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import DeviceUnusable, KernelFailed
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
@@ -26,7 +29,7 @@ sustained for two seconds; memory bandwidth. Through torch where it is installed
 ONNX Runtime. Each figure is the median of up to 5 rounds, each after a rest of 0.2 s
 and a warm-up, and every round ends with a wait for the device. Figures are kept, and
 the choice of a device goes by them."""
-_BAR = 40
+_BAR = 30
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,109 +44,127 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and print."""
     context = Context(options)
-    devices = _wanted(context)
-    pages = measure_devices(context, devices, quick=options.quick, keep=not options.no_save)
+    wanted = _wanted(context)
     if options.plot:
-        _write_plot(Path(options.plot), pages)
+        writable(Path(options.plot))
+    pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)
+    alone = len(wanted) == 1 and not pages[0].figures
+    if alone:
+        raise KernelFailed(
+            f"{pages[0].name} was not measured: {pages[0].broken}", hint="Run `anyrig doctor`."
+        )
     if options.json:
         print_json({"devices": [asdict(page) for page in pages]})
+    else:
+        print(report(pages))
+    if options.plot:
+        from anyrig.bench.plot import svg
+        from anyrig.store import atomic
+
+        atomic.write_text(Path(options.plot), svg(pages))
+    if options.json:
         return 0
-    print(report(pages))
     if not options.no_save:
         print(f"\nKept in {context.folders.figures}.")
     if options.plot:
         print(f"Plot in {options.plot}.")
     if can_ask() and not options.device:
         options.no_bench = True  # everything has just been measured
-        choice = pick(context)
-        print(f"Using {choice.device.name} ({choice.reason}).")
+        print(f"Using {explain(pick(context))}.")
     return 0
 
 
-def _wanted(context: Context) -> Sequence[Device]:
-    """The devices asked for, or all that can be used, and the CPU to compare with."""
-    machine = context.machine
-    if not context.options.device:
-        return [*(gpu for gpu in machine.gpus if gpu.usable), machine.cpu_device]
-    found = match(machine, context.options.device)
-    wanted = found if context.options.device.strip().lower() == "all" else found[:1]
+def _wanted(context: Context) -> list[tuple[Device, str]]:
+    """The devices asked for, with the word that asked; or all that can be used, and the CPU."""
+    machine, word = context.machine, context.options.device
+    if not word:
+        return [(gpu, "") for gpu in machine.gpus if gpu.usable] + [(machine.cpu_device, "")]
+    plain = word.strip().lower()
+    if plain == "auto":
+        return [(context.choose().device, "")]
+    found = match(machine, word)
+    wanted = found if plain == "all" else found[:1]
     for device in wanted:
         if device.why_not:
             raise DeviceUnusable(
                 f"{device.name} cannot be measured: {device.why_not}",
                 hint=device.why_not_fix or "Run `anyrig doctor`.",
             )
-    return wanted
+    return [(device, word) for device in wanted]
 
 
-def drive_of(device: Device) -> Drive:
-    """torch where it can drive the device, else ONNX Runtime."""
-    usable = [drive for drive in device.drives if drive.usable]
-    if not usable:
+def drive_of(device: Device, word: str = "") -> Drive:
+    """What the word asks for, else torch where it can drive the device, else ONNX Runtime."""
+    drive = drive_for(device, word)
+    if drive is None:
         raise DeviceUnusable(
             f"nothing can drive {device.name}: {device.why_not}",
             hint=device.why_not_fix or "pip install onnxruntime",
         )
-    return next((drive for drive in usable if drive.backend == "torch"), usable[0])
+    return drive
 
 
 def measure_devices(
-    context: Context, devices: Sequence[Device], *, quick: bool, keep: bool = True
+    context: Context, wanted: Sequence[tuple[Device, str]], *, quick: bool, keep: bool = True
 ) -> list[Measured]:
-    """Measure devices one after the other and keep what was found."""
+    """Measure devices one after the other and keep what was found; a failure stops nothing."""
     from anyrig.bench import figures
 
-    progress = Progress(len(devices), "device")
     pages = []
-    for device in devices:
-        page = _measure(context, device, quick, progress)
-        pages.append(page)
-        progress.done()
-        if keep:
-            # Read anew and write at once: another command may have measured meanwhile.
-            book = figures.load(context.folders.figures).with_(page)
-            figures.save(context.folders.figures, book)
-            context.book = book
-    progress.close()
+    with Progress(len(wanted), "device") as progress:
+        for device, word in wanted:
+            page = _measure(context, device, drive_of(device, word), quick, progress)
+            pages.append(page)
+            progress.done()
+            if keep:
+                # Read anew and written at once: another command may have measured meanwhile.
+                keep = keep_figures(context, figures.load(context.folders.figures).with_(page))
     return pages
 
 
-def _measure(context: Context, device: Device, quick: bool, progress: Progress) -> Measured:
+def _measure(
+    context: Context, device: Device, drive: Drive, quick: bool, progress: Progress
+) -> Measured:
     from anyrig.bench import isolate
     from anyrig.bench.figures import Measured, stamp
     from anyrig.devices.checks.kernels import wrong
     from anyrig.devices.diagnose import Probe
 
-    drive = drive_of(device)
     asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     page = Measured(device.id, device.name, stamp(device, context.machine), when=when)
     progress.step(f"{device.name}, starting {drive.backend}")
-    for answer in isolate.run(device, drive, asked, context.environment):
-        if isinstance(answer, Probe):
-            if not answer.ok:
-                raise KernelFailed(
-                    f"no kernel runs on {device.name} through {drive.backend}: {answer.error}",
-                    hint="Run `anyrig doctor`.",
-                )
-            page = replace(page, broken=wrong(answer))
-            if page.broken:
-                print_warning(f"{device.name} answers wrongly: {page.broken}; it is never chosen")
-                break
-        else:
+
+    def tell(text: str) -> None:
+        progress.step(f"{device.name}, {text}")
+
+    for answer in isolate.run(device, drive, asked, context.environment, tell):
+        if not isinstance(answer, Probe):
             page = replace(page, figures=(*page.figures, answer))
-            progress.step(f"{device.name}, {answer.precision} {_size(answer)}")
+            continue
+        fault = wrong(answer) if answer.ok else f"no kernel runs on it: {answer.error}"
+        page = replace(page, broken=fault)
+        if fault:
+            print_warning(f"{device.name} through {drive.backend}: {fault}; it is never chosen")
+            break
     return page
 
 
 def report(pages: Sequence[Measured]) -> str:
     """The table, and bars to see it by."""
-    rows = [["device", "through", "kernel", "format", "figure", "CPU", "a round", "spread"]]
+    rows = [["device", "kernel", "format", "figure", "CPU", "through", "a round", "spread"]]
     base = _cpu_figures(pages)
     for page in pages:
         for figure in page.figures:
             rows.append(_row(page, figure, base))
-    text = table(rows, right=(4, 5, 6, 7))
+    text = table(rows, right=(3, 4, 6, 7))
+    if sys.stdout.isatty() and len(text.partition("\n")[0]) > shutil.get_terminal_size().columns:
+        # Too narrow for everything: the figures, and of the name what tells devices apart.
+        short = [[row[0][:26], *row[1:5]] for row in rows]
+        text = table(short, right=(3, 4))
+    backends = {figure.backend for page in pages for figure in page.figures}
+    if backends == {"onnx"}:
+        text += "\n\nThrough ONNX Runtime fewer formats are measured; torch measures them all."
     bars = [line for page in pages for line in _bars(page, pages)]
     return text + ("\n\n" + "\n".join(bars) if bars else "")
 
@@ -155,13 +176,13 @@ def _row(page: Measured, figure: Figure, base: dict[tuple[str, int], float]) -> 
     value = flops_text(figure.value) if figure.unit == "FLOP/s" else bandwidth_text(figure.value)
     return [
         page.name,
-        "torch" if figure.backend == "torch" else "ONNX Runtime",
         _size(figure),
         figure.precision if figure.unit == "FLOP/s" else "",
         value,
         ratio,
+        "torch" if figure.backend == "torch" else "ONNX Runtime",
         seconds_text(figure.seconds),
-        f"{figure.spread:.0%} of {figure.rounds}",
+        f"{figure.spread:.0%} of {figure.rounds}" if figure.rounds > 1 else "one round",
     ]
 
 
@@ -191,19 +212,6 @@ def _bars(page: Measured, pages: Sequence[Measured]) -> list[str]:
     for figure in page.figures:
         if figure.kernel == "product":
             bar = "#" * max(1, round(_BAR * figure.value / top))
-            label = f"{page.name[:28]:<28} {figure.precision:<5}{figure.size:>5}"
+            label = f"{page.name[:20]:<20} {figure.precision:<5}{figure.size:>5}"
             lines.append(f"{label} {paint(bar, 'good')} {flops_text(figure.value)}")
     return lines
-
-
-def _write_plot(path: Path, pages: Sequence[Measured]) -> None:
-    from anyrig.bench.plot import svg
-    from anyrig.errors import BadInput
-    from anyrig.store import atomic
-
-    try:
-        atomic.write_text(path, svg(pages))
-    except OSError as error:
-        raise BadInput(
-            f"cannot write {path}: {error.strerror}", hint="Name another file."
-        ) from error

@@ -6,6 +6,7 @@ The one place that reads os.environ. Everything below takes arguments.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,11 +22,20 @@ if TYPE_CHECKING:
     from anyrig.devices.describe import Machine
     from anyrig.settings.saved import SavedChoice
 
+log = logging.getLogger(__name__)
 # A recorded machine is seen as if these were set there: so one can ask "what if".
 _WHAT_IF = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
     "ZE_AFFINITY_MASK",
 )  # fmt: skip
+
+
+def _there(path: Path) -> bool:
+    """Whether a file is there; one in a folder that may not be opened is not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 class Context:
@@ -91,7 +101,7 @@ class Context:
     @cached_property
     def saved(self) -> SavedChoice | None:
         """The device saved by `anyrig use`; none for a recorded machine."""
-        if self.record is not None or not self.folders.choice.exists():
+        if self.record is not None or not _there(self.folders.choice):
             return None
         from anyrig.settings import saved
 
@@ -107,7 +117,8 @@ class Context:
         origin = self.loaded.origins.get("device")
         if origin is not None:
             where = "environment" if origin[0] == "environment" else "settings"
-            found.append(Wish(self.loaded.settings.device, where))  # type: ignore[arg-type]
+            word = self.loaded.settings.device
+            found.append(Wish(word, where, place=origin[1]))  # type: ignore[arg-type]
         if self.saved is not None:
             found.append(Wish(self.saved.device, "saved", self.saved.name))
         return tuple(found)
@@ -115,12 +126,16 @@ class Context:
     def choose(self) -> Choice:
         """The device for this command."""
         strict = bool(getattr(self.options, "strict", False)) or self.loaded.settings.strict
-        return choose(self.machine, self.wishes, evidence=self.evidence, strict=strict)
+        choice = choose(self.machine, self.wishes, evidence=self.evidence, strict=strict)
+        log.info("chosen: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
+        for passed in choice.passed_over:
+            log.info("passed over: %s (%s)", passed.device.name, passed.reason)
+        return choice
 
     @property
     def evidence(self) -> Evidence:
         """What was measured and found wrong."""
-        if self.record is not None or not self.folders.figures.exists():
+        if self.record is not None or not _there(self.folders.figures):
             return Evidence()
         return self.book.evidence(self.machine)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.show import machine_text, print_json, print_warning
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Device, Machine, to_json
+from anyrig.errors import BadInput, NoSuchDevice
 
 HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
 it or exactly why nothing can, and which one would be used. Imports no framework."""
@@ -29,7 +31,13 @@ def run(options: argparse.Namespace) -> int:
     if options.record:
         return _record(context, Path(options.record))
     machine = context.machine
-    choice = context.choose()
+    try:
+        choice = context.choose()
+    except NoSuchDevice:
+        # A wrong word in some file must not hide what is there.
+        if not options.json and not options.device:
+            print(machine_text(machine, []), flush=True)
+        raise
     if options.json:
         print_json(_json(machine, choice))
         return 0
@@ -73,19 +81,34 @@ def _record(context: Context, path: Path) -> int:
     import json
 
     from anyrig.devices.discover import record
-    from anyrig.errors import BadInput
     from anyrig.store import atomic
 
-    machine, answers = record(context.environment)
-    try:
-        atomic.write_text(path, json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
+    if context.options.machine:
         raise BadInput(
-            f"cannot write {path}: {error.strerror}", hint="Name another file."
-        ) from error
-    devices = ", ".join(device.name for device in machine.devices)
-    print(f"Recorded {devices} in {path}.")
+            "--record writes this machine down, --machine is another", hint="Use one of them."
+        )
+    writable(path)
+    machine, answers = record(context.environment)
+    atomic.write_text(path, json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
+    names = [device.name for device in machine.devices]
+    if context.options.json:
+        print_json({"recorded": names, "file": str(path)})
+        return 0
+    print(f"Recorded {', '.join(names)} in {path}.")
     print(
         "Read it through before you share it: it holds your GPUs' ids, no names or paths of yours."
     )
     return 0
+
+
+def writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that would fill it."""
+    if path.is_dir():
+        raise BadInput(f"cannot write {path}: it is a folder", hint="Name a file in it.")
+    if not path.parent.is_dir():
+        raise BadInput(
+            f"cannot write {path}: there is no folder {path.parent}",
+            hint="Make the folder or name another file.",
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInput(f"cannot write {path}: permission denied", hint="Name another file.")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, paint, print_json
-from anyrig.devices.choose import match
-from anyrig.devices.diagnose import Finding, Probe, diagnose
+from anyrig.cli.pick import keep_figures
+from anyrig.cli.show import Progress, local_fix, paint, print_json, wrapped
+from anyrig.devices.choose import explain, match
+from anyrig.devices.describe import Device
+from anyrig.devices.diagnose import Finding, Probe, State, diagnose
+from anyrig.errors import AnyrigError, BadRecord
 from anyrig.units import plural
 
 HELP = """Check platform, drivers, packages, limits and permissions; run a real kernel on every
@@ -27,81 +30,93 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the findings."""
     context = Context(options)
-    if options.device:
-        match(context.machine, options.device)
+    devices = context.machine.devices
+    if options.device and options.device.strip().lower() != "auto":
+        devices = match(context.machine, options.device)
     probes = _recorded(context) if context.record is not None else ()
     if context.record is None and not options.no_kernels:
-        probes = _prove(context)
+        probes = _prove(context, devices)
         _keep(context, probes)
-    findings = diagnose(context.machine, probes)
+    findings = (*diagnose(context.machine, probes), *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
     if options.json:
         rows = {"findings": [asdict(f) for f in findings], "probes": [asdict(p) for p in probes]}
         print_json({**rows, "broken": len(broken)})
     else:
-        _print(findings)
+        _print(findings, live=context.record is None, proven=bool(probes))
     return 1 if broken else 0
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _choice(context: Context) -> Iterator[Finding]:
+    """Which device would be used, and whether what was asked for can be had."""
+    try:
+        choice = context.choose()
+    except AnyrigError as error:
+        yield Finding("choice", "broken", error.message, error.hint)
+        return
+    state: State = "warning" if choice.warnings else "good"
+    text = "; ".join([f"using {explain(choice)}", *choice.warnings])
+    yield Finding("choice", state, text)
+
+
+def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        state = paint(f"{finding.state:<7}", finding.state)
-        print(f"{state}  {finding.check:<{width}}  {finding.message}")
+        line = wrapped(f"{finding.state:<7}  {finding.check:<{width}}  ", finding.message)
+        print(paint(finding.state, finding.state) + line[len(finding.state) :])
         if finding.fix:
-            print(f"{'':<9}{'':<{width}}  {paint('-> ' + finding.fix, 'dim')}")
+            fix = local_fix(finding.fix) if live else finding.fix
+            print(paint(wrapped(f"{'':<9}{'':<{width}}  -> ", fix), "dim"))
     counts = {state: sum(f.state == state for f in findings) for state in ("broken", "warning")}
+    last = "" if proven else " No kernel was run."
     if counts["broken"]:
-        print(
-            f"\n{plural(counts['broken'], 'thing')} broken, {plural(counts['warning'], 'warning')}."
-        )
+        broken, warnings = plural(counts["broken"], "thing"), plural(counts["warning"], "warning")
+        print(f"\n{broken} broken, {warnings}.{last}")
     elif counts["warning"]:
-        print(f"\nNothing is broken; {plural(counts['warning'], 'warning')}.")
+        print(f"\nNothing is broken; {plural(counts['warning'], 'warning')}.{last}")
     else:
-        print("\nAll is well.")
+        print(f"\nAll is well.{last}")
 
 
-def _prove(context: Context) -> tuple[Probe, ...]:
+def _prove(context: Context, devices: Sequence[Device]) -> tuple[Probe, ...]:
     """A kernel on every device through every backend that claims it."""
     from anyrig.bench import isolate
 
-    machine = context.machine
-    devices = machine.devices
-    if context.options.device:
-        devices = match(machine, context.options.device)
     pairs = [
         (device, drive)
         for device in devices
         for drive in device.drives
         if drive.usable and not device.blocked
     ]
-    progress = Progress(len(pairs), "kernel")
     found = []
-    for device, drive in pairs:
-        progress.step(f"{device.name} through {drive.backend}")
-        found.append(isolate.probe(device, drive, context.environment))
-        progress.done()
-    progress.close()
+    with Progress(len(pairs), "kernel") as progress:
+        for device, drive in pairs:
+            progress.step(f"{device.name} through {drive.backend}")
+            found.append(isolate.probe(device, drive, context.environment))
+            progress.done()
     return tuple(found)
 
 
 def _keep(context: Context, probes: Sequence[Probe]) -> None:
-    """Write down which devices answer wrongly, and take it back from those that answer rightly."""
+    """Write down which devices answer wrongly or not at all, and take it back from the others."""
     from anyrig.bench import figures
     from anyrig.devices.checks.kernels import wrong
 
-    book = context.book
+    book = before = figures.load(context.folders.figures)
     for device in context.machine.devices:
-        mine = [probe for probe in probes if probe.device == device.id and probe.ok]
-        fault = next((wrong(probe) for probe in mine if wrong(probe)), "")
-        page = book.of(device, context.machine)
-        if not mine or (page.broken if page else "") == fault:
+        mine = [probe for probe in probes if probe.device == device.id]
+        if not mine or device.kind == "cpu":
             continue
-        stamp = figures.stamp(device, context.machine)
-        page = page or figures.Measured(device.id, device.name, stamp)
-        book = book.with_(replace(page, broken=fault))
-    if book is not context.book:
-        figures.save(context.folders.figures, book)
+        fault = next((wrong(probe) for probe in mine if wrong(probe)), "")
+        if not any(probe.ok for probe in mine):
+            fault = f"no kernel runs on it: {mine[0].error}"
+        page = book.of(device, context.machine)
+        if (page.broken if page else "") != fault:
+            stamp = figures.stamp(device, context.machine)
+            page = page or figures.Measured(device.id, device.name, stamp)
+            book = book.with_(replace(page, broken=fault))
+    if book is not before:
+        keep_figures(context, book)
 
 
 def _recorded(context: Context) -> tuple[Probe, ...]:
@@ -110,5 +125,11 @@ def _recorded(context: Context) -> tuple[Probe, ...]:
     for key, row in rows.items():
         backend, _, device = key.partition(" ")
         values = {**row, "kernels": tuple(row.get("kernels", ()))}
-        found.append(Probe(backend=backend, device=device, **values))
+        try:
+            found.append(Probe(backend=backend, device=device, **values))
+        except TypeError as error:
+            raise BadRecord(
+                f"probe {key!r} is not one: {error}",
+                hint="docs/recorded-machines.md has the format.",
+            ) from error
     return tuple(found)

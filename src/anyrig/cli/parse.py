@@ -6,10 +6,11 @@ import argparse
 import importlib
 from typing import NoReturn, Protocol, cast
 
-from anyrig.cli import COMMANDS
+from anyrig.cli import COMMANDS, PLANNED
 from anyrig.errors import BadInput, NoSuchCommand
+from anyrig.units import is_number
 
-_WITH_VALUE = ("--log-file", "--config", "--device", "--gpu", "--machine")
+_WITH_VALUE = "--log-file --config --device --gpu --machine --record --plot".split()
 
 
 class Command(Protocol):
@@ -28,7 +29,14 @@ class _Parser(argparse.ArgumentParser):
     """argparse that raises our error, so that a wrong flag looks like any other mistake."""
 
     def error(self, message: str) -> NoReturn:
-        raise BadInput(message, hint=f"See `{self.prog} --help`.")
+        hint = f"See `{self.prog} --help`."
+        for word in message.split() if "unrecognized" in message else ():
+            import difflib
+
+            near = difflib.get_close_matches(word, self._option_string_actions, n=1)
+            if near:
+                hint = f"Did you mean {near[0]}? {hint}"
+        raise BadInput(message, hint=hint)
 
 
 def overview() -> str:
@@ -51,6 +59,11 @@ def overview() -> str:
 def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command that was named, and its options."""
     leading, name, rest = _split(arguments)
+    if name in PLANNED:
+        raise NoSuchCommand(
+            f"`anyrig {name}` is planned and not there yet",
+            hint=f"There are: {', '.join(COMMANDS)}.",
+        )
     if name not in COMMANDS:
         import difflib
 
@@ -69,17 +82,18 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"anyrig {name}",
         description=command.HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.arguments(parser)
     common = parser.add_argument_group("options of every command")
-    common.add_argument(
+    which = common.add_mutually_exclusive_group()
+    which.add_argument(
         "--device",
+        type=_word,
         metavar="WORD",
         help="auto, all, cpu, cuda:1, rocm:0, xpu:0, mps, dml:0, webgpu:0, an index, an id or part"
         " of a name",
     )
-    common.add_argument("--gpu", metavar="N", dest="device", help="the same by index")
+    which.add_argument("--gpu", metavar="N", dest="device", type=_index, help="the same by index")
     common.add_argument(
         "--strict", action="store_true", help="a device that cannot be used is an error"
     )
@@ -91,6 +105,19 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     common.add_argument("--log-file", metavar="FILE", help="write the whole log there as well")
     common.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv says all")
     return parser
+
+
+def _word(text: str) -> str:
+    if not text.strip():
+        raise BadInput("the device has no name", hint="`auto` picks the best one.")
+    return text
+
+
+def _index(text: str) -> str:
+    number, _, part = text.partition(":")
+    if not is_number(number) or (part and not is_number(part)):
+        raise BadInput(f"--gpu {text} is no number", hint="`anyrig devices` numbers the GPUs.")
+    return text
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import memory_line, paint, print_warning
-from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
+from anyrig.devices.choose import Choice, Evidence, choose, match, suggested_workers
 from anyrig.devices.describe import Device, Machine
-from anyrig.units import flops_text
+from anyrig.errors import NoSuchDevice
+from anyrig.units import flops_text, is_number
+
+if TYPE_CHECKING:
+    from anyrig.bench.figures import Book
 
 
 def pick(context: Context) -> Choice:
@@ -18,8 +23,9 @@ def pick(context: Context) -> Choice:
     several = sum(gpu.usable for gpu in context.machine.gpus) > 1
     if several and not context.wishes and can_ask():
         word = ask(context.machine, context.evidence)
-        device = context.machine.find(word)
-        remember(context, word, device.name if device else word)
+        if word is not None:
+            device = context.machine.find(word)
+            remember(context, word, device.name if device else word)
     choice = context.choose()
     for warning in choice.warnings:
         print_warning(warning)
@@ -33,8 +39,11 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(machine: Machine, evidence: Evidence) -> str:
-    """The id of the device a person picks from a list; Enter takes the recommended one."""
+def ask(machine: Machine, evidence: Evidence) -> str | None:
+    """The id of the device a person picks from a list; Enter takes the recommended one.
+
+    The end of the input, or `q`, picks nothing.
+    """
     best = choose(machine, evidence=evidence).device
     rows = list(machine.devices)
     print("Which device should anyrig use?\n", file=sys.stderr)
@@ -44,20 +53,26 @@ def ask(machine: Machine, evidence: Evidence) -> str:
         print(f"     {advice(device, evidence)}", file=sys.stderr)
     default = rows.index(best)
     while True:
-        print(f"\nNumber [{default}]: ", end="", file=sys.stderr, flush=True)
+        print(f"\nNumber or name, q to leave [{default}]: ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         answer = line.strip()
+        if not line or answer.lower() in ("q", "quit"):
+            print(file=sys.stderr)
+            return None
         if not answer:
             return best.id
-        if answer.isdigit() and int(answer) < len(rows):
+        if is_number(answer) and int(answer) < len(rows):
             return rows[int(answer)].id
-        print(f"A number from 0 to {len(rows) - 1}, please.", file=sys.stderr)
+        try:
+            return match(machine, answer)[0].id
+        except NoSuchDevice:
+            print(f"A number from 0 to {len(rows) - 1}, or a name, please.", file=sys.stderr)
 
 
 def advice(device: Device, evidence: Evidence) -> str:
     """What speaks for a device, or against it, in one line."""
     if device.id in evidence.broken:
-        return f"answers wrongly: {evidence.broken[device.id]}"
+        return evidence.broken[device.id]
     if not device.usable and device.kind == "gpu":
         return f"not usable: {device.why_not}"
     parts = [device.architecture or "architecture unknown", memory_line(device)]
@@ -89,4 +104,18 @@ def measure_first_use(context: Context, device: Device) -> None:
     from anyrig.cli.bench import measure_devices
 
     print(f"Measuring {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
-    measure_devices(context, [device], quick=True)
+    measure_devices(context, [(device, "")], quick=True)
+
+
+def keep_figures(context: Context, book: Book) -> bool:
+    """Keep what was measured; a folder that cannot be written costs a warning, not the figures."""
+    from anyrig.bench import figures
+
+    context.book = book
+    try:
+        figures.save(context.folders.figures, book)
+    except OSError as error:
+        path = context.folders.figures
+        print_warning(f"the figures could not be kept in {path}: {error.strerror}")
+        return False
+    return True

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
+import textwrap
+import threading
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from anyrig.devices.choose import memory_text, number_text, suggested_workers
@@ -14,6 +19,7 @@ from anyrig.devices.describe import Device, Machine
 from anyrig.errors import AnyrigError
 from anyrig.units import bytes_text, plural, seconds_text
 
+_INDENT = " " * 8
 _COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2"}
 
 
@@ -69,7 +75,7 @@ def machine_text(machine: Machine, chosen: Sequence[str]) -> str:
 def device_text(device: Device, chosen: bool) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
-    lines = [paint(f"{'GPU ' + number_text(device):<6} {device.name}{mark}", "bold")]
+    lines = [paint(f"{'GPU ' + number_text(device):<7} {device.name}{mark}", "bold")]
     lines.append(_facts(device))
     lines.append(f"number formats: {_formats(device)}")
     lines += _drive_lines(device)
@@ -80,7 +86,12 @@ def device_text(device: Device, chosen: bool) -> str:
     lines += device.notes
     place = f" at {device.pci_address}" if device.pci_address not in (None, device.id) else ""
     lines.append(paint(f"id {device.id}{place}", "dim"))
-    return "\n       ".join(lines)
+    return _block(lines)
+
+
+def _block(lines: list[str]) -> str:
+    """A heading and the lines under it, folded to the terminal."""
+    return "\n".join([lines[0], *(wrapped(_INDENT, line) for line in lines[1:])])
 
 
 def _facts(device: Device) -> str:
@@ -129,34 +140,29 @@ def _cpu_text(machine: Machine, chosen: bool) -> str:
     if cpu.cores_usable == cpu.cores_total:
         cores = plural(cpu.cores_total, "core")
     memory = memory_text(machine.cpu_device)
-    lines = [paint(f"CPU    {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
+    lines = [paint(f"CPU     {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
     lines.append(", ".join([cores, memory, *([" ".join(cpu.vectors)] if cpu.vectors else [])]))
     lines += _drive_lines(machine.cpu_device)
     lines.append(f"suggested workers: {suggested_workers(machine.cpu_device)}")
     lines += cpu.limits
-    return "\n       ".join(lines)
+    return _block(lines)
 
 
 class Progress:
-    """One line on the error stream that is written over; silent where there is no terminal."""
+    """One line on the error stream, written over, with a clock; silent without a terminal."""
 
     def __init__(self, total: int, what: str) -> None:
-        self._total, self._what, self._done = total, what, 0
+        self._total, self._what, self._done, self._text = total, what, 0, ""
         self._start = time.monotonic()
         self._live = sys.stderr.isatty()
+        self._closed = threading.Event()
+        if self._live:
+            threading.Thread(target=self._tick, daemon=True).start()
 
     def step(self, text: str) -> None:
         """Say what is being done now."""
-        if not self._live:
-            return
-        elapsed = time.monotonic() - self._start
-        left = ""
-        if self._done:
-            left = f", about {seconds_text(elapsed / self._done * (self._total - self._done))} left"
-        line = (
-            f"{self._what} {self._done + 1}/{self._total}: {text} ({seconds_text(elapsed)}{left})"
-        )
-        print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+        self._text = text
+        self._draw()
 
     def done(self) -> None:
         """One more is finished."""
@@ -164,8 +170,53 @@ class Progress:
 
     def close(self) -> None:
         """Clear the line."""
+        self._closed.set()
         if self._live:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tick(self) -> None:
+        while not self._closed.wait(0.5):
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self._live or self._closed.is_set():
+            return
+        elapsed = time.monotonic() - self._start
+        left = ""
+        if self._done:
+            left = f", about {seconds_text(elapsed / self._done * (self._total - self._done))} left"
+        place = f"{self._what} {min(self._done + 1, self._total)}/{self._total}"
+        line = f"{place}: {self._text} ({elapsed:.0f} s{left})"
+        room = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K{line[:room]}", end="", file=sys.stderr, flush=True)
+
+
+def wrapped(first: str, text: str) -> str:
+    """Text behind a beginning, folded to the terminal's width; commands are never cut in a word."""
+    if not sys.stdout.isatty():
+        return first + text
+    width = shutil.get_terminal_size().columns
+    indent = " " * len(first)
+    lines = textwrap.wrap(text, max(30, width - len(first)), break_long_words=False,
+                          break_on_hyphens=False)  # fmt: skip
+    return first + f"\n{indent}".join(lines or [""])
+
+
+def local_fix(fix: str) -> str:
+    """A command as it must be typed here: for this interpreter's pip, from this checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file():
+        fix = re.sub(r"'anyrig\[(\w+)\]'", rf"-c {root}/constraints.txt -e '{root}[\1]'", fix)
+    mine = shutil.which("pip")
+    if mine is None or Path(mine).parent != Path(sys.executable).parent:
+        fix = re.sub(r"\bpip (?=install|uninstall)", f"{sys.executable} -m pip ", fix)
+    return fix
 
 
 def memory_line(device: Device) -> str:

@@ -26,29 +26,43 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Set, ask, forget or tell."""
     context = Context(options)
+    if options.word and options.device:
+        raise BadInput("a device was named twice", hint="Once is enough: anyrig use DEVICE.")
     word = options.word or options.device
+    if word and (options.reset or options.list):
+        raise BadInput(f"{word!r} has no place beside --reset or --list", hint="Leave it out.")
     if options.reset:
-        from anyrig.settings import saved
-
-        gone = saved.forget(context.folders.choice)
-        print("Forgotten; the best device is chosen anew." if gone else "Nothing was saved.")
-        return 0
+        return _reset(context)
     if options.list or (options.json and not word):
         return _tell(context)
     if word:
         return _set(context, word)
     if not can_ask():
         raise BadInput("there is no terminal to ask on", hint="Name a device: anyrig use DEVICE.")
-    chosen = ask(context.machine, context.evidence)
-    return _set(context, chosen)
+    answer = ask(context.machine, context.evidence)
+    if answer is None:
+        print("Nothing was saved.")
+        return 0
+    return _set(context, answer)
+
+
+def _reset(context: Context) -> int:
+    from anyrig.settings import saved
+
+    gone = saved.forget(context.folders.choice)
+    if context.options.json:
+        print_json({"saved": None, "forgotten": gone})
+    else:
+        print("Forgotten; the best device is chosen anew." if gone else "Nothing was saved.")
+    return 0
 
 
 def _set(context: Context, word: str) -> int:
     plain = word.strip().lower()
     if plain in ("auto", "all"):
-        remember(context, plain, plain)
-        print(f"Saved: {plain}.")
-        return 0
+        return _save(context, plain, plain)
+    if plain == "gpu" and not context.machine.gpus:
+        raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
     device = match(context.machine, word)[0]
     if device.why_not and device.kind == "gpu":
         text = f"{device.name} cannot be used: {device.why_not}"
@@ -57,8 +71,19 @@ def _set(context: Context, word: str) -> int:
         print_warning(f"{text}; until that is mended the CPU is used")
     elif context.measures:
         measure_first_use(context, device)
-    remember(context, device.id, device.name)
-    print(f"Saved: {device.name} ({device.id}).")
+    return _save(context, device.id, device.name)
+
+
+def _save(context: Context, word: str, name: str) -> int:
+    remember(context, word, name)
+    if context.options.json:
+        print_json({"saved": {"device": word, "name": name}})
+    else:
+        print(f"Saved: {name}." if word == name else f"Saved: {name} ({word}).")
+    stronger = context.loaded.origins.get("device")
+    if stronger:
+        asked = context.loaded.settings.device
+        print_warning(f"{stronger[1]} asks for {asked!r}, which comes before the saved choice")
     return 0
 
 

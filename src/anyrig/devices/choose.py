@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.describe import Device, Drive, Machine
 from anyrig.errors import DeviceUnusable, NoSuchDevice
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, bytes_text, is_number, normal_address
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
 _ORIGIN_TEXT = {
@@ -23,7 +23,7 @@ _ORIGIN_TEXT = {
     "saved": "saved by `anyrig use`",
 }
 _LIBRARY_WORDS = ("cuda", "rocm", "xpu", "mps", "dml", "webgpu")
-_SYNONYMS = {"directml": "dml", "hip": "rocm", "metal": "mps", "nvidia": "cuda"}
+_SYNONYMS = {"directml": "dml", "hip": "rocm", "metal": "mps"}
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 # One worker holds its runtime's context and a model of a few hundred million parameters.
 _GPU_WORKER_BYTES = 6 * GIB
@@ -40,6 +40,8 @@ class Wish(NamedTuple):
     origin: Origin
     name: str = ""
     """What a saved device was called, to name it when it is gone."""
+    place: str = ""
+    """The variable or file that holds the word."""
 
 
 class PassedOver(NamedTuple):
@@ -73,7 +75,7 @@ class Evidence:
     speeds: Mapping[str, float] = field(default_factory=dict)
     """Measured speed for the job at hand by device id; larger is faster."""
     broken: Mapping[str, str] = field(default_factory=dict)
-    """Devices that answered wrongly, by id, with what they did."""
+    """Devices that answered wrongly or ran nothing, by id, with what they did."""
     unit: str = "TFLOP/s"
 
 
@@ -99,9 +101,12 @@ def choose(
             break
         try:
             found = match(machine, wish.word)
-        except NoSuchDevice:
-            if wish.origin != "saved":
+        except NoSuchDevice as error:
+            if wish.origin == "flag":
                 raise
+            if wish.origin != "saved":
+                where = f"{error.message}, which {wish.place or wish.origin} asks for"
+                raise NoSuchDevice(where, hint=error.hint) from error
             warnings.append(f"the saved device {wish.name or wish.word} is gone; choosing anew")
             continue
         return _granted(machine, wish, found, evidence, strict, tuple(warnings))
@@ -122,7 +127,7 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
         return (*usable, machine.cpu_device)
     if lower == "gpu":
         return _ranked(machine.gpus) or (machine.cpu_device,)
-    for way in (_by_index, _by_id, _by_library, _by_name) if lower else ():
+    for way in (_by_index, _by_id, _by_vendor, _by_library, _by_name) if lower else ():
         found = way(machine, lower)
         if found:
             return found
@@ -132,26 +137,32 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
 def _by_index(machine: Machine, word: str) -> tuple[Device, ...]:
     """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
     number, colon, part = word.partition(":")
-    if not number.isdigit() or (colon and not part.isdigit()):
+    if not is_number(number) or (colon and not is_number(part)):
         return ()
     wanted = (int(number), int(part) if colon else None)
     return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
 
 
 def _by_id(machine: Machine, word: str) -> tuple[Device, ...]:
-    exact = [d for d in machine.devices if word in (d.id.lower(), (d.pci_address or "").lower())]
+    address = normal_address(word)
+    exact = [d for d in machine.devices if word == d.id.lower()]
+    exact = exact or [d for d in machine.gpus if address and address == d.pci_address]
     if exact:
         return tuple(exact[:1])
     if len(word) < 6:
         return ()
-    begun = [d for d in machine.gpus if d.id.lower().startswith(word)]
-    return _single(begun, word)
+    forms = (word, f"gpu-{word}", f"mig-{word}")
+    return _single([d for d in machine.gpus if d.id.lower().startswith(forms)], word)
+
+
+def _by_vendor(machine: Machine, word: str) -> tuple[Device, ...]:
+    return _ranked(d for d in machine.gpus if d.vendor == word)
 
 
 def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
     library, colon, number = word.partition(":")
     library = _SYNONYMS.get(library, library)
-    if library not in _LIBRARY_WORDS or (colon and not number.isdigit()):
+    if library not in _LIBRARY_WORDS or (colon and not is_number(number)):
         return ()
     if library == "cuda" and not any(d.vendor == "nvidia" for d in machine.gpus):
         library = "rocm"  # torch's ROCm build calls its devices cuda
@@ -159,13 +170,19 @@ def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
     if colon or library == "mps":
         counted = [d for d in machine.gpus if wanted in d.words]
         # Cards that the library does not count (hidden, no driver) follow those it does.
-        uncounted = [d for d in machine.gpus if library in d.words and not counted]
-        return tuple(counted or uncounted)[:1]
+        uncounted = [d for d in machine.gpus if library in d.words]
+        if counted or library == "mps":
+            return tuple(counted)[:1]
+        number_left = int(number) - sum(any(w.startswith(f"{library}:") for w in d.words)
+                                        for d in machine.gpus)  # fmt: skip
+        return tuple(uncounted[number_left : number_left + 1]) if number_left >= 0 else ()
     return _ranked(d for d in machine.gpus if any(w.split(":")[0] == library for w in d.words))
 
 
 def _by_name(machine: Machine, word: str) -> tuple[Device, ...]:
-    named = [d for d in machine.devices if word in d.name.lower()]
+    # The CPU of a Mac or an APU has its GPU's name in its own: GPUs come first.
+    named = [d for d in machine.gpus if word in d.name.lower()]
+    named = named or [d for d in (machine.cpu_device,) if word in d.name.lower()]
     exact = [d for d in named if d.name.lower() == word]
     found = exact or named
     return _single([d for d in found if d.part != "mig"] or found, word)
@@ -224,8 +241,12 @@ def _granted(
         return _no_gpu(machine, wish, strict, warnings)
     good = [d for d in found if d.kind == "cpu" or not _why_not(d, evidence)]
     if good:
+        detour = _detour(good[0], wish.word)
+        if detour and strict:
+            raise DeviceUnusable(detour, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
         left = _passed(machine, good[:1], evidence)
-        return Choice((good[0],), wish.origin, reason, left, warnings, wish.word)
+        told = (*warnings, detour) if detour else warnings
+        return Choice((good[0],), wish.origin, reason, left, told, wish.word)
     first = found[0]
     why = _why_not(first, evidence)
     fix = first.why_not_fix or "Run `anyrig doctor`."
@@ -240,6 +261,35 @@ def _granted(
         (*warnings, warning),
         wish.word,
     )
+
+
+def _detour(device: Device, word: str) -> str:
+    """What to say when a word asks for one way to a device and only another is open."""
+    library = word.strip().lower().partition(":")[0]
+    library = _SYNONYMS.get(library, library)
+    if library not in _LIBRARY_WORDS or device.kind == "cpu":
+        return ""
+    same = {"cuda", "rocm"} if library in ("cuda", "rocm") else {library}
+    asked = [d for d in device.drives if d.word.partition(":")[0] in same or d.word == device.id]
+    if any(drive.usable for drive in asked):
+        return ""
+    other = next((drive.word for drive in device.drives if drive.usable), "another way")
+    reason = asked[0].reason if asked else "it has no such backend"
+    return f"{device.name} cannot be used as {word.strip()} ({reason}); using it as {other}"
+
+
+def drive_for(device: Device, word: str = "") -> Drive | None:
+    """The way to run on a device: what the word asks for, else torch, else whatever is open."""
+    library = word.strip().lower().partition(":")[0]
+    library = _SYNONYMS.get(library, library)
+    usable = [drive for drive in device.drives if drive.usable]
+    asked = [drive for drive in usable if drive.word.partition(":")[0] == library]
+    for drives in (asked, usable):
+        for backend in ("torch", "onnx"):
+            for drive in drives:
+                if drive.backend == backend:
+                    return drive
+    return None
 
 
 def _no_gpu(machine: Machine, wish: Wish, strict: bool, warnings: tuple[str, ...]) -> Choice:
@@ -261,13 +311,15 @@ def _best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> Ch
     if not fit:
         reason = "no GPU can be used" if machine.gpus else "there is no GPU"
         return Choice((cpu,), "fallback", reason, _passed(machine, (cpu,), evidence), warnings)
+    usable = fit
     measured = [d for d in (*fit, cpu) if d.id in evidence.speeds]
     gpus_measured = [d for d in measured if d.kind == "gpu"]
     if gpus_measured:
         # What has no figure yet is not passed over for want of one: it is ranked by description.
         unmeasured = [d for d in fit if d.id not in evidence.speeds]
         best = max(measured, key=lambda d: evidence.speeds[d.id])
-        if best.kind == "gpu" or not unmeasured:
+        better = [d for d in unmeasured if best.kind == "cpu" or _rank(d) > _rank(best)]
+        if not better:
             return Choice(
                 (best,),
                 "measured",
@@ -275,10 +327,10 @@ def _best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> Ch
                 _passed(machine, (best,), evidence, best),
                 warnings,
             )
-        fit = unmeasured
+        fit = better
     best = _ranked(fit)[0]
     reason = (
-        "the only usable GPU" if len(fit) == 1 else "the best of the usable GPUs by description"
+        "the only usable GPU" if len(usable) == 1 else "the best of the usable GPUs by description"
     )
     return Choice((best,), "described", reason, _passed(machine, (best,), evidence, best), warnings)
 
@@ -306,7 +358,7 @@ def _short(device: Device) -> str:
 
 def _why_not(device: Device, evidence: Evidence) -> str:
     if device.id in evidence.broken:
-        return f"it answers wrongly: {evidence.broken[device.id]}"
+        return evidence.broken[device.id]
     return device.why_not
 
 
@@ -333,6 +385,8 @@ def _why_passed(device: Device, evidence: Evidence, best: Device | None) -> str:
         return f"measured {slower}: {_figure(mine)} against {_figure(theirs)} {evidence.unit}"
     if device.kind == "cpu":
         return "a GPU is there"
+    if mine is not None:
+        return "measured, but described as slower or smaller than one not measured yet"
     return "described as slower or smaller"
 
 

@@ -165,6 +165,8 @@ class Platform:
     def title(self) -> str:
         """`WSL2`, `Linux in docker`, `Windows`."""
         base = f"WSL{self.wsl}" if self.wsl else self.system
+        if self.system == "other":
+            base = self.distribution or "an unknown system"
         return f"{base} in {self.container}" if self.container else base
 
 

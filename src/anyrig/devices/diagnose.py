@@ -40,6 +40,8 @@ class Probe:
     """Why the kernel did not run, in the library's own words."""
     max_error: float | None = None
     """Largest difference to the CPU's result, relative to its largest value."""
+    finite: bool = True
+    """Whether the device's result was made of finite numbers."""
     ran_on: str = ""
     """Where the library says the work really happened."""
     kernels: tuple[str, ...] = ()
@@ -56,6 +58,20 @@ def diagnose(machine: Machine, probes: Iterable[Probe] = ()) -> tuple[Finding, .
 
     answers = {(probe.backend, probe.device): probe for probe in probes}
     return tuple(finding for check in CHECKS for finding in check(machine, answers))
+
+
+def severity(machine: Machine) -> State:
+    """How bad a fault of one GPU is: none of anybody's trouble beside another that works."""
+    return "warning" if any(gpu.usable for gpu in machine.gpus) else "broken"
+
+
+def join_fix(machine: Machine, group: str) -> str:
+    """How a user gets at a device file of a group, which may be a bare number."""
+    if machine.platform.container:
+        return f"docker run --group-add {group or 'render'} ..."
+    if not group or group.isdigit():
+        group = "render"
+    return f"sudo usermod -aG {group} $USER && newgrp {group}"
 
 
 def of(device: Device) -> str:

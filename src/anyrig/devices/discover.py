@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from anyrig.devices import installed as packages
@@ -15,6 +16,7 @@ from anyrig.devices import reach, visible
 from anyrig.devices.describe import (
     Cpu,
     Device,
+    Drive,
     Features,
     Machine,
     Memory,
@@ -79,6 +81,11 @@ def discover(
     gpus = _guard(
         "devices", reports, lambda: _driven_gpus(system, ground, processor, reports), none
     )
+    for report in reports:
+        log.info("source %s: %s (%s)", report.source, report.state, report.reason)
+    for gpu in gpus:
+        for drive in gpu.drives:
+            log.debug("%s as %s: %s", gpu.name, drive.word, drive.reason)
     cpu_device = _cpu_device(processor)
     nothing: dict[str, str] = {}
     return Machine(
@@ -91,7 +98,7 @@ def discover(
         environment=relevant(system.environment),
         facts=_guard("facts", reports, lambda: _facts(system, ground), nothing),
         nodes=_guard("nodes", reports, lambda: tuple(_nodes(system)), ()),
-        groups=tuple(host.get("groups") or ()),
+        groups=_guard("groups", reports, lambda: tuple(map(str, host.get("groups") or ())), ()),
         root=bool(host.get("root", False)),
         disk_free_bytes=_guard("disk", reports, lambda: system.disk_free(home), None),
     )
@@ -116,8 +123,31 @@ def _driven_gpus(
         from anyrig.devices.sources import windows
 
         found = windows.with_dxgi_numbers(system, found)
-    shown = visible.apply(found, system.environment)
-    return tuple(replace(gpu, drives=reach.drives(gpu, ground)) for gpu in _numbered(shown))
+    alone = _distinct(found)
+    shown = _guard(
+        "visible", reports, lambda: visible.apply(alone, system.environment), tuple(alone)
+    )
+    driven = []
+    for gpu in _numbered(shown):
+        if ground.platform.system == "Windows" and gpu.blocked_fix.startswith("unset "):
+            fix = f"Remove-Item Env:{gpu.blocked_fix.removeprefix('unset ')}"
+            gpu = replace(gpu, blocked_fix=fix)
+        none: tuple[Drive, ...] = ()
+        drives = _guard("reach", reports, partial(reach.drives, gpu, ground), none)
+        driven.append(replace(gpu, drives=drives))
+    return tuple(driven)
+
+
+def _distinct(gpus: list[Device]) -> list[Device]:
+    """The GPUs with ids of their own: some machines hand one id to two dies or cards."""
+    seen: set[str] = set()
+    found = []
+    for gpu in gpus:
+        if gpu.id in seen:
+            gpu = replace(gpu, id=f"{gpu.id}@{gpu.pci_address or len(seen)}")
+        seen.add(gpu.id)
+        found.append(gpu)
+    return found
 
 
 def _gpus(
@@ -152,7 +182,7 @@ def _sources(
 
         yield "apple", lambda: apple.find(system, memory)
         return
-    yield "nvidia", lambda: nvidia.find(system, controllers, memory, platform.container)
+    yield "nvidia", lambda: nvidia.find(system, controllers, memory, platform)
     if platform.system == "Linux":
         from anyrig.devices.sources import amd, intel
 
@@ -201,7 +231,8 @@ def _vulkan(system: System) -> bool:
     if not manifests and not named:
         return False
     folders = (*_LIBRARY_FOLDERS, *system.environment.get("LD_LIBRARY_PATH", "").split(":"))
-    return any(system.node(f"{folder}/libvulkan.so.1") for folder in folders if folder)
+    places = [f"{folder}/libvulkan.so.1" for folder in folders if folder]
+    return any(system.node(place) is not None for place in places)
 
 
 def _numbered(gpus: tuple[Device, ...]) -> Iterator[Device]:

@@ -89,7 +89,9 @@ def _torch(system: System, version: str | None) -> TorchBuild | None:
     flavour, runtime = _flavour(full, facts, str(host.get("system")), bool(text))
     base, _, _ = full.partition("+")
     kernels = None
-    if flavour in ("cuda", "rocm"):
+    # The table speaks of official wheels: self-built, NGC's and conda's are asked by the doctor.
+    official = re.fullmatch(r"\d+\.\d+\.\d+(\+(cu\d+|rocm[\d.]+))?", full) is not None
+    if official and flavour in ("cuda", "rocm"):
         kernels = wheel_kernels(
             base, flavour, runtime, str(host.get("system")), str(host.get("machine"))
         )

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from anyrig.devices.describe import Device
 from anyrig.devices.parts import nvidia as nvidia_parts
+from anyrig.units import is_number
 
 
 def apply(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:
@@ -91,9 +92,13 @@ def cuda_visible(order: Sequence[Device], value: str) -> list[Device]:
 
 
 def _cuda_entry(order: Sequence[Device], entry: str) -> Device | None:
-    if entry.isdigit():
+    if is_number(entry):
         # Indices count whole GPUs; a GPU in MIG mode is not among them.
         whole = [device for device in order if device.part != "mig"]
+        if not whole:
+            # Only cards in MIG mode: an index names a card and gives its first instance.
+            first = {device.parent: device for device in reversed(order)}
+            whole = [first[parent] for parent in dict.fromkeys(d.parent for d in order)]
         return whole[int(entry)] if int(entry) < len(whole) else None
     if entry.startswith("MIG-GPU-"):
         return _old_mig_entry(order, entry)
@@ -112,6 +117,7 @@ def _old_mig_entry(order: Sequence[Device], entry: str) -> Device | None:
 def _amd(devices: list[Device], environment: Mapping[str, str]) -> list[Device]:
     """ROCR_VISIBLE_DEVICES cuts first, below HIP; then HIP's own list, or CUDA's in its absence."""
     listed = [d for d in devices if not any("kfd does not list" in note for note in d.notes)]
+    listed.sort(key=lambda d: d.indices.get("kfd", 0))
     rest = [device for device in devices if device not in listed]
     shown, variable = list(listed), ""
     for name in ("ROCR_VISIBLE_DEVICES", _hip_variable(environment)):
@@ -129,7 +135,10 @@ def _hip_variable(environment: Mapping[str, str]) -> str:
 
 def _intel(devices: list[Device], environment: Mapping[str, str]) -> list[Device]:
     """ZE_AFFINITY_MASK names devices, or tiles of them as `0.1`. Level Zero lists cards first."""
-    order = sorted(devices, key=lambda d: d.memory.kind == "unified")
+    order = [
+        replace(device, indices={**device.indices, "ze": number})
+        for number, device in enumerate(sorted(devices, key=lambda d: d.memory.kind == "unified"))
+    ]
     value = environment.get("ZE_AFFINITY_MASK")
     if value is None or not value.strip():  # an empty mask hides nothing
         return _numbered(order, order, "xpu", "")
@@ -142,7 +151,7 @@ def _pick(devices: Sequence[Device], value: str) -> list[Device]:
     """Indices or `GPU-` ids, up to the first that means nothing."""
     shown: list[Device] = []
     for entry in (part.strip() for part in value.split(",")):
-        if entry.isdigit() and int(entry) < len(devices):
+        if is_number(entry) and int(entry) < len(devices):
             device: Device | None = devices[int(entry)]
         else:
             same = [d for d in devices if entry and d.id.lower() == entry.lower()]

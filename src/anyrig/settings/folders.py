@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +30,7 @@ class Folders(NamedTuple):
 
 def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
     """The folders of this user."""
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
+    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or _home())
     if platform == "win32":
         roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
         local = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -40,3 +41,11 @@ def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Fol
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
     return Folders(config / "anyrig", cache / "anyrig")
+
+
+def _home() -> Path:
+    """The home folder by the system's list; a temporary one for a user who is in no list."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(tempfile.gettempdir())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from anyrig.errors import BadSetting
+from anyrig.units import is_number
 
 Origin = Literal["default", "settings", "environment"]
 PREFIX = "ANYRIG_"
@@ -117,8 +118,8 @@ def variable(key: str) -> str:
 
 def _from_toml(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(
@@ -148,7 +149,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
 def _from_dotenv(path: Path) -> dict[str, str]:
     """The pairs of a .env file: NAME=value, quotes and `export` allowed, # begins a comment."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -159,16 +160,22 @@ def _from_dotenv(path: Path) -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         name, equals, value = line.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise BadSetting(f"{path}, line {number}: {line!r} is no NAME=value",
-                             hint="One pair a line; # begins a comment.")  # fmt: skip
-        found[name.strip()] = _unquoted(value.strip())
+        if equals and name.strip().isidentifier():
+            found[name.strip()] = _unquoted(value.strip())
+        elif PREFIX in line.upper():  # other lines belong to other readers of the file
+            raise BadSetting(
+                f"{path}, line {number}: {line!r} is no NAME=value",
+                hint="One pair a line; # begins a comment.",
+            )
     return found
 
 
 def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
+    """The value without its quotes and without a comment behind it."""
+    if value[:1] in ("'", '"'):
+        inner, closing, _ = value[1:].partition(value[0])
+        if closing:
+            return inner
     return value.partition(" #")[0].strip()
 
 
@@ -204,25 +211,28 @@ def _looks_ours(name: str, place: str, known: tuple[str, ...]) -> bool:
         return False  # in the process's environment anything may stand; a file is written for this
     import difflib
 
-    return bool(difflib.get_close_matches(name, known, n=1, cutoff=0.75))
+    # SERVER_PORT or GPU_IDS may be another program's; ANYRG_DEVICE or VIBEVOICE_PRT is ours.
+    marked = [other for other in known if other.startswith((PREFIX, "VIBEVOICE_", "DIRECTML_"))]
+    return bool(difflib.get_close_matches(name, marked, n=1, cutoff=0.85))
 
 
 def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """The device that the old names ask for; ANYRIG_DEVICE comes over it."""
     use_gpu = variables.get("USE_GPU", "").strip().lower()
     if use_gpu and use_gpu not in _TRUE | _FALSE | {"auto"}:
-        raise BadSetting(f"USE_GPU={use_gpu}", hint="true, false, yes, no or auto.")
+        raise BadSetting(
+            f"USE_GPU is {use_gpu!r}, which means nothing", hint="Use true, false, yes, no or auto."
+        )
     if use_gpu in _FALSE:
         return {"device": ("cpu", "USE_GPU")}
+    number = variables.get("DIRECTML_DEVICE", "").strip()
     for name, form in (("VIBEVOICE_DEVICE", "{}"), ("DIRECTML_DEVICE", "dml:{}"), ("GPU_ID", "{}")):
         value = variables.get(name, "").strip()
         # The first name gave a kind, `directml`, and the second which of them.
-        open_question = (
-            value.lower() in ("auto", "directml", "dml") and "DIRECTML_DEVICE" in variables
-        )
+        open_question = value.lower() in ("auto", "directml", "dml") and number
         if value and not open_question:
-            if name != "VIBEVOICE_DEVICE" and not value.isdigit():
-                raise BadSetting(f"{name}={value}", hint=f"{name} is a number, such as 0.")
+            if name != "VIBEVOICE_DEVICE" and not is_number(value):
+                raise BadSetting(f"{name} is {value!r}", hint=f"{name} is a number, such as 0.")
             return {"device": (form.format(value), name)}
     if use_gpu in _TRUE:
         return {"device": ("gpu", "USE_GPU")}
@@ -253,9 +263,10 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
             return word in _TRUE
         raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is true or false.")
     if kind is int:
-        if isinstance(value, bool) or not str(value).strip().lstrip("-").isdigit():
+        text = str(value).strip()
+        if isinstance(value, bool) or not is_number(text.removeprefix("-")):
             raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a whole number.")
-        return int(value)
+        return int(text)
     if isinstance(value, (dict, list, bool)):
         raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is text.")
     return str(value)
@@ -265,7 +276,7 @@ def _nearest(name: str, known: Any) -> str:
     import difflib
 
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f"Did you mean {near[0]!r}?"
     return f"Known are: {', '.join(names)}."

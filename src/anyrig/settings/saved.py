@@ -34,7 +34,10 @@ def load(path: Path) -> SavedChoice | None:
 
 def save(path: Path, choice: SavedChoice) -> None:
     """Keep a choice."""
-    atomic.write_text(path, json.dumps(asdict(choice), indent=2) + "\n")
+    try:
+        atomic.write_text(path, json.dumps(asdict(choice), indent=2) + "\n")
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def forget(path: Path) -> bool:
@@ -43,4 +46,13 @@ def forget(path: Path) -> bool:
         path.unlink()
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise _unwritable(path, error) from error
     return True
+
+
+def _unwritable(path: Path, error: OSError) -> BadSetting:
+    return BadSetting(
+        f"cannot write {path}: {error.strerror}",
+        hint="Set XDG_CONFIG_HOME to a folder you may write to, or use --device each time.",
+    )

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import Finding, of
+from anyrig.devices.diagnose import Finding, join_fix, of, severity
 from anyrig.devices.parts import amd as parts
-
-_JOIN = "sudo usermod -aG render,video $USER && newgrp render"
 
 
 def _on_linux(machine: Machine) -> bool:
@@ -25,11 +23,13 @@ def access(machine: Machine, probes: Probes) -> Iterator[Finding]:
     shut = [node for node in wanted if "w" not in node.access]
     for node in shut:
         owner = f" (it belongs to the group {node.group})" if node.group else ""
-        yield Finding("amd-access", "broken", f"this user may not open {node.path}{owner}", _JOIN)
+        fix = join_fix(machine, node.group)
+        text = f"this user may not open {node.path}{owner}"
+        yield Finding("amd-access", severity(machine), text, fix)
     if "/dev/kfd" not in nodes and not machine.platform.container:
         yield Finding(
             "amd-access",
-            "broken",
+            severity(machine),
             "/dev/kfd is not there: no compute on AMD",
             "sudo modprobe amdgpu",
         )
@@ -47,7 +47,7 @@ def container(machine: Machine, probes: Probes) -> Iterator[Finding]:
     else:
         yield Finding(
             "amd-container",
-            "broken",
+            severity(machine),
             "the host's AMD GPU was not given to this container",
             "docker run --device /dev/kfd --device /dev/dri --group-add video ...",
         )

@@ -112,7 +112,7 @@ def bf16(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "bf16",
                 "warning",
                 f"{of(gpu)} only emulates bf16, whatever torch says: use {better}",
-                f"anyrig bench --device {gpu.indices.get('gpu', 0)}",
+                "",
                 gpu.id,
             )
         else:

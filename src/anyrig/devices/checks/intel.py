@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import Finding
+from anyrig.devices.diagnose import Finding, join_fix, severity
 
 
 def access(machine: Machine, probes: Probes) -> Iterator[Finding]:
@@ -21,14 +21,14 @@ def access(machine: Machine, probes: Probes) -> Iterator[Finding]:
         group = node.group or "render"
         yield Finding(
             "intel-access",
-            "broken",
+            severity(machine),
             f"this user may not open {node.path} (group {group})",
-            f"sudo usermod -aG {group} $USER && newgrp {group}",
+            join_fix(machine, node.group),
         )
     if not renders:
         yield Finding(
             "intel-access",
-            "broken",
+            severity(machine),
             "there is no /dev/dri/renderD* for the Intel GPU",
             "docker run --device /dev/dri ..."
             if machine.platform.container

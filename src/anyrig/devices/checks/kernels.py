@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
+from anyrig.devices.choose import number_text
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.diagnose import Finding, Probe, of
 
@@ -14,12 +15,13 @@ TOLERANCE = 5e-3
 
 def wrong(probe: Probe) -> str:
     """What is wrong with a device's answer; empty when it is right or did not run."""
-    if not probe.ok or probe.max_error is None:
+    if not probe.ok:
         return ""
-    if probe.max_error != probe.max_error:
-        return "a product of matrices gave NaN"
-    if probe.max_error > TOLERANCE:
-        return f"a product of matrices differs from the CPU's by {probe.max_error:.1%}"
+    if not probe.finite:
+        return "it answers wrongly: a product of matrices gave NaN or infinity"
+    if probe.max_error is not None and probe.max_error > TOLERANCE:
+        share = f"{probe.max_error:.1%}"
+        return f"it answers wrongly: a product of matrices differs from the CPU's by {share}"
     return ""
 
 
@@ -32,6 +34,10 @@ def kernel(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 yield _finding(device, probe)
 
 
+def _word(device: Device) -> str:
+    return "cpu" if device.kind == "cpu" else number_text(device)
+
+
 def _finding(device: Device, probe: Probe) -> Finding:
     name = "the CPU" if device.kind == "cpu" else of(device)
     how = "torch" if probe.backend == "torch" else "ONNX Runtime"
@@ -40,7 +46,7 @@ def _finding(device: Device, probe: Probe) -> Finding:
             "kernel",
             "broken",
             f"{name} through {how} did not run: {probe.error}",
-            f"anyrig -vv doctor --device {device.indices.get('gpu', 'cpu')}",
+            f"anyrig -vv doctor --device {_word(device)}",
             device.id,
         )
     fault = wrong(probe)
@@ -48,7 +54,7 @@ def _finding(device: Device, probe: Probe) -> Finding:
         return Finding(
             "kernel",
             "broken",
-            f"{name} through {how} answers wrongly: {fault}",
+            f"{name} through {how} cannot be trusted: {fault}",
             "never chosen until it answers rightly; update its driver",
             device.id,
         )
@@ -57,7 +63,7 @@ def _finding(device: Device, probe: Probe) -> Finding:
             "kernel",
             "broken",
             f"{name} through {how} silently fell back to the CPU",
-            f"anyrig -vv doctor --device {device.indices.get('gpu', 0)}",
+            f"anyrig -vv doctor --device {_word(device)}",
             device.id,
         )
     return Finding(

@@ -20,10 +20,11 @@ def driver(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """The driver answers for every card that the bus shows."""
     for gpu in machine.of("nvidia"):
         if _silent(gpu) and not _missing_toolkit(machine):
-            # The registry alone may remember a card that was taken out.
+            # DirectX or the registry tell of it while NVML does not; it may work all the same.
             state: State = "warning" if gpu.notes else "broken"
-            text = "; ".join([f"{of(gpu)}: {gpu.blocked}", *gpu.notes])
-            yield Finding("nvidia-driver", state, text, gpu.blocked_fix, gpu.id)
+            why = "; ".join(filter(None, [gpu.blocked, *gpu.notes]))
+            fix = gpu.blocked_fix or _nvml_fix(machine)
+            yield Finding("nvidia-driver", state, f"{of(gpu)}: {why}", fix, gpu.id)
     answering = [gpu for gpu in machine.of("nvidia") if not _silent(gpu)]
     if answering:
         version = answering[0].driver_version or "of unknown version"
@@ -35,10 +36,15 @@ def driver(machine: Machine, probes: Probes) -> Iterator[Finding]:
         if failure and failure.state == "failed":
             yield Finding(
                 "nvidia-driver",
-                "broken",
+                "broken" if machine.platform.container else "warning",
                 f"NVIDIA's library is here but does not start: {failure.reason}",
                 init_fix(failure.reason),
             )
+
+
+def _nvml_fix(machine: Machine) -> str:
+    report = next((r for r in machine.sources if r.source == "nvidia"), None)
+    return init_fix(report.reason) if report else "nvidia-smi"
 
 
 def _missing_toolkit(machine: Machine) -> bool:

@@ -40,7 +40,8 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
     names = ", ".join(of(gpu) for gpu in missed)
     what = "was built for the CPU only" if flavour == "cpu" else "was built for another brand"
     state: State = "broken" if fix else "warning"
-    yield Finding("torch", state, f"torch {title} {what}, while {names} is here", fix)
+    here = "is" if len(missed) == 1 else "are"
+    yield Finding("torch", state, f"torch {title} {what}, while {names} {here} here", fix)
 
 
 def _alike(machine: Machine) -> Iterator[tuple[Device, str]]:
@@ -65,6 +66,7 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "pip install onnxruntime",
         )
         return
+    brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
     for gpu, name in _alike(machine):
         ways = [drive for drive in gpu.drives if drive.backend == "onnx"]
         opened = [drive for drive in ways if drive.usable]
@@ -72,7 +74,9 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             names = ", ".join(drive.provider for drive in opened)
             yield Finding("onnx", "good", f"{name}: ONNX Runtime has {names}", "", gpu.id)
         elif ways:
-            fix = next((drive.fix for drive in ways if drive.fix), "")
+            # Brands' packages overwrite each other: only WebGPU serves several at once.
+            own = next((drive.fix for drive in ways if drive.fix), "")
+            fix = "pip install 'anyrig[webgpu]'" if len(brands) > 1 else own
             reasons = "; ".join(drive.reason for drive in ways)
             yield Finding(
                 "onnx",
@@ -83,11 +87,21 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             )
 
 
+def _wanted_onnx(machine: Machine, present: list[str]) -> str:
+    """The one of several packages that serves the first GPU here; the plain one without a GPU."""
+    for gpu in machine.gpus:
+        for drive in gpu.drives:
+            for name in present:
+                if drive.usable and drive.provider in ONNX_PACKAGES[name]:
+                    return name
+    return next((name for name in present if name != "onnxruntime"), present[0])
+
+
 def onnx_shadow(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """Packages that all write the module `onnxruntime`: the last one installed wins, in parts."""
     present = [name for name in ONNX_PACKAGES if name in machine.packages]
     if len(present) > 1:
-        keep = next((name for name in reversed(present) if name != "onnxruntime"), present[-1])
+        keep = _wanted_onnx(machine, present)
         yield Finding(
             "onnx-shadow",
             "broken",
@@ -119,5 +133,5 @@ def leftovers(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "leftovers",
             "warning",
             "torch-directml is in maintenance and holds torch at 2.4.1; it has no autocast",
-            "pip install onnxruntime-directml",
+            "pip uninstall -y torch-directml",
         )

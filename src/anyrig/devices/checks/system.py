@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, Probe, of
-from anyrig.units import GIB, bytes_text
+from anyrig.units import GIB, bytes_text, plural
 
 Probes = Mapping[tuple[str, str], Probe]
 _OLDEST_PYTHON = (3, 11)
@@ -37,6 +37,13 @@ def platform(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "broken",
             f"{told}: anyrig needs Python 3.11 or newer",
             "uv tool install --python 3.12 anyrig",
+        )
+    elif here.system == "macOS" and machine.cpu.vendor == "apple" and here.machine == "x86_64":
+        yield Finding(
+            "platform",
+            "broken",
+            f"{told}: this Python is built for Intel and runs translated by Rosetta",
+            "uv tool install --python cpython-3.12-macos-aarch64 anyrig",
         )
     elif here.system == "macOS" and here.machine == "x86_64":
         yield Finding(
@@ -118,7 +125,7 @@ def limits(machine: Machine, probes: Probes) -> Iterator[Finding]:
     if not machine.cpu.limits:
         memory = machine.cpu.memory.total_bytes
         told = f" and {bytes_text(memory)} of memory" if memory else ""
-        cores = f"{machine.cpu.cores_usable:g} cores"
+        cores = plural(int(machine.cpu.cores_usable), "core")
         yield Finding("limits", "good", f"no limit: {cores}{told} can be used")
 
 
@@ -161,7 +168,9 @@ def allocator(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF are both set: the first wins",
             "unset PYTORCH_CUDA_ALLOC_CONF",
         )
-    settings = environment.get("PYTORCH_CUDA_ALLOC_CONF", environment.get("PYTORCH_ALLOC_CONF", ""))
+    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    named = next((name for name in names if name in environment), names[1])
+    settings = environment.get(named, "")
     windows = machine.platform.system == "Windows" or machine.platform.wsl
     if "expandable_segments:True" in settings and windows:
         found = True
@@ -169,7 +178,7 @@ def allocator(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "allocator",
             "warning",
             "expandable_segments does not work on Windows or WSL2",
-            "unset PYTORCH_ALLOC_CONF",
+            f"unset {named}",
         )
     for name, what in _IDLE_VARIABLES.items():
         if environment.get(name, "0") not in ("", "0"):

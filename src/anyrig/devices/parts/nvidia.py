@@ -44,6 +44,9 @@ _PARTS: dict[Capability, tuple[str, Features]] = {
     (12, 0): ("Blackwell", _BLACKWELL),
     (12, 1): ("Blackwell", _BLACKWELL),
 }
+_NO_TENSOR_CORES = (
+    "GTX 16", "T400", "T500", "T550", "T600", "T1000", "T1200", "MX450", "MX550",
+)  # fmt: skip
 # Parts on a system-on-chip: their memory is the machine's.
 INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
 # pci.ids names the chip ("AD102 [GeForce RTX 4090]"); its letters tell the architecture of a card
@@ -57,8 +60,8 @@ _CHIPS = {
 def describe(capability: Capability, name: str) -> tuple[str | None, Features]:
     """Architecture and features of a capability; nothing known of an unlisted one."""
     architecture, features = _PARTS.get(capability, (None, Features()))
-    # GTX 16xx are Turing without tensor cores; the capability alone does not tell.
-    if capability == (7, 5) and "GTX 16" in name:
+    # The small Turing chips have no tensor cores; the capability alone does not tell.
+    if capability == (7, 5) and any(part in name for part in _NO_TENSOR_CORES):
         features = _FAST
     return architecture, features
 

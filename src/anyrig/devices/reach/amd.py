@@ -5,7 +5,7 @@ from __future__ import annotations
 from anyrig.devices import wheels
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.parts import amd as amd_parts
-from anyrig.devices.reach.ground import INDEX, Ground, is_arm, no_torch, onnx_title, word_of
+from anyrig.devices.reach.ground import Ground, is_arm, no_torch, onnx_title, torch_line, word_of
 
 _ROCM_NOW = "7.2"
 
@@ -27,17 +27,13 @@ def torch_rocm(device: Device, ground: Ground) -> Drive:
         return Drive("torch", word, "cuda", True, reason)
     if target and torch.kernels is not None and not amd_parts.runs(target, torch.kernels):
         reason = f"{torch.title} has no kernels for {target}"
-        return Drive("torch", word, "cuda", False, reason, _neighbour_fix(target, torch.kernels))
+        return Drive("torch", word, "cuda", False, reason, fix)
     return Drive("torch", word, "cuda", True, torch.title)
 
 
-def _neighbour_fix(target: str, built: tuple[str, ...]) -> str:
-    """A newer wheel that has the target, or the override under which RDNA 2 and 3 parts often run
-    as their family's first target.
-    """
+def _override(target: str, built: tuple[str, ...]) -> str:
+    """The variable under which RDNA 2 and 3 parts often run as their family's first target."""
     family = target[:-1]
-    if target in (wheels.rocm_targets(_ROCM_NOW) or ()):
-        return f"pip install torch --index-url {INDEX}/rocm{_ROCM_NOW}"
     sibling = next((name for name in built if name.startswith(family)), "")
     if not sibling or not family.startswith(("gfx103", "gfx110")):
         return ""
@@ -45,15 +41,26 @@ def _neighbour_fix(target: str, built: tuple[str, ...]) -> str:
 
 
 def _rocm_fix(device: Device, ground: Ground) -> str:
+    """The wheel that holds this target, or its sibling with the override; nothing if none does."""
     if ground.platform.system == "Windows":
         return "see docs/devices.md#amd-on-windows: AMD's own wheels for Python 3.12"
-    return f"pip install torch --index-url {INDEX}/rocm{_ROCM_NOW}"
+    if is_arm(ground.platform):
+        return ""
+    newest = wheels.rocm_targets(_ROCM_NOW) or ()
+    target, torch = device.capability or "", ground.installed.torch
+    line = torch_line(ground, "torch", f"rocm{_ROCM_NOW}")
+    if target in newest:
+        return line
+    override = _override(target, newest)
+    if override and torch and torch.flavour == "rocm":
+        return override
+    return f"{line} && {override}" if override else ""
 
 
 def _why_no_rocm(device: Device, ground: Ground) -> tuple[str, str]:
     """What stands between ROCm and the card, whatever torch is installed; and what mends it."""
     target = device.capability or ""
-    if target.startswith(("gfx7", "gfx80", "gfx900", "gfx902")):
+    if target.startswith(("gfx7", "gfx80", "gfx902")):
         return f"ROCm has dropped {target}", ""
     if ground.platform.system == "Windows":
         if target and not target.startswith(("gfx110", "gfx115", "gfx120")):

@@ -65,7 +65,11 @@ def directml(device: Device, ground: Ground) -> Iterator[Drive]:
     # Without DXGI's order nobody knows DirectML's numbers.
     word = f"dml:{device.indices['dxgi']}" if "dxgi" in device.indices else "dml"
     directml = ground.installed.packages.get("torch-directml")
-    if directml:
+    torch = ground.installed.torch
+    if directml and torch and not torch.version.startswith("2.4."):
+        reason = f"torch-directml {directml} needs torch 2.4.1 and {torch.version} is installed"
+        yield Drive("torch", word, "privateuseone", False, reason)
+    elif directml:
         yield Drive("torch", word, "privateuseone", True, f"torch-directml {directml}")
     else:
         python = ".".join(ground.platform.python.split(".")[:2])

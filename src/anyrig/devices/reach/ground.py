@@ -46,6 +46,15 @@ def no_torch(platform: Platform, word: str, provider: str, fix: str) -> Drive:
     return Drive("torch", word, provider, False, "torch is not installed", fix)
 
 
+def torch_line(ground: Ground, requirement: str, flavour: str) -> str:
+    """The command that brings another build of torch.
+
+    pip calls a requirement satisfied by any build that is there, so the old one goes first.
+    """
+    line = f"pip install {requirement} --index-url {INDEX}/{flavour}"
+    return f"pip uninstall -y torch && {line}" if ground.installed.torch else line
+
+
 def is_arm(platform: Platform) -> bool:
     """Whether the machine is a 64-bit ARM."""
     return platform.machine.lower() in ("aarch64", "arm64")

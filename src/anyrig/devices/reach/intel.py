@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.parts import intel as intel_parts
-from anyrig.devices.reach.ground import INDEX, Ground, no_torch, onnx_title, why_no_render, word_of
+from anyrig.devices.reach.ground import (
+    Ground,
+    no_torch,
+    onnx_title,
+    torch_line,
+    why_no_render,
+    word_of,
+)
 
 
 def torch_xpu(device: Device, ground: Ground) -> Drive:
@@ -18,7 +25,7 @@ def torch_xpu(device: Device, ground: Ground) -> Drive:
     shut, shut_fix = why_no_render(ground)
     if shut:
         return Drive("torch", word, "xpu", False, shut, shut_fix)
-    fix = f"pip install torch --index-url {INDEX}/xpu"
+    fix = torch_line(ground, "torch", "xpu")
     if torch is None:
         return no_torch(ground.platform, word, "xpu", fix)
     if torch.flavour != "xpu":

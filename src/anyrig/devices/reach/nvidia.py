@@ -7,14 +7,20 @@ from anyrig.devices.describe import Device, Drive
 from anyrig.devices.installed import TorchBuild
 from anyrig.devices.parts import nvidia as nvidia_parts
 from anyrig.devices.reach.ground import (
-    INDEX,
     Ground,
     is_arm,
     no_torch,
     onnx_title,
+    torch_line,
     version_of,
     word_of,
 )
+
+# Boards whose torch comes with JetPack: the index's wheels for ARM are for servers.
+_JETSON = frozenset({(5, 3), (6, 2), (7, 2), (8, 7)})
+# Newest, and the last for CUDA 12 and for parts before Turing.
+_ONNX_RELEASES = (("onnxruntime-gpu", "1.31.1"), ("onnxruntime-gpu==1.26.0", "1.26.0"))
+_COMPUTE_FIX = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ..."
 
 
 def torch_cuda_fix(device: Device, ground: Ground) -> str:
@@ -28,15 +34,18 @@ def torch_cuda_fix(device: Device, ground: Ground) -> str:
     if capability < ((8, 0) if arm else (5, 0)):
         return ""  # no official wheel holds kernels for it
     driver = version_of(ground.cuda_driver) or (13, 0)
+    if arm and capability in _JETSON:
+        return "install the torch of NVIDIA's JetPack"
     if driver[0] < 12:
-        return "update NVIDIA's driver to 580 or newer"
+        last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
+        return f"update NVIDIA's driver to {last}"
     if capability < (7, 5):
-        return f"pip install 'torch<2.15' --index-url {INDEX}/cu126"
+        return torch_line(ground, "'torch<2.15'", "cu126")
     if driver[0] == 12:
         if capability >= (10, 0):
-            return f"pip install 'torch<2.12' --index-url {INDEX}/cu128"
-        return f"pip install 'torch<2.15' --index-url {INDEX}/cu126"
-    return f"pip install torch --index-url {INDEX}/cu130"
+            return torch_line(ground, "'torch<2.12'", "cu128")
+        return torch_line(ground, "'torch<2.15'", "cu126")
+    return torch_line(ground, "torch", "cu130")
 
 
 def torch_cuda(device: Device, ground: Ground) -> Drive:
@@ -45,6 +54,9 @@ def torch_cuda(device: Device, ground: Ground) -> Drive:
     fix = torch_cuda_fix(device, ground)
     if torch is None:
         return no_torch(ground.platform, word, "cuda", fix or "")
+    if _no_compute(ground):
+        reason = f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
+        return Drive("torch", word, "cuda", False, reason, _COMPUTE_FIX)
     shut = _why_not_cuda(device, ground, torch)
     if shut:
         return Drive("torch", word, "cuda", False, shut, fix)
@@ -62,8 +74,6 @@ def torch_cuda(device: Device, ground: Ground) -> Drive:
 def _why_not_cuda(device: Device, ground: Ground, torch: TorchBuild) -> str:
     if torch.flavour != "cuda":
         return f"{torch.title} has no CUDA"
-    if _no_compute(ground):
-        return f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
     if _driver_too_old(ground.cuda_driver, torch.runtime):
         return f"the driver runs CUDA {ground.cuda_driver}, {torch.title} needs {torch.runtime}"
     capability = nvidia_parts.parse(device.capability)
@@ -102,23 +112,26 @@ def onnx_cuda(device: Device, ground: Ground) -> Drive:
     capability = nvidia_parts.parse(device.capability)
     shut = ""
     if _no_compute(ground):
-        shut = f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
-    elif _driver_too_old(ground.cuda_driver, cuda):
+        reason = f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
+        return Drive("onnx", word, provider, False, reason, _COMPUTE_FIX)
+    if _driver_too_old(ground.cuda_driver, cuda):
         shut = f"the driver runs CUDA {ground.cuda_driver}, {package} {version} needs {cuda}"
     elif capability and kernels is not None and not nvidia_parts.runs(capability, kernels):
         shut = f"{package} {version} has no kernels for compute capability {device.capability}"
     if not shut:
         return Drive("onnx", word, provider, True, onnx_title(ground, package))
     release = _onnx_gpu_release(device, ground)
-    return Drive("onnx", word, provider, False, shut, f"pip install {release}" if release else "")
+    fix = f"pip uninstall -y {package} && pip install {release}" if release else ""
+    return Drive("onnx", word, provider, False, shut, fix)
 
 
 def _onnx_gpu_release(device: Device, ground: Ground) -> str:
-    """What to install: 1.26 is the last for CUDA 12 and the last with code before Turing."""
-    capability = nvidia_parts.parse(device.capability) or (9, 0)
-    driver = version_of(ground.cuda_driver) or (13, 0)
-    if driver[0] < 12 or capability < (6, 0):
-        return ""
-    return (
-        "onnxruntime-gpu" if driver[0] > 12 and capability >= (7, 5) else "onnxruntime-gpu==1.26.0"
-    )
+    """The newest release whose CUDA this driver runs and whose kernels run on this device."""
+    capability = nvidia_parts.parse(device.capability)
+    windows, arm = ground.platform.system == "Windows", is_arm(ground.platform)
+    for requirement, number in _ONNX_RELEASES:
+        cuda, kernels = wheels.onnx_gpu(number, arm=arm, windows=windows)
+        old = _driver_too_old(ground.cuda_driver, cuda)
+        if kernels and not old and (not capability or nvidia_parts.runs(capability, kernels)):
+            return requirement
+    return ""

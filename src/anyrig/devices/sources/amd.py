@@ -17,6 +17,8 @@ _KFD = "/sys/class/kfd/kfd/topology/nodes"
 class ComputeNode(NamedTuple):
     """A GPU as kfd, and so ROCm, sees it."""
 
+    number: int
+    """Its place among kfd's GPUs, which ROCm counts by."""
     target: str | None
     address: str
     render_minor: int
@@ -53,7 +55,7 @@ def find(
 
 
 def _compute_nodes(system: System) -> list[ComputeNode]:
-    nodes = []
+    nodes: list[ComputeNode] = []
     for name in sorted(system.names(_KFD), key=lambda n: (len(n), n)):
         rows = (line.split() for line in system.peek(f"{_KFD}/{name}/properties").splitlines())
         facts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
@@ -62,6 +64,7 @@ def _compute_nodes(system: System) -> list[ComputeNode]:
             continue  # the CPU has a node too, with no SIMD
         nodes.append(
             ComputeNode(
+                number=len(nodes),
                 target=target,
                 address=_address(facts.get("domain", 0), facts.get("location_id", 0)),
                 render_minor=facts.get("drm_render_minor", 0),
@@ -126,6 +129,7 @@ def _describe(
         features=features,
         part="partition" if num_parts > 1 else "whole",
         units=node.num_units if node else None,
+        indices={"kfd": node.number} if node else {},
         blocked=blocked,
         blocked_fix=fix,
         notes=() if node else ("kfd does not list it, so ROCm does not see it",),
@@ -173,7 +177,8 @@ def _memory(
         return Memory(note="the driver does not tell its memory")
     free = max(0, total - used) if used is not None else None
     gtt = system.number(f"{card.folder}/mem_info_gtt_total")
-    if parts.is_apu(target) and gtt is not None:
+    # The MI300A shares its target with the MI300X; it has no memory of its own.
+    if (parts.is_apu(target) or total == 0) and gtt is not None:
         gtt_used = system.number(f"{card.folder}/mem_info_gtt_used") or 0
         return _apu_memory(total, free, gtt, gtt_used, system_memory)
     if num_parts > 1:
@@ -219,4 +224,5 @@ def _from_kfd_alone(node: ComputeNode, system_memory: Memory) -> Device:
         pci_id=f"{VENDOR:04x}:{node.device:04x}",
         features=features,
         units=node.num_units,
+        indices={"kfd": node.number},
     )

@@ -43,7 +43,8 @@ _MAC_KEYS = (
 _HYPERVISORS = {
     "QEMU": "QEMU", "Standard PC": "QEMU", "KVM": "KVM", "VMware": "VMware",
     "VirtualBox": "VirtualBox", "Xen": "Xen", "HVM domU": "Xen", "Amazon EC2": "Amazon EC2",
-    "Google": "Google Compute Engine", "Virtual Machine": "Hyper-V", "OpenStack": "OpenStack",
+    "Google Compute Engine": "Google Compute Engine", "Virtual Machine": "Hyper-V",
+    "OpenStack": "OpenStack",
     "Firecracker": "Firecracker",
 }  # fmt: skip
 _SYSTEMS: dict[str, SystemName] = {"Linux": "Linux", "Windows": "Windows", "Darwin": "macOS"}
@@ -79,13 +80,13 @@ def _wsl(system: System, release: str) -> int:
 
 
 def _container(system: System) -> str:
+    if "KUBERNETES_SERVICE_HOST" in system.environment:
+        return "kubernetes"
     if system.node("/.dockerenv") is not None:
         return "docker"
     if system.node("/run/.containerenv") is not None:
         return "podman"
     named = system.environment.get("container", "") or system.peek("/run/systemd/container")
-    if "KUBERNETES_SERVICE_HOST" in system.environment:
-        return "kubernetes"
     if named:
         return named
     groups = system.peek("/proc/1/cgroup")

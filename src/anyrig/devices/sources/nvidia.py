@@ -6,11 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from anyrig.devices.describe import Device, Features, Memory, SourceReport, SourceState
+from anyrig.devices.describe import (
+    Device,
+    Features,
+    Memory,
+    Platform,
+    SourceReport,
+    SourceState,
+)
 from anyrig.devices.parts import nvidia as parts
-from anyrig.devices.sources.pci import Controller, normal_address
+from anyrig.devices.sources.pci import Controller
 from anyrig.devices.sources.system import NotThere, Silent, System
-from anyrig.units import plural
+from anyrig.units import normal_address, plural
 
 VENDOR = 0x10DE
 _PROHIBITED = 2  # NVML_COMPUTEMODE_PROHIBITED
@@ -30,14 +37,14 @@ _ARCHITECTURES = {
 _INIT_FIXES = {
     "DRIVER_NOT_LOADED": "sudo modprobe nvidia",
     "LIB_RM_VERSION_MISMATCH": "sudo reboot",
-    "LIBRARY_NOT_FOUND": "sudo apt install nvidia-driver",
+    "nvidia-ml-py": "pip install nvidia-ml-py",
     "NO_PERMISSION": "ls -l /dev/nvidia*",
     "GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
 }
 
 
 def find(
-    system: System, controllers: tuple[Controller, ...], system_memory: Memory, container: str = ""
+    system: System, controllers: tuple[Controller, ...], system_memory: Memory, platform: Platform
 ) -> tuple[list[Device], SourceReport]:
     """Every NVIDIA device, usable or not, and what NVML said."""
     cards = [c for c in controllers if c.vendor == VENDOR]
@@ -46,26 +53,64 @@ def find(
         driver = str(_ask(system, "nvmlSystemGetDriverVersion") or "") or None
         count = int(system.nvml("nvmlDeviceGetCount"))
     except Silent as silence:
-        silent = [_undriven(system, card, str(silence), container) for card in cards]
+        silent = [_undriven(system, card, str(silence), platform) for card in cards]
         # On Windows pynvml itself looks for the library and says so in NVML's words.
         missing = isinstance(silence, NotThere) or "LIBRARY_NOT_FOUND" in str(silence)
-        absent = missing and not cards
-        state: SourceState = "nothing" if absent else "failed"
+        state: SourceState = "nothing" if missing and not cards else "failed"
         return silent, SourceReport("nvidia", state, str(silence))
-    devices = [
-        device
-        for index in range(count)
-        for device in _describe(system, index, driver, system_memory)
-    ]
+    devices, lost = _answering(system, count, driver, system_memory)
     known = {device.pci_address for device in devices}
-    lost = [
-        _undriven(system, card, "NVML does not list it, the bus does", container)
-        for card in cards
-        if card.address not in known
-    ]
-    outcome: SourceState = "found" if devices else "nothing"
+    unlisted = [card for card in cards if card.address not in known]
     report = f"driver {driver or 'of unknown version'}, {plural(count, 'GPU')} in NVML"
-    return [*devices, *lost], SourceReport("nvidia", outcome, report)
+    if lost:
+        report += f"; {lost[0]}"
+        devices += _lost(system, unlisted[: len(lost)], lost, platform)
+    elif unlisted and platform.container:
+        # The bus shows all of the host's cards, NVML those that the container was given.
+        report += f"; {plural(len(unlisted), 'more card')} of the host not given to this container"
+    else:
+        silence_text = "NVML does not list it, the bus does"
+        devices += [_undriven(system, card, silence_text, platform) for card in unlisted]
+    return devices, SourceReport("nvidia", "found" if devices else "nothing", report)
+
+
+def _answering(
+    system: System, count: int, driver: str | None, system_memory: Memory
+) -> tuple[list[Device], list[str]]:
+    """The GPUs that NVML describes, and why it cannot describe the others."""
+    devices: list[Device] = []
+    lost: list[str] = []
+    for index in range(count):
+        try:
+            if _ask(system, "nvmlDeviceGetUUID", str(index)) is None:
+                system.nvml("nvmlDeviceGetName", str(index))
+            devices += _describe(system, index, driver, system_memory)
+        except Silent as silence:
+            lost.append(f"GPU {index} does not answer: {silence}")
+    return devices, lost
+
+
+def _lost(
+    system: System, cards: list[Controller], lost: list[str], platform: Platform
+) -> list[Device]:
+    """Cards that NVML counts and cannot describe: fallen off the bus, or in need of a reset."""
+    if cards:
+        pairs = zip(cards, lost, strict=False)
+        return [
+            replace(_undriven(system, card, why, platform), blocked=why, blocked_fix="sudo reboot")
+            for card, why in pairs
+        ]
+    return [
+        Device(
+            f"nvml-lost-{number}",
+            "gpu",
+            "nvidia",
+            "NVIDIA GPU that does not answer",
+            blocked=why,
+            blocked_fix="sudo reboot",
+        )
+        for number, why in enumerate(lost)
+    ]
 
 
 def cuda_of_driver(system: System) -> str:
@@ -199,30 +244,40 @@ def _blocked_by_mig(whole: Device, index: int, num_instances: int) -> Device:
         return replace(
             whole,
             blocked=f"it is cut into {plural(num_instances, 'MIG instance')}: use those",
-            blocked_fix=f"sudo nvidia-smi -i {index} -mig 0",
+            blocked_fix=f"anyrig use {index}:0",
         )
     return replace(
         whole,
         blocked="MIG is on and has no instance",
-        blocked_fix=f"sudo nvidia-smi mig -i {index} -cgi 9 -C",
+        blocked_fix=f"sudo nvidia-smi mig -i {index} -lgip",
     )
 
 
-def _undriven(system: System, card: Controller, silence: str, container: str) -> Device:
+def _install_line(platform: Platform) -> str:
+    """How the distribution installs NVIDIA's driver."""
+    if "Ubuntu" in platform.distribution:
+        return "sudo ubuntu-drivers install"
+    if "Debian" in platform.distribution:
+        return "sudo apt install nvidia-driver"
+    return "install NVIDIA's driver as your distribution says"
+
+
+def _undriven(system: System, card: Controller, silence: str, platform: Platform) -> Device:
     """A card that the bus shows while the driver does not answer for it."""
     listed = system.catalogue("pci", card.pci_id)
     title = listed.partition("[")[2].rstrip("]") or listed
     if card.driver in ("nouveau", "nova_core"):
         reason = f"the {card.driver} driver holds it, which runs no CUDA"
-        fix = "sudo apt install nvidia-driver && sudo reboot"
+        fix = f"{_install_line(platform)} && sudo reboot"
     elif card.driver == "vfio-pci":
         reason, fix = "it is passed through to a virtual machine (vfio-pci)", ""
-    elif container and "is not on this machine" in silence:
-        reason = f"the host's driver was not handed into this {container} container"
+    elif platform.container and "is not on this machine" in silence:
+        reason = f"the host's driver was not handed into this {platform.container} container"
         fix = "docker run --gpus all ... (with nvidia-container-toolkit on the host)"
     else:
         reason = f"NVIDIA's driver does not answer: {silence}"
-        fix = init_fix(silence)
+        missing = "is not on this machine" in silence
+        fix = _install_line(platform) if missing else init_fix(silence)
     return Device(
         id=card.address,
         kind="gpu",

@@ -11,11 +11,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anyrig.devices.sources.system import System
+from anyrig.units import normal_address
 
 _BUS = "/sys/bus/pci/devices"
 _DRM = "/sys/class/drm"
-# VGA, 3D and other display controllers, and processing accelerators (AMD Instinct).
-_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
+# VGA, 3D and other display controllers; and processing accelerators, which are AMD's Instinct cards
+# but also everybody's NPUs.
+_CLASSES = ("0x0300", "0x0302", "0x0380")
+_ACCELERATOR = "0x1200"
+_AMD = 0x1002
 # NVIDIA, AMD, Intel: each has a source of its own.
 COMPUTING = (0x10DE, 0x1002, 0x8086)
 # Adapters that draw a console and compute nothing: server boards and virtual machines.
@@ -65,10 +69,13 @@ def _from_drm(system: System) -> Iterator[Controller]:
 def _from_bus(system: System) -> Iterator[Controller]:
     for address in system.names(_BUS):
         folder = f"{_BUS}/{address}"
-        if system.peek(f"{folder}/class").startswith(_CLASSES):
-            controller = _read(system, folder, address)
-            if controller is not None:
-                yield controller
+        kind = system.peek(f"{folder}/class")
+        if not kind.startswith((*_CLASSES, _ACCELERATOR)):
+            continue
+        controller = _read(system, folder, address)
+        if controller is None or (kind.startswith(_ACCELERATOR) and controller.vendor != _AMD):
+            continue
+        yield controller
 
 
 def _read(system: System, folder: str, address: str) -> Controller | None:
@@ -95,14 +102,3 @@ def _read(system: System, folder: str, address: str) -> Controller | None:
         card=card,
         render_node=f"/dev/dri/{render}" if render else "",
     )
-
-
-def normal_address(address: str) -> str:
-    """`00000000:01:00.0`, `01:00.0` and `0000:01:00.0` as one form: `0000:01:00.0`."""
-    found = re.fullmatch(
-        r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.(\d)", address.strip()
-    )
-    if not found:
-        return ""
-    domain, bus, slot, function = found.groups()
-    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}.{function}"

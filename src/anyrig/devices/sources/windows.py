@@ -164,12 +164,17 @@ def _describe(adapter: Adapter, twin: int, system_memory: Memory) -> Device:
         pci_id=adapter.pci_id,
         features=features,
         indices={} if adapter.place is None else {"dxgi": adapter.place},
-        blocked="NVML does not answer for it" if vendor == "nvidia" else "",
-        blocked_fix="nvidia-smi" if vendor == "nvidia" else "",
-        notes=("the registry remembers it; it may have been taken out",)
-        if adapter.via == "registry"
-        else (),
+        notes=_notes(adapter, vendor),
     )
+
+
+def _notes(adapter: Adapter, vendor: str) -> tuple[str, ...]:
+    notes = []
+    if vendor == "nvidia":
+        notes.append("NVML does not answer for it")
+    if adapter.via == "registry":
+        notes.append("the registry remembers it; it may have been taken out")
+    return tuple(notes)
 
 
 def _part(vendor: str, device: int) -> tuple[str | None, str | None, Features]:
