@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anyrig.devices import checks
 from anyrig.devices.checks import CHECKS
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, Probe, diagnose
@@ -89,6 +94,21 @@ FINDINGS = [
     ("allocator", "good", "sound", "", "h200-linux", "hidden-gpu"),
     ("allocator", "warning", "the first wins", "unset", "hidden-gpu", "h200-linux"),
     ("allocator", "warning", "CUDA_LAUNCH_BLOCKING", "unset", "a10-docker-utility", "h200-linux"),
+    ("wsl", "warning", "shows no GPU", "wsl --update", "wsl2-no-gpu", "amd-wsl2"),
+    ("nvidia-parts", "warning", "next reset", "gpu-reset", "a100-mig-empty", "h100x8-mig"),
+    ("intel-access", "warning", "no /dev/dri/renderD", "--device /dev/dri",
+     "rtx4070-laptop-docker", "arc-b580-linux"),
+    ("amd-access", "broken", "/dev/kfd is not there", "modprobe", "rx6700xt-no-kfd-linux",
+     "rx6700xt-linux"),
+    ("leftovers", "warning", "torch-directml", "uninstall", "rx640-directml-windows",
+     "rx640-uhd750-windows"),
+    ("torch", "warning", "built for the CPU only", "", "rx640-uhd750-windows", "h200-linux"),
+    ("allocator", "warning", "expandable_segments", "unset", "rtx5090-cpu-torch-windows",
+     "h200-linux"),
+    ("allocator", "warning", "TORCH_CUDNN_V8", "unset", "a10-docker-utility", "h200-linux"),
+    ("allocator", "warning", "CACHING", "unset", "a10-docker-utility", "h200-linux"),
+    ("platform", "broken", "translated by Rosetta", "aarch64", "macbook-m1-rosetta",
+     "macbook-intel"),
     ("spill", "warning", "spills", "Sysmem", "rtx4090-rtxpro6000-wsl2", "h200-linux"),
 ]  # fmt: skip
 
@@ -114,29 +134,52 @@ def test_a_finding_has_a_machine_that_triggers_it_and_one_that_does_not(
     assert not _found(machine(has_not), check, state, message, fix)
 
 
-def test_every_check_and_state_in_the_code_is_in_the_table() -> None:
-    """A new finding without a machine fails here."""
-    import ast
-    from pathlib import Path
+def test_every_check_in_the_code_is_in_the_table() -> None:
+    assert {check for _, check, _ in _sites()} - {"kernel"} == {row[0] for row in FINDINGS}
+    assert len(CHECKS) >= 20
 
-    import anyrig.devices.checks as package
 
-    said: set[str] = set()
-    for path in Path(package.__file__ or "").parent.glob("*.py"):
+def _sites() -> set[tuple[str, str, range]]:
+    """Every place that makes a finding: file, name of the check, lines of the call."""
+    sites = set()
+    for path in Path(checks.__file__ or "").parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                 first = node.args[0]
                 assert isinstance(first, ast.Constant)
-                said.add(str(first.value))
-    assert said - {"kernel"} == {row[0] for row in FINDINGS}
-    assert len(CHECKS) >= 20
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                sites.add((path.name, str(first.value), lines))
+    return sites
 
 
-def test_expandable_segments_do_not_work_on_windows(machine: Load) -> None:
-    variables = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    words = ("allocator", "warning", "expandable_segments", "unset")
-    assert _found(machine("rtx4090-rtxpro6000-wsl2", variables), *words)
-    assert not _found(machine("h200-linux", variables), *words)
+def test_every_place_that_makes_a_finding_is_reached_by_one_machine_and_not_by_another(
+    machine: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new finding without a recorded machine fails here, by its line."""
+    made: set[tuple[str, int]] = set()
+
+    def noting(*values: Any, **named: Any) -> Finding:
+        frame = sys._getframe(1)
+        made.add((Path(frame.f_code.co_filename).name, frame.f_lineno))
+        return Finding(*values, **named)
+
+    for module in vars(checks).values():
+        if getattr(module, "Finding", None) is Finding:
+            monkeypatch.setattr(module, "Finding", noting)
+    reached: dict[tuple[str, str, range], int] = dict.fromkeys(_sites(), 0)
+    variants: list[dict[str, Any]] = [{}, {"max_error": 0.5}, {"ok": False}, {"ran_on": "cpu"}]
+    runs: list[tuple[str, tuple[Probe, ...]]] = [(name, ()) for name in NAMES]
+    runs += [("h200-linux", _probe(machine("h200-linux"), **variant)) for variant in variants]
+    for name, probes in runs:
+        made.clear()
+        diagnose(machine(name), probes)
+        for site in reached:
+            reached[site] += any(f == site[0] and line in site[2] for f, line in made)
+    silent = sorted(
+        (site[0], site[1], site[2].start) for site, count in reached.items() if not count
+    )
+    assert not silent
+    assert all(count < len(runs) for count in reached.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
