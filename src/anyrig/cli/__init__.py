@@ -6,6 +6,7 @@ argparse and late imports keep `anyrig devices` within 200 ms of CPU time. Only 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _system_refused(error: OSError) -> int:
     """A full disk, a folder that may not be written: one line and what to do."""
+    if sys.platform == "win32" and error.errno == errno.EINVAL:
+        return EXIT_CLOSED_PIPE  # what Windows says of a pipe whose reader has gone
     where = f" ({error.filename})" if error.filename else ""
     print(f"error: the system refused: {error.strerror or error}{where}", file=sys.stderr)
     print(

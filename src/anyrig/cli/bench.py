@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
-from anyrig.devices.choose import drive_for, explain, match
+from anyrig.devices.choose import detour, drive_for, explain, match
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import DeviceUnusable, KernelFailed
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
@@ -85,6 +85,9 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     found = match(machine, word)
     wanted = found if plain == "all" else found[:1]
     for device in wanted:
+        other_way = detour(device, word)
+        if other_way and device.usable:
+            raise DeviceUnusable(other_way, hint="Leave the backend out of the word to measure it.")
         if device.why_not:
             raise DeviceUnusable(
                 f"{device.name} cannot be measured: {device.why_not}",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import machine_text, print_json, print_warning
+from anyrig.cli.show import local_fix, machine_text, print_json, print_warning
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Device, Machine, to_json
 from anyrig.errors import BadInput, NoSuchDevice
@@ -31,17 +31,18 @@ def run(options: argparse.Namespace) -> int:
     if options.record:
         return _record(context, Path(options.record))
     machine = context.machine
+    fix = local_fix if context.record is None else str
     try:
         choice = context.choose()
     except NoSuchDevice:
         # A wrong word in some file must not hide what is there.
         if not options.json and not options.device:
-            print(machine_text(machine, []), flush=True)
+            print(machine_text(machine, [], fix), flush=True)
         raise
     if options.json:
         print_json(_json(machine, choice))
         return 0
-    print(machine_text(machine, [device.id for device in choice.devices]))
+    print(machine_text(machine, [device.id for device in choice.devices], fix))
     print(f"\nUsing {explain(choice)}.")
     for report in machine.sources:
         if report.state == "failed" and not any(machine.of(report.source)):

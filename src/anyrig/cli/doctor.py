@@ -66,7 +66,8 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
         print(paint(finding.state, finding.state) + line[len(finding.state) :])
         if finding.fix:
             fix = local_fix(finding.fix) if live else finding.fix
-            print(paint(wrapped(f"{'':<9}{'':<{width}}  -> ", fix), "dim"))
+            # In one piece, for copying: the terminal folds it by itself.
+            print(paint(f"{'':<9}{'':<{width}}  -> {fix}", "dim"))
     counts = {state: sum(f.state == state for f in findings) for state in ("broken", "warning")}
     last = "" if proven else " No kernel was run."
     if counts["broken"]:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from anyrig.errors import AnyrigError
 from anyrig.units import bytes_text, plural, seconds_text
 
 _INDENT = " " * 8
+Fix = Callable[[str], str]
 _COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2"}
 
 
@@ -61,24 +62,30 @@ def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> str:
     return "\n".join(lines)
 
 
-def machine_text(machine: Machine, chosen: Sequence[str]) -> str:
-    """Every device as a person wants to read it."""
+def machine_text(machine: Machine, chosen: Sequence[str], fix: Fix = str) -> str:
+    """Every device as a person wants to read it.
+
+    Args:
+        machine: what to print.
+        chosen: the ids of the devices that would be used.
+        fix: turns a command into what must be typed here.
+    """
     here = machine.platform
     system = " ".join(filter(None, (here.title, here.release)))
     titles = [system, here.distribution, here.machine, here.virtual]
     blocks = [", ".join(filter(None, titles))]
-    blocks += [device_text(gpu, gpu.id in chosen) for gpu in machine.gpus]
-    blocks.append(_cpu_text(machine, machine.cpu_device.id in chosen))
+    blocks += [device_text(gpu, gpu.id in chosen, fix) for gpu in machine.gpus]
+    blocks.append(_cpu_text(machine, machine.cpu_device.id in chosen, fix))
     return "\n\n".join(blocks)
 
 
-def device_text(device: Device, chosen: bool) -> str:
+def device_text(device: Device, chosen: bool, fix: Fix = str) -> str:
     """One GPU in a few lines."""
     mark = " (chosen)" if chosen else ""
     lines = [paint(f"{'GPU ' + number_text(device):<7} {device.name}{mark}", "bold")]
     lines.append(_facts(device))
     lines.append(f"number formats: {_formats(device)}")
-    lines += _drive_lines(device)
+    lines += _drive_lines(device, fix)
     if device.usable:
         lines.append(f"suggested workers: {suggested_workers(device)}")
     if device.memory.note:
@@ -119,22 +126,22 @@ def _formats(device: Device) -> str:
     return told + (f"; unknown: {', '.join(missing)}" if missing else "")
 
 
-def _drive_lines(device: Device) -> list[str]:
+def _drive_lines(device: Device, fix: Fix) -> list[str]:
     opened = [drive for drive in device.drives if drive.usable]
     if device.blocked:
-        fix = f" ({device.blocked_fix})" if device.blocked_fix else ""
-        return [f"{paint('not usable', 'warning')}: {device.blocked}{fix}"]
+        mend = f" ({fix(device.blocked_fix)})" if device.blocked_fix else ""
+        return [f"{paint('not usable', 'warning')}: {device.blocked}{mend}"]
     lines = [f"usable as {drive.word} through {drive.reason}" for drive in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
         lines += [
-            f"  {drive.word}: {drive.reason}" + (f" -> {drive.fix}" if drive.fix else "")
+            f"  {drive.word}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
             for drive in device.drives
         ]
     return lines
 
 
-def _cpu_text(machine: Machine, chosen: bool) -> str:
+def _cpu_text(machine: Machine, chosen: bool, fix: Fix) -> str:
     cpu = machine.cpu
     cores = f"{cpu.cores_usable:g} of {plural(cpu.cores_total, 'core')}"
     if cpu.cores_usable == cpu.cores_total:
@@ -142,7 +149,7 @@ def _cpu_text(machine: Machine, chosen: bool) -> str:
     memory = memory_text(machine.cpu_device)
     lines = [paint(f"CPU     {cpu.name}{' (chosen)' if chosen else ''}", "bold")]
     lines.append(", ".join([cores, memory, *([" ".join(cpu.vectors)] if cpu.vectors else [])]))
-    lines += _drive_lines(machine.cpu_device)
+    lines += _drive_lines(machine.cpu_device, fix)
     lines.append(f"suggested workers: {suggested_workers(machine.cpu_device)}")
     lines += cpu.limits
     return _block(lines)

@@ -241,11 +241,11 @@ def _granted(
         return _no_gpu(machine, wish, strict, warnings)
     good = [d for d in found if d.kind == "cpu" or not _why_not(d, evidence)]
     if good:
-        detour = _detour(good[0], wish.word)
-        if detour and strict:
-            raise DeviceUnusable(detour, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
+        other_way = detour(good[0], wish.word)
+        if other_way and strict:
+            raise DeviceUnusable(other_way, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
         left = _passed(machine, good[:1], evidence)
-        told = (*warnings, detour) if detour else warnings
+        told = (*warnings, other_way) if other_way else warnings
         return Choice((good[0],), wish.origin, reason, left, told, wish.word)
     first = found[0]
     why = _why_not(first, evidence)
@@ -263,7 +263,7 @@ def _granted(
     )
 
 
-def _detour(device: Device, word: str) -> str:
+def detour(device: Device, word: str) -> str:
     """What to say when a word asks for one way to a device and only another is open."""
     library = word.strip().lower().partition(":")[0]
     library = _SYNONYMS.get(library, library)
