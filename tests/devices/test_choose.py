@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.choose import Evidence, Wish, choose, drive_for, match
+from anyrig.devices.choose import Evidence, Wish, choose
 from anyrig.devices.describe import Machine
+from anyrig.devices.words import drive_for, match
 from anyrig.errors import DeviceUnusable, NoSuchDevice
 
 Load = Callable[..., Machine]

@@ -15,8 +15,9 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
-from anyrig.devices.choose import detour, drive_for, explain, match
+from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
+from anyrig.devices.words import detour, drive_for, match
 from anyrig.errors import DeviceUnusable, KernelFailed
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
 

@@ -10,9 +10,10 @@ from typing import Any
 from anyrig.cli.context import Context
 from anyrig.cli.pick import keep_figures
 from anyrig.cli.show import Progress, local_fix, paint, print_json, wrapped
-from anyrig.devices.choose import explain, match
+from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
+from anyrig.devices.words import match
 from anyrig.errors import AnyrigError, BadRecord
 from anyrig.units import plural
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import memory_line, paint, print_warning
-from anyrig.devices.choose import Choice, Evidence, choose, match, suggested_workers
+from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.words import match
 from anyrig.errors import NoSuchDevice
 from anyrig.units import flops_text, is_number
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from anyrig.devices.choose import memory_text, number_text, suggested_workers
+from anyrig.devices.choose import memory_text, suggested_workers
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.words import number_text
 from anyrig.errors import AnyrigError
 from anyrig.units import bytes_text, plural, seconds_text
 

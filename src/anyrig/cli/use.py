@@ -8,7 +8,8 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import choice_json
 from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
-from anyrig.devices.choose import explain, match
+from anyrig.devices.choose import explain
+from anyrig.devices.words import match
 from anyrig.errors import BadInput, DeviceUnusable
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The

@@ -7,13 +7,14 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from anyrig.devices.describe import Device, Drive, Machine
+from anyrig.devices.describe import Device, Machine
+from anyrig.devices.words import detour, match, rank, ranked
 from anyrig.errors import DeviceUnusable, NoSuchDevice
-from anyrig.units import GIB, MIB, bytes_text, is_number, normal_address
+from anyrig.units import GIB, MIB, bytes_text
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
 _ORIGIN_TEXT = {
@@ -22,15 +23,11 @@ _ORIGIN_TEXT = {
     "settings": "asked for by a settings file",
     "saved": "saved by `anyrig use`",
 }
-_LIBRARY_WORDS = ("cuda", "rocm", "xpu", "mps", "dml", "webgpu")
-_SYNONYMS = {"directml": "dml", "hip": "rocm", "metal": "mps"}
-_FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 # One worker holds its runtime's context and a model of a few hundred million parameters.
 _GPU_WORKER_BYTES = 6 * GIB
 _CPU_WORKER_BYTES = 3 * GIB
 _CORES_PER_WORKER = 4
 _MOST_WORKERS = 8
-_MOST_LISTED = 8
 
 
 class Wish(NamedTuple):
@@ -113,105 +110,6 @@ def choose(
     return _best(machine, evidence, tuple(warnings))
 
 
-# -- words --------------------------------------------------------------------------------------
-
-
-def match(machine: Machine, word: str) -> tuple[Device, ...]:
-    """The devices that a word names, best first; an error lists what is there."""
-    plain = word.strip()
-    lower = plain.lower()
-    if lower == "cpu":
-        return (machine.cpu_device,)
-    if lower == "all":
-        usable = tuple(device for device in machine.gpus if device.usable)
-        return (*usable, machine.cpu_device)
-    if lower == "gpu":
-        return _ranked(machine.gpus) or (machine.cpu_device,)
-    for way in (_by_index, _by_id, _by_vendor, _by_library, _by_name) if lower else ():
-        found = way(machine, lower)
-        if found:
-            return found
-    raise NoSuchDevice(f"no device matches {plain!r}", hint=_what_is_there(machine, lower))
-
-
-def _by_index(machine: Machine, word: str) -> tuple[Device, ...]:
-    """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
-    number, colon, part = word.partition(":")
-    if not is_number(number) or (colon and not is_number(part)):
-        return ()
-    wanted = (int(number), int(part) if colon else None)
-    return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
-
-
-def _by_id(machine: Machine, word: str) -> tuple[Device, ...]:
-    address = normal_address(word)
-    exact = [d for d in machine.devices if word == d.id.lower()]
-    exact = exact or [d for d in machine.gpus if address and address == d.pci_address]
-    if exact:
-        return tuple(exact[:1])
-    if len(word) < 6:
-        return ()
-    forms = (word, f"gpu-{word}", f"mig-{word}")
-    return _single([d for d in machine.gpus if d.id.lower().startswith(forms)], word)
-
-
-def _by_vendor(machine: Machine, word: str) -> tuple[Device, ...]:
-    return _ranked(d for d in machine.gpus if d.vendor == word)
-
-
-def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
-    library, colon, number = word.partition(":")
-    library = _SYNONYMS.get(library, library)
-    if library not in _LIBRARY_WORDS or (colon and not is_number(number)):
-        return ()
-    if library == "cuda" and not any(d.vendor == "nvidia" for d in machine.gpus):
-        library = "rocm"  # torch's ROCm build calls its devices cuda
-    wanted = library if library == "mps" else f"{library}:{number}"
-    if colon or library == "mps":
-        counted = [d for d in machine.gpus if wanted in d.words]
-        # Cards that the library does not count (hidden, no driver) follow those it does.
-        uncounted = [d for d in machine.gpus if library in d.words]
-        if counted or library == "mps":
-            return tuple(counted)[:1]
-        number_left = int(number) - sum(any(w.startswith(f"{library}:") for w in d.words)
-                                        for d in machine.gpus)  # fmt: skip
-        return tuple(uncounted[number_left : number_left + 1]) if number_left >= 0 else ()
-    return _ranked(d for d in machine.gpus if any(w.split(":")[0] == library for w in d.words))
-
-
-def _by_name(machine: Machine, word: str) -> tuple[Device, ...]:
-    # The CPU of a Mac or an APU has its GPU's name in its own: GPUs come first.
-    named = [d for d in machine.gpus if word in d.name.lower()]
-    named = named or [d for d in (machine.cpu_device,) if word in d.name.lower()]
-    exact = [d for d in named if d.name.lower() == word]
-    found = exact or named
-    return _single([d for d in found if d.part != "mig"] or found, word)
-
-
-def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
-    if len(found) > 1:
-        names = ", ".join(f"{d.id} ({d.name})" for d in found)
-        raise NoSuchDevice(
-            f"{word!r} matches {len(found)} devices: {names}",
-            hint="Name one by its number in `anyrig devices` or by its id.",
-        )
-    return tuple(found)
-
-
-def _what_is_there(machine: Machine, word: str) -> str:
-    rows = [f"{number_text(gpu)} ({gpu.name}, {', '.join(gpu.words)})" for gpu in machine.gpus]
-    words = sorted({w for d in machine.devices for w in d.words} | {"auto", "all", "cpu"})
-    import difflib  # 3 ms that only a mistake should cost
-
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
-    nearest = f"Did you mean {near[0]!r}? " if near else ""
-    if len(rows) > _MOST_LISTED:
-        rest = len(rows) - _MOST_LISTED
-        rows = [*rows[:_MOST_LISTED], f"{rest} more in `anyrig devices`"]
-    listed = "; ".join([*rows, f"cpu ({machine.cpu.name})"])
-    return f"{nearest}There is: {listed}. `auto` picks the best, `all` takes every one."
-
-
 # -- decisions ----------------------------------------------------------------------------------
 
 
@@ -263,35 +161,6 @@ def _granted(
     )
 
 
-def detour(device: Device, word: str) -> str:
-    """What to say when a word asks for one way to a device and only another is open."""
-    library = word.strip().lower().partition(":")[0]
-    library = _SYNONYMS.get(library, library)
-    if library not in _LIBRARY_WORDS or device.kind == "cpu":
-        return ""
-    same = {"cuda", "rocm"} if library in ("cuda", "rocm") else {library}
-    asked = [d for d in device.drives if d.word.partition(":")[0] in same or d.word == device.id]
-    if any(drive.usable for drive in asked):
-        return ""
-    other = next((drive.word for drive in device.drives if drive.usable), "another way")
-    reason = asked[0].reason if asked else "it has no such backend"
-    return f"{device.name} cannot be used as {word.strip()} ({reason}); using it as {other}"
-
-
-def drive_for(device: Device, word: str = "") -> Drive | None:
-    """The way to run on a device: what the word asks for, else torch, else whatever is open."""
-    library = word.strip().lower().partition(":")[0]
-    library = _SYNONYMS.get(library, library)
-    usable = [drive for drive in device.drives if drive.usable]
-    asked = [drive for drive in usable if drive.word.partition(":")[0] == library]
-    for drives in (asked, usable):
-        for backend in ("torch", "onnx"):
-            for drive in drives:
-                if drive.backend == backend:
-                    return drive
-    return None
-
-
 def _no_gpu(machine: Machine, wish: Wish, strict: bool, warnings: tuple[str, ...]) -> Choice:
     if strict:
         raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
@@ -318,7 +187,7 @@ def _best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> Ch
         # What has no figure yet is not passed over for want of one: it is ranked by description.
         unmeasured = [d for d in fit if d.id not in evidence.speeds]
         best = max(measured, key=lambda d: evidence.speeds[d.id])
-        better = [d for d in unmeasured if best.kind == "cpu" or _rank(d) > _rank(best)]
+        better = [d for d in unmeasured if best.kind == "cpu" or rank(d) > rank(best)]
         if not better:
             return Choice(
                 (best,),
@@ -328,7 +197,7 @@ def _best(machine: Machine, evidence: Evidence, warnings: tuple[str, ...]) -> Ch
                 warnings,
             )
         fit = better
-    best = _ranked(fit)[0]
+    best = ranked(fit)[0]
     reason = (
         "the only usable GPU" if len(usable) == 1 else "the best of the usable GPUs by description"
     )
@@ -390,24 +259,6 @@ def _why_passed(device: Device, evidence: Evidence, best: Device | None) -> str:
     return "described as slower or smaller"
 
 
-def _ranked(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """The best described device first."""
-    return tuple(sorted(devices, key=_rank, reverse=True))
-
-
-def _rank(device: Device) -> tuple[bool, bool, bool, int, bool, int, float]:
-    return (
-        device.usable,
-        device.memory.kind == "dedicated",
-        device.vendor not in ("unknown",),
-        _FP16_RANK[device.features.fp16],
-        bool(device.features.bf16),
-        # In whole GiB: two equal cards with a few MiB between them are equal.
-        (device.memory.total_bytes or 0) // GIB,
-        float(device.units or 0),
-    )
-
-
 def suggested_workers(device: Device) -> int:
     """How many processes a device can feed, from its memory (and cores): a start, not a promise."""
     total = device.memory.total_bytes
@@ -418,12 +269,6 @@ def suggested_workers(device: Device) -> int:
     if total is None:
         return 1
     return max(1, min(_MOST_WORKERS, (total + 512 * MIB) // _GPU_WORKER_BYTES))
-
-
-def number_text(device: Device) -> str:
-    """What to call a GPU by: `0`, or `6:1` for a MIG instance."""
-    number = str(device.indices.get("gpu", 0))
-    return f"{number}:{device.indices['mig']}" if device.part == "mig" else number
 
 
 def explain(choice: Choice) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.devices.choose import number_text
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.words import number_text
 
 State = Literal["good", "warning", "broken"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
-from anyrig.devices.choose import number_text
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.diagnose import Finding, Probe, of
+from anyrig.devices.words import number_text
 
 # Random fp32 products agree to about 1e-6 of their largest value, to 1e-3 where TF32 is on.
 TOLERANCE = 5e-3
