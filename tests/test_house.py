@@ -37,6 +37,27 @@ def test_a_matching_stamp_installs_nothing(house: Path) -> None:
     assert _environment(moved, ".venv", "abc", "/bin/false", ".").returncode == 2
 
 
+def test_an_environment_of_the_users_own_is_left_alone(house: Path) -> None:
+    own = house / ".venv" / "bin"
+    own.mkdir(parents=True)
+    done = _environment(house, ".venv", "abc", sys.executable, ".")
+    assert done.returncode == 2
+    assert "was not made by make" in done.stderr
+    assert own.exists()
+    assert _environment(house, "", "abc", sys.executable, ".").returncode == 2
+
+
+def test_an_activated_environment_is_not_remade(house: Path) -> None:
+    """Its own Python leads back to the one that made it, and so to the same stamp."""
+    program = house / ".venv" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho /bin/false\n")
+    program.chmod(0o755)
+    (house / ".venv" / ".stamp").write_text(f"abc of {house}/.venv with /bin/false\n")
+    done = _environment(house, ".venv", "abc", str(program), ".")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [(None, "There is no"), ('case "$*" in *version_info*) exit 0;; esac; exit 1', "neither pip")],

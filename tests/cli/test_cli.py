@@ -368,12 +368,33 @@ def test_json_is_json(anyrig: Anyrig, words: list[str]) -> None:
 def test_a_device_that_answers_with_nan_is_json_too(anyrig: Anyrig, tmp_path: Path) -> None:
     record = json.loads(Path(H200).read_text())
     identity = record["nvml"]["devices"][0]["nvmlDeviceGetUUID"]
-    record["probes"] = {f"torch {identity}": {"ok": True, "finite": False, "ran_on": "cuda:0"}}
+    record["probes"] = {f"torch {identity}": {"ok": True, "max_error": float("nan")}}
     path = tmp_path / "nan.json"
     path.write_text(json.dumps(record))
     done = anyrig("doctor", "--machine", str(path), "--json")
     assert done.returncode == 1
     assert any("NaN" in finding["message"] for finding in json.loads(done.stdout)["findings"])
+
+
+def test_fixes_are_for_this_interpreter_and_this_checkout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from anyrig.cli import show
+
+    monkeypatch.setattr("anyrig.cli.show.shutil.which", lambda _: None)
+    monkeypatch.setattr("anyrig.cli.show.sys.executable", "/my env/bin/python")
+    fix = show.local_fix("pip uninstall -y torch && pip install 'anyrig[torch]'")
+    assert fix.startswith("'/my env/bin/python' -m pip uninstall -y torch && '/my env/bin/python'")
+    assert "constraints.txt -e" in fix
+    assert "[torch]" in fix
+    monkeypatch.setattr("anyrig.cli.show.sys.executable", r"C:\Users\me\python.exe")
+    assert r"C:\Users\me\python.exe" in show.local_fix("pip install torch")
+
+
+def test_bench_without_any_stream_to_ask_on() -> None:
+    command = f"{sys.executable} -m anyrig bench --quick --no-save --device cpu <&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:

@@ -217,3 +217,16 @@ def test_the_way_to_a_device_follows_the_word(machine: Load) -> None:
     assert webgpu is not None
     assert (torch.backend, webgpu.provider) == ("torch", "WebGpuExecutionProvider")
     assert drive_for(machine("gtx1080ti-linux").gpus[0]) is None
+
+
+def test_cuda_names_mig_instances_where_nothing_else_is_left(machine: Load) -> None:
+    from anyrig.devices.discover import from_record
+    from tests.conftest import record_of
+
+    record = record_of("h100x8-mig")
+    record["nvml"]["devices"] = record["nvml"]["devices"][6:]
+    here = from_record(record)
+    instances = [gpu for gpu in here.gpus if gpu.part == "mig"]
+    assert match(here, "cuda")[0].part == "mig"
+    assert match(here, "cuda:1") == (instances[1],)
+    assert choose(here, [Wish("cuda:0", "flag")], strict=True).device == instances[0]

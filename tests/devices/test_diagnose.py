@@ -219,3 +219,15 @@ def test_what_the_library_lists_comes_before_the_table(machine: Load) -> None:
     here = machine("gtx1080ti-linux")
     probes = _probe(here, kernels=("sm_60", "sm_70"))
     assert _found(here, "torch-kernels", "good", "6.1", "", probes)
+
+
+def test_one_good_provider_does_not_hide_a_failing_one(machine: Load) -> None:
+    here = machine("rtx4070-laptop-docker")
+    gpu = here.gpus[0]
+    probes = (
+        Probe("onnx", gpu.id, False, "libcudnn is missing", provider="CUDAExecutionProvider"),
+        Probe("onnx", gpu.id, True, max_error=1e-7, ran_on="WebGpuExecutionProvider",
+              provider="WebGpuExecutionProvider"),
+    )  # fmt: skip
+    assert _found(here, "kernel", "broken", "libcudnn", "", probes)
+    assert _found(here, "kernel", "good", "WebGpuExecutionProvider", "", probes)

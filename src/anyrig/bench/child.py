@@ -23,7 +23,9 @@ def main() -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     request = json.loads(_first_line())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if os.name == "posix":
+        # On Windows a thread that waits on a pipe keeps other libraries from loading.
+        threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def say(kind: str, **data: Any) -> None:
         answers.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")

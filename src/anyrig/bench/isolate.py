@@ -72,9 +72,10 @@ def run(
             proven = True
             values = {name: line[name] for name in ("max_error", "finite", "ran_on", "seconds")}
             kernels = tuple(line["kernels"])
+            values["provider"] = drive.provider
             yield Probe(drive.backend, device.id, True, kernels=kernels, **values)
         elif not proven:
-            yield Probe(drive.backend, device.id, False, line["error"])
+            yield Probe(drive.backend, device.id, False, line["error"], provider=drive.provider)
         else:
             log.warning("%s through %s: %s", device.name, drive.backend, line["error"])
 

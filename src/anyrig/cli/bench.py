@@ -49,11 +49,9 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         writable(Path(options.plot))
     pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)
-    alone = len(wanted) == 1 and not pages[0].figures
-    if alone:
-        raise KernelFailed(
-            f"{pages[0].name} was not measured: {pages[0].broken}", hint="Run `anyrig doctor`."
-        )
+    if not any(page.figures for page in pages):
+        names = ", ".join(page.name for page in pages)
+        raise KernelFailed(f"{names} could not be measured", hint="Run `anyrig doctor`.")
     if options.json:
         print_json({"devices": [asdict(page) for page in pages]})
     else:
@@ -146,10 +144,19 @@ def _measure(
         if not isinstance(answer, Probe):
             page = replace(page, figures=(*page.figures, answer))
             continue
-        fault = wrong(answer) if answer.ok else f"no kernel runs on it: {answer.error}"
+        fault = wrong(answer)
+        if not answer.ok:
+            print_warning(
+                f"no kernel runs on {device.name} through {drive.provider}: {answer.error}"
+            )
+            # One way of several, a full memory or a slow start say nothing of the device itself.
+            alone = sum(way.usable for way in device.drives) == 1
+            passing = "memory" in answer.error or "no answer within" in answer.error
+            fault = f"no kernel runs on it: {answer.error}" if alone and not passing else ""
+        elif fault:
+            print_warning(f"{device.name} through {drive.provider}: {fault}; it is never chosen")
         page = replace(page, broken=fault)
         if fault:
-            print_warning(f"{device.name} through {drive.backend}: {fault}; it is never chosen")
             break
     return page
 

@@ -127,6 +127,9 @@ def _recorded(context: Context) -> tuple[Probe, ...]:
     for key, row in rows.items():
         backend, _, device = key.partition(" ")
         values = {**row, "kernels": tuple(row.get("kernels", ()))}
+        error = row.get("max_error")
+        if isinstance(error, float) and error != error:  # JSON has no NaN, files have
+            values |= {"max_error": None, "finite": False}
         try:
             found.append(Probe(backend=backend, device=device, **values))
         except TypeError as error:

@@ -37,7 +37,8 @@ def pick(context: Context) -> Choice:
 
 def can_ask() -> bool:
     """Whether a person sits in front of this."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    streams = (sys.stdin, sys.stderr)  # None where the shell closed them
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def ask(machine: Machine, evidence: Evidence) -> str | None:

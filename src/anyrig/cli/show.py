@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -220,11 +221,23 @@ def local_fix(fix: str) -> str:
     """A command as it must be typed here: for this interpreter's pip, from this checkout."""
     root = Path(__file__).resolve().parents[3]
     if (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file():
-        fix = re.sub(r"'anyrig\[(\w+)\]'", rf"-c {root}/constraints.txt -e '{root}[\1]'", fix)
+
+        def from_here(found: re.Match[str]) -> str:
+            return f"-c {_quoted(f'{root}/constraints.txt')} -e {_quoted(f'{root}[{found[1]}]')}"
+
+        fix = re.sub(r"'anyrig\[(\w+)\]'", from_here, fix)
     mine = shutil.which("pip")
     if mine is None or Path(mine).parent != Path(sys.executable).parent:
-        fix = re.sub(r"\bpip (?=install|uninstall)", f"{sys.executable} -m pip ", fix)
+        pip = f"{_quoted(sys.executable)} -m pip "
+        fix = re.sub(r"\bpip (?=install|uninstall)", lambda _: pip, fix)
     return fix
+
+
+def _quoted(text: str) -> str:
+    """Text as one word of a command line, where it needs quotes for that."""
+    if sys.platform == "win32":
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(text)
 
 
 def memory_line(device: Device) -> str:

@@ -9,7 +9,7 @@ from anyrig.cli.devices import choice_json
 from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
 from anyrig.devices.choose import explain
-from anyrig.devices.words import match
+from anyrig.devices.words import detour, match
 from anyrig.errors import BadInput, DeviceUnusable
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
@@ -70,8 +70,14 @@ def _set(context: Context, word: str) -> int:
         if context.options.strict or context.loaded.settings.strict:
             raise DeviceUnusable(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
         print_warning(f"{text}; until that is mended the CPU is used")
-    elif context.measures:
-        measure_first_use(context, device)
+    else:
+        other_way = detour(device, word)
+        if other_way and (context.options.strict or context.loaded.settings.strict):
+            raise DeviceUnusable(other_way, hint="Run `anyrig doctor`.")
+        if other_way:
+            print_warning(other_way)
+        if context.measures:
+            measure_first_use(context, device)
     return _save(context, device.id, device.name)
 
 

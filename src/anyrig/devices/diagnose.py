@@ -6,7 +6,7 @@ in `checks/`, one file per theme. This file names their shapes and runs them in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,17 +47,27 @@ class Probe:
     kernels: tuple[str, ...] = ()
     """What the library itself lists: sm_ or gfx names."""
     seconds: float = 0.0
+    provider: str = ""
+    """What the backend calls the way it took: `cuda`, `DmlExecutionProvider`."""
 
 
-Check = Callable[[Machine, Mapping[tuple[str, str], Probe]], Iterable[Finding]]
+Check = Callable[[Machine, Sequence[Probe]], Iterable[Finding]]
 
 
 def diagnose(machine: Machine, probes: Iterable[Probe] = ()) -> tuple[Finding, ...]:
     """Every check's findings, in the order a person would look."""
     from anyrig.devices.checks import CHECKS
 
-    answers = {(probe.backend, probe.device): probe for probe in probes}
+    answers = tuple(probes)
     return tuple(finding for check in CHECKS for finding in check(machine, answers))
+
+
+def listed_kernels(machine: Machine, probes: Sequence[Probe], device: Device) -> tuple[str, ...]:
+    """The machine code in torch: what it lists itself, else what the table of wheels says."""
+    told = [
+        p.kernels for p in probes if p.backend == "torch" and p.device == device.id and p.kernels
+    ]
+    return told[0] if told else tuple(machine.facts.get("torch_kernels", "").split())
 
 
 def severity(machine: Machine) -> State:

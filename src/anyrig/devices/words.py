@@ -75,10 +75,18 @@ def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
         uncounted = [d for d in machine.gpus if library in d.words]
         if counted or library == "mps":
             return tuple(counted)[:1]
+        instances = [d for d in machine.gpus if d.part == "mig" and d.usable]
+        if library == "cuda" and instances:
+            return tuple(instances[int(number) : int(number) + 1])
         number_left = int(number) - sum(any(w.startswith(f"{library}:") for w in d.words)
                                         for d in machine.gpus)  # fmt: skip
         return tuple(uncounted[number_left : number_left + 1]) if number_left >= 0 else ()
-    return ranked(d for d in machine.gpus if any(w.split(":")[0] == library for w in d.words))
+    return ranked(
+        d
+        for d in machine.gpus
+        if any(w.split(":")[0] == library for w in d.words)
+        or (library == "cuda" and d.part == "mig")
+    )
 
 
 def _by_name(machine: Machine, word: str) -> tuple[Device, ...]:

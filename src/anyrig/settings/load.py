@@ -6,6 +6,7 @@ by `--config`), `./.env`, the environment. Flags come on top, in the command tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal, get_type_hints
 from anyrig.errors import BadSetting
 from anyrig.units import is_number
 
+log = logging.getLogger(__name__)
 Origin = Literal["default", "settings", "environment"]
 PREFIX = "ANYRIG_"
 # Read by the doors before settings are: they say where to look, not what to do.
@@ -147,13 +149,16 @@ def _from_toml(path: Path) -> dict[str, Any]:
 
 
 def _from_dotenv(path: Path) -> dict[str, str]:
-    """The pairs of a .env file: NAME=value, quotes and `export` allowed, # begins a comment."""
+    """The pairs of a .env file: NAME=value, quotes and `export` allowed, # begins a comment.
+
+    The file is shared with other programs: one that cannot be read as text is not ours to judge.
+    """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
+        text = path.read_bytes().decode("utf-8-sig", "replace")
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("%s is not read: %s", path, error.strerror)
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(f"cannot read {path}: {error}", hint="Mend or remove it.") from error
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip().removeprefix("export ").strip()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import Finding, join_fix, of, severity
+from anyrig.devices.diagnose import Finding, join_fix, listed_kernels, of, severity
 from anyrig.devices.parts import amd as parts
 
 
@@ -58,9 +58,7 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
     if machine.facts.get("torch_flavour") != "rocm":
         return
     for gpu in machine.of("amd"):
-        probe = probes.get(("torch", gpu.id))
-        listed = probe.kernels if probe and probe.kernels else ()
-        kernels = listed or tuple(machine.facts.get("torch_kernels", "").split())
+        kernels = listed_kernels(machine, probes, gpu)
         if not gpu.capability or not kernels:
             continue
         override = machine.environment.get("HSA_OVERRIDE_GFX_VERSION")

@@ -28,9 +28,8 @@ def wrong(probe: Probe) -> str:
 def kernel(machine: Machine, probes: Probes) -> Iterator[Finding]:
     """A real kernel ran on each device and agrees with the CPU."""
     for device in machine.devices:
-        for backend in ("torch", "onnx"):
-            probe = probes.get((backend, device.id))
-            if probe is not None:
+        for probe in probes:
+            if probe.device == device.id:
                 yield _finding(device, probe)
 
 
@@ -41,6 +40,8 @@ def _word(device: Device) -> str:
 def _finding(device: Device, probe: Probe) -> Finding:
     name = "the CPU" if device.kind == "cpu" else of(device)
     how = "torch" if probe.backend == "torch" else "ONNX Runtime"
+    if probe.provider.endswith("ExecutionProvider") and device.kind == "gpu":
+        how += f" ({probe.provider})"
     if not probe.ok:
         return Finding(
             "kernel",

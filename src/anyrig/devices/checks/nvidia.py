@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import Finding, State, of
+from anyrig.devices.diagnose import Finding, State, listed_kernels, of
 from anyrig.devices.parts import nvidia as parts
 from anyrig.devices.sources.nvidia import init_fix
 
@@ -112,9 +112,7 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
         return
     for gpu in machine.of("nvidia"):
         capability = parts.parse(gpu.capability)
-        probe = probes.get(("torch", gpu.id))
-        listed = probe.kernels if probe and probe.kernels else ()
-        kernels = listed or tuple(machine.facts.get("torch_kernels", "").split())
+        kernels = listed_kernels(machine, probes, gpu)
         if not capability or not kernels or gpu.part == "mig":
             continue
         told = f"{of(gpu)} has compute capability {gpu.capability}"

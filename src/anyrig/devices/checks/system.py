@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, Probe, of
 from anyrig.units import GIB, bytes_text, plural
 
-Probes = Mapping[tuple[str, str], Probe]
+Probes = Sequence[Probe]
 _OLDEST_PYTHON = (3, 11)
 # The default install with its models, and room for what it makes.
 _LEAST_DISK = 2 * GIB

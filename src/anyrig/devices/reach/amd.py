@@ -5,7 +5,15 @@ from __future__ import annotations
 from anyrig.devices import wheels
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.parts import amd as amd_parts
-from anyrig.devices.reach.ground import Ground, is_arm, no_torch, onnx_title, torch_line, word_of
+from anyrig.devices.reach.ground import (
+    Ground,
+    is_arm,
+    no_torch,
+    onnx_line,
+    onnx_title,
+    torch_line,
+    word_of,
+)
 
 _ROCM_NOW = "7.2"
 
@@ -97,8 +105,9 @@ def onnx_rocm(device: Device, ground: Ground) -> Drive:
         if package:
             shut, fix = _why_no_rocm(device, ground)
             return Drive("onnx", word, provider, not shut, shut or onnx_title(ground, package), fix)
-    fix = "pip uninstall -y onnxruntime && pip install onnxruntime-migraphx"
-    if ground.platform.system == "Windows" or is_arm(ground.platform):
-        fix = ""  # published for Linux on x86_64 alone
+    # Published for Linux on x86_64 alone, and for what ROCm itself runs on.
+    fits = (device.capability or "") in (wheels.rocm_targets(_ROCM_NOW) or ())
+    published = ground.platform.system == "Linux" and not is_arm(ground.platform)
+    fix = onnx_line(ground, "onnxruntime-migraphx") if fits and published else ""
     reason = "no ONNX Runtime for ROCm is installed"
     return Drive("onnx", word, "MIGraphXExecutionProvider", False, reason, fix)

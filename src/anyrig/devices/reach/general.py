@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.devices.reach.ground import Ground, is_arm, no_torch, why_no_render, word_of
+from anyrig.devices.reach.ground import Ground, is_arm, no_torch, onnx_line, why_no_render, word_of
 
 # torch-directml's last release was built against these, and nothing newer.
 _DML_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12")
@@ -87,7 +87,7 @@ def directml(device: Device, ground: Ground) -> Iterator[Drive]:
         version = ground.installed.packages[package]
         yield Drive("onnx", word, provider, True, f"{package} {version}")
     else:
-        fix = "pip uninstall -y onnxruntime && pip install onnxruntime-directml"
+        fix = onnx_line(ground, "onnxruntime-directml")
         yield Drive("onnx", word, provider, False, "onnxruntime-directml is not installed", fix)
 
 

@@ -68,6 +68,14 @@ def version_of(text: str) -> tuple[int, int] | None:
     return int(major), int(minor.partition(".")[0] or 0) if minor.partition(".")[0].isdigit() else 0
 
 
+def onnx_line(ground: Ground, package: str) -> str:
+    """The command that puts one ONNX Runtime in the place of whatever is there."""
+    there = " ".join(ground.installed.onnx)
+    return (
+        f"pip uninstall -y {there} && pip install {package}" if there else f"pip install {package}"
+    )
+
+
 def onnx_title(ground: Ground, package: str) -> str:
     """The package with its version, and a doubt where another one writes the same files."""
     title = f"{package} {ground.installed.packages[package]}"

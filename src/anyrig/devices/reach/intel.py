@@ -7,6 +7,7 @@ from anyrig.devices.parts import intel as intel_parts
 from anyrig.devices.reach.ground import (
     Ground,
     no_torch,
+    onnx_line,
     onnx_title,
     torch_line,
     why_no_render,
@@ -43,5 +44,5 @@ def onnx_openvino(device: Device, ground: Ground) -> Drive:
     if package:
         shut, fix = why_no_render(ground)
         return Drive("onnx", word, provider, not shut, shut or onnx_title(ground, package), fix)
-    fix = "pip uninstall -y onnxruntime && pip install onnxruntime-openvino"
+    fix = onnx_line(ground, "onnxruntime-openvino")
     return Drive("onnx", word, provider, False, "onnxruntime-openvino is not installed", fix)

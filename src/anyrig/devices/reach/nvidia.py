@@ -10,6 +10,7 @@ from anyrig.devices.reach.ground import (
     Ground,
     is_arm,
     no_torch,
+    onnx_line,
     onnx_title,
     torch_line,
     version_of,
@@ -104,7 +105,7 @@ def onnx_cuda(device: Device, ground: Ground) -> Drive:
     package = ground.installed.provider(provider)
     if not package:
         wanted = _onnx_gpu_release(device, ground)
-        fix = f"pip uninstall -y onnxruntime && pip install {wanted}" if wanted else ""
+        fix = onnx_line(ground, wanted) if wanted else ""
         return Drive("onnx", word, provider, False, "onnxruntime-gpu is not installed", fix)
     version = ground.installed.packages[package]
     windows = ground.platform.system == "Windows"
@@ -121,7 +122,7 @@ def onnx_cuda(device: Device, ground: Ground) -> Drive:
     if not shut:
         return Drive("onnx", word, provider, True, onnx_title(ground, package))
     release = _onnx_gpu_release(device, ground)
-    fix = f"pip uninstall -y {package} && pip install {release}" if release else ""
+    fix = onnx_line(ground, release) if release else ""
     return Drive("onnx", word, provider, False, shut, fix)
 
 

@@ -64,8 +64,12 @@ def find(
     report = f"driver {driver or 'of unknown version'}, {plural(count, 'GPU')} in NVML"
     if lost:
         report += f"; {lost[0]}"
-        devices += _lost(system, unlisted[: len(lost)], lost, platform)
-    elif unlisted and platform.container:
+        # Those that NVIDIA's driver holds; where their number fits they are the lost ones.
+        held = [card for card in unlisted if card.driver in ("nvidia", "")]
+        pairs = held if len(held) == len(lost) else []
+        devices += _lost(system, pairs, lost, platform)
+        unlisted = [card for card in unlisted if card not in pairs]
+    if unlisted and platform.container:
         # The bus shows all of the host's cards, NVML those that the container was given.
         report += f"; {plural(len(unlisted), 'more card')} of the host not given to this container"
     else:
