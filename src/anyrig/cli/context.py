@@ -115,10 +115,8 @@ class Context:
         if flag:
             found.append(Wish(flag, "flag"))
         origin = self.loaded.origins.get("device")
-        if origin is not None:
-            where = "environment" if origin[0] == "environment" else "settings"
-            word = self.loaded.settings.device
-            found.append(Wish(word, where, place=origin[1]))  # type: ignore[arg-type]
+        if origin is not None and origin[0] != "default":
+            found.append(Wish(self.loaded.settings.device, origin[0], place=origin[1]))
         if self.saved is not None:
             found.append(Wish(self.saved.device, "saved", self.saved.name))
         return tuple(found)

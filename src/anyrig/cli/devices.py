@@ -10,7 +10,7 @@ from typing import Any
 from anyrig.cli.context import Context
 from anyrig.cli.show import local_fix, machine_text, print_json, print_warning
 from anyrig.devices.choose import Choice, explain, suggested_workers
-from anyrig.devices.describe import Device, Machine, to_json
+from anyrig.devices.describe import Machine, to_json
 from anyrig.errors import BadInput, NoSuchDevice
 
 HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
@@ -68,14 +68,10 @@ def choice_json(choice: Choice) -> dict[str, Any]:
         "origin": choice.origin,
         "reason": choice.reason,
         "passed_over": [
-            {"device": _id(passed.device), "reason": passed.reason} for passed in choice.passed_over
+            {"device": passed.device.id, "reason": passed.reason} for passed in choice.passed_over
         ],
         "warnings": list(choice.warnings),
     }
-
-
-def _id(device: Device) -> str:
-    return device.id
 
 
 def _record(context: Context, path: Path) -> int:

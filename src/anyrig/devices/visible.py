@@ -34,12 +34,11 @@ def _numbered(
     counted = [device for device in shown if device.part != "mig" or variable]
     place = {device.id: number for number, device in enumerate(counted)}
     seen = {device.id for device in shown}
-    hidden = {"blocked": f"hidden by {variable}",
-              "blocked_fix": f"unset {variable.partition('=')[0]}"}  # fmt: skip
+    blocked, fix = f"hidden by {variable}", f"unset {variable.partition('=')[0]}"
     found = []
     for device in order:
         if device.id not in seen:
-            found.append(replace(device, **hidden))  # type: ignore[arg-type]
+            found.append(replace(device, blocked=blocked, blocked_fix=fix))
         elif device.id in place:
             number = {**device.indices, library: place[device.id]}
             found.append(replace(device, indices=number))

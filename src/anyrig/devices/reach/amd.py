@@ -26,7 +26,7 @@ def torch_rocm(device: Device, ground: Ground) -> Drive:
     if shut:
         return Drive("torch", word, "cuda", False, shut, shut_fix)
     if torch is None:
-        return no_torch(ground.platform, word, "cuda", fix)
+        return no_torch(word, "cuda", fix)
     if torch.flavour != "rocm":
         return Drive("torch", word, "cuda", False, f"{torch.title} has no ROCm", fix)
     target = device.capability

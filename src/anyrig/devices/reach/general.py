@@ -29,14 +29,14 @@ def cpu(ground: Ground) -> Iterator[Drive]:
     if torch:
         yield Drive("torch", "cpu", "cpu", True, torch.title)
     else:
-        yield no_torch(ground.platform, "cpu", "cpu", "pip install 'anyrig[torch]'")
+        yield no_torch("cpu", "cpu", "pip install 'anyrig[torch]'")
 
 
 def torch_mps(ground: Ground) -> Drive:
     """torch on Metal."""
     torch = ground.installed.torch
     if torch is None:
-        return no_torch(ground.platform, "mps", "mps", "pip install 'anyrig[torch]'")
+        return no_torch("mps", "mps", "pip install 'anyrig[torch]'")
     if ground.platform.machine != "arm64":
         reason = "this Python is built for Intel: Metal needs one for arm64"
         return Drive("torch", "mps", "mps", False, reason)

@@ -41,7 +41,7 @@ def word_of(device: Device, library: str) -> str:
     return device.id if device.part == "mig" else library
 
 
-def no_torch(platform: Platform, word: str, provider: str, fix: str) -> Drive:
+def no_torch(word: str, provider: str, fix: str) -> Drive:
     """The way that a missing torch shuts."""
     return Drive("torch", word, provider, False, "torch is not installed", fix)
 

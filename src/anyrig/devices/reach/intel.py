@@ -28,7 +28,7 @@ def torch_xpu(device: Device, ground: Ground) -> Drive:
         return Drive("torch", word, "xpu", False, shut, shut_fix)
     fix = torch_line(ground, "torch", "xpu")
     if torch is None:
-        return no_torch(ground.platform, word, "xpu", fix)
+        return no_torch(word, "xpu", fix)
     if torch.flavour != "xpu":
         return Drive("torch", word, "xpu", False, f"{torch.title} has no XPU", fix)
     if part.xpu is None:

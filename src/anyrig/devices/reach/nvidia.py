@@ -54,7 +54,7 @@ def torch_cuda(device: Device, ground: Ground) -> Drive:
     word, torch = word_of(device, "cuda"), ground.installed.torch
     fix = torch_cuda_fix(device, ground)
     if torch is None:
-        return no_torch(ground.platform, word, "cuda", fix or "")
+        return no_torch(word, "cuda", fix)
     if _no_compute(ground):
         reason = f"NVIDIA_DRIVER_CAPABILITIES={ground.nvidia_abilities} keeps libcuda out"
         return Drive("torch", word, "cuda", False, reason, _COMPUTE_FIX)
