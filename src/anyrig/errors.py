@@ -5,10 +5,15 @@
     │   ├── BadSetting           2  a key or value in a file, the environment or a flag
     │   ├── NoSuchCommand        2  a command that is not in the table
     │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
-    │   └── BadRecord            2  a recorded machine that cannot be read
+    │   ├── BadRecord            2  a recorded machine that cannot be read
+    │   └── BadArchive           2  an exported store that cannot be read
     ├── DeviceError              3  a device is there but cannot do the work
     │   ├── DeviceUnusable       3  no backend can drive it (`--strict`)
-    │   └── KernelFailed         3  a kernel did not run on it
+    │   ├── KernelFailed         3  a kernel did not run on it
+    │   ├── OutOfMemory          3  the work does not fit, not even its smallest piece
+    │   └── DeviceLost           3  its driver gave it up: only a new process can use it
+    ├── WorkFailed               1  some of the work could not be done, the rest is
+    ├── StoreFailed              1  what is kept on disk cannot be read or written
     └── MissingPackage           4  a package or an extra is not installed
 
 Every error carries a `hint`: the next thing a person can do. The constructor demands it.
@@ -52,6 +57,10 @@ class BadRecord(BadInput):
     """A recorded machine cannot be read."""
 
 
+class BadArchive(BadInput):
+    """An exported store cannot be read."""
+
+
 class DeviceError(AnyrigError):
     """A device is there but cannot do the work."""
 
@@ -64,6 +73,22 @@ class DeviceUnusable(DeviceError):
 
 class KernelFailed(DeviceError):
     """A kernel did not run on a device, or did not end in time."""
+
+
+class OutOfMemory(DeviceError):
+    """A device ran out of memory, and smaller pieces did not help or were not to be had."""
+
+
+class DeviceLost(DeviceError):
+    """The driver gave the device up; only a new process can use it again."""
+
+
+class WorkFailed(AnyrigError):
+    """Some of the work could not be done."""
+
+
+class StoreFailed(AnyrigError):
+    """What is kept on disk cannot be read or written."""
 
 
 class MissingPackage(AnyrigError):

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.backends import Precision
 from anyrig.bench import figures, isolate, kernels
 from anyrig.bench.figures import Book, Figure, Measured
 from anyrig.bench.plot import svg
-from anyrig.devices.describe import Device, Drive, Machine, device_from_json, to_json
+from anyrig.devices.describe import Device, Drive, Machine, Precision, device_from_json, to_json
 from anyrig.devices.diagnose import Probe
 from anyrig.devices.discover import discover
 

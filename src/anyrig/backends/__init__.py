@@ -1,11 +1,12 @@
 """A `Device` in a framework's own words: how it is named, awaited, freed. One file per framework.
 
-For now a backend can run the kernels that prove and measure a device.
+`attach` gives what work needs of a framework (`Bound`); `open_runner` the kernels that prove and
+measure a device. Nothing heavy is imported before one of them is called.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anyrig.errors import MissingPackage
 
@@ -13,12 +14,48 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.devices.describe import Device, Drive
+    from anyrig.devices.describe import BackendName, Device, Drive, Precision
 
 # ONNX Runtime reports to its maker unless this is set before it loads.
 QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+
+class MemoryNow(NamedTuple):
+    """What this process holds of a device's memory. None: the framework does not tell."""
+
+    allocated_bytes: int | None = None
+    """In live tensors; on a CPU, the process's resident memory."""
+    reserved_bytes: int | None = None
+    """Taken from the driver: live tensors and what the framework keeps for the next ones."""
+    peak_bytes: int | None = None
+    """The most that was allocated since `reset_peak`."""
+    peak_reserved_bytes: int | None = None
+    free_bytes: int | None = None
+    """What the device has left for everybody."""
+    total_bytes: int | None = None
+
+
+class Bound(Protocol):
+    """A device bound to this process through one framework."""
+
+    name: str
+    """The framework's own word for it: `cuda:0`, `CPUExecutionProvider`."""
+    backend: BackendName
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given."""
+
+    def memory(self) -> MemoryNow:
+        """What is held now, and at most since the last `reset_peak`."""
+
+    def reset_peak(self) -> None:
+        """Begin to measure the peak anew."""
+
+    def release(self) -> None:
+        """Give back what the framework keeps and no tensor uses."""
+
+    def limit(self, num_bytes: int) -> bool:
+        """Hold this process to so many bytes of the device; whether the framework can."""
 
 
 class Runner(Protocol):
@@ -40,17 +77,41 @@ class Runner(Protocol):
         """Seconds for copies within the device's memory, awaited to the end."""
 
 
+def attach(device: Device, drive: Drive, *, threads: int | None = None) -> Bound:
+    """A device bound to this process. Imports the framework.
+
+    Args:
+        device: what to use.
+        drive: through which backend.
+        threads: how many the framework may use on the host; its own choice when None.
+    """
+    try:
+        if drive.backend == "torch":
+            from anyrig.backends.torch import TorchBound
+
+            return TorchBound(device, drive, threads=threads)
+        from anyrig.backends.onnx import OnnxBound
+
+        return OnnxBound(device, drive, threads=threads)
+    except ImportError as error:
+        raise _missing(drive, error) from error
+
+
 def open_runner(device: Device, drive: Drive) -> Runner:
     """Kernels for a device through one of its drives. Imports the framework."""
     try:
         if drive.backend == "torch":
-            from anyrig.backends.torch import TorchRunner
+            from anyrig.backends.torch_kernels import TorchRunner
 
             return TorchRunner(device, drive)
-        from anyrig.backends.onnx import OnnxRunner
+        from anyrig.backends.onnx_kernels import OnnxRunner
 
         return OnnxRunner(device, drive)
     except ImportError as error:
-        raise MissingPackage(
-            f"{drive.backend} cannot be imported: {error}", hint=drive.fix or "Run `anyrig doctor`."
-        ) from error
+        raise _missing(drive, error) from error
+
+
+def _missing(drive: Drive, error: ImportError) -> MissingPackage:
+    return MissingPackage(
+        f"{drive.backend} cannot be imported: {error}", hint=drive.fix or "Run `anyrig doctor`."
+    )

@@ -7,27 +7,25 @@ provider is read back from the session, and `where_it_ran` reads it from a profi
 from __future__ import annotations
 
 import json
+import logging
 import os
-import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from anyrig.backends import QUIET, Precision, graph
-from anyrig.devices.describe import Device, Drive
+from anyrig.backends import QUIET, MemoryNow
+from anyrig.backends.resident import Resident
+from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelFailed
 
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)  # it looks once, when it loads
 import onnxruntime  # noqa: E402
 
+log = logging.getLogger(__name__)
 _WEBGPU = "WebGpuExecutionProvider"
-_COPIES_IN_GRAPH = 8
-_PRODUCTS_IN_GRAPH = 10
+_CPU = "CPUExecutionProvider"
+# Providers whose arena takes a limit.
+_LIMITED = ("CUDAExecutionProvider", "ROCMExecutionProvider")
 
 
 def options(device: Device, provider: str) -> dict[str, str]:
@@ -46,10 +44,31 @@ def options(device: Device, provider: str) -> dict[str, str]:
     return {}
 
 
-def session(model: bytes, device: Device, drive: Drive, *, profile: str = "") -> Any:
-    """A session of a model on a device; an error when the provider did not start."""
+def session(
+    model: bytes | str,
+    device: Device,
+    drive: Drive,
+    *,
+    profile: str = "",
+    threads: int | None = None,
+    limit_bytes: int | None = None,
+) -> Any:
+    """A session of a model on a device; an error when the provider did not start.
+
+    Args:
+        model: the model's bytes, or its path.
+        device: what to run on.
+        drive: through which provider.
+        profile: the beginning of the name of a profile to write.
+        threads: how many of the host's threads may compute; its own choice when None.
+        limit_bytes: the most device memory to take, where the provider can be held to it.
+    """
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if threads is not None:
+        settings.intra_op_num_threads = threads
+        settings.inter_op_num_threads = 1
     if profile:
         settings.enable_profiling = True
         settings.profile_file_prefix = profile
@@ -57,7 +76,11 @@ def session(model: bytes, device: Device, drive: Drive, *, profile: str = "") ->
         settings.add_provider_for_devices([_webgpu_device(device)], {})
         made = onnxruntime.InferenceSession(model, sess_options=settings)
     else:
-        providers: list[Any] = [(drive.provider, options(device, drive.provider))]
+        told = options(device, drive.provider)
+        if limit_bytes is not None and drive.provider in _LIMITED:
+            told |= {"gpu_mem_limit": str(limit_bytes)}
+            told |= {"arena_extend_strategy": "kSameAsRequested"}
+        providers: list[Any] = [(drive.provider, told)]
         made = onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
     if drive.provider not in made.get_providers():
         raise KernelFailed(
@@ -103,61 +126,92 @@ def where_it_ran(profile: Path) -> dict[str, int]:
     return counts
 
 
-def _product_chain(size: int, precision: Precision) -> bytes:
-    random = np.random.default_rng(0)
-    # Scaled so that a long chain of products neither grows nor vanishes.
-    matrix = (random.standard_normal((size, size)) / np.sqrt(size)).astype(np.float32)
-    if precision == "fp16":
-        matrix = matrix.astype(np.float16)
-    return graph.product_chain(matrix, _PRODUCTS_IN_GRAPH)
+def assigned(made: Any) -> dict[str, int]:
+    """How many nodes of a session's graph each provider was given; nothing where it cannot tell."""
+    tell = getattr(made, "get_provider_graph_assignment_info", None)
+    counts: dict[str, int] = {}
+    for part in tell() if tell is not None else ():
+        counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
+    return counts
 
 
-class OnnxRunner:
-    """Kernels through ONNX Runtime."""
+class Model:
+    """A model on a device, and which provider really runs its nodes."""
 
-    kernels: tuple[str, ...] = ()
+    def __init__(self, made: Any, wanted: str, nodes: dict[str, int]) -> None:
+        self.session = made
+        self.nodes = nodes
+        """Provider to number of nodes."""
+        main = max(nodes, key=lambda name: nodes[name]) if nodes else made.get_providers()[0]
+        self.ran_on = wanted if nodes.get(wanted) else main
+        """The provider that was asked for if it runs any node; else the one that runs most."""
+        self._wanted = wanted
 
-    def __init__(self, device: Device, drive: Drive) -> None:
-        self._device, self._drive = device, drive
-        self._ready: tuple[object, Any] | None = None
-        self.ran_on = drive.provider
-        self.precisions: tuple[Precision, ...] = ("fp32",)
-        if device.kind == "gpu" and device.features.fp16 in ("matrix", "fast"):
-            self.precisions = ("fp32", "fp16")
+    @property
+    def fell_back(self) -> str:
+        """What runs elsewhere than was asked for, in a sentence; nothing when nothing does."""
+        total, here = sum(self.nodes.values()), self.nodes.get(self._wanted, 0)
+        if self._wanted == _CPU or not total or here == total:
+            return ""
+        others = ", ".join(
+            f"{n} on {name}" for name, n in self.nodes.items() if n and name != self._wanted
+        )
+        if not here:
+            return f"{self._wanted} started and runs none of the model's {total} nodes: {others}"
+        return f"{self._wanted} runs {here} of the model's {total} nodes; {others}"
 
-    def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The matrix product of two fp32 matrices."""
-        model = graph.product(left.shape[0])
-        with tempfile.TemporaryDirectory() as folder:
-            made = session(model, self._device, self._drive, profile=os.path.join(folder, "run"))
-            (answer,) = made.run(None, {"left": left, "right": right})
-            ran = where_it_ran(Path(made.end_profiling()))
-        self.ran_on = max(ran, key=lambda name: ran[name]) if ran else made.get_providers()[0]
-        result: NDArray[np.float32] = answer
-        return result
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        """Every output, once it is on the host."""
+        outputs: list[Any] = self.session.run(None, feeds)
+        return outputs
 
-    def time_products(self, size: int, precision: Precision, num_products: int) -> float:
-        """Seconds for a chain of products inside one graph, whose matrices it holds."""
-        made = self._chain((size, precision), lambda: _product_chain(size, precision))
-        return self._timed(made, num_products, _PRODUCTS_IN_GRAPH)
 
-    def time_copies(self, num_bytes: int, num_copies: int) -> float:
-        """Seconds for sweeps over a vector (read it, write it), inside one graph."""
-        made = self._chain(num_bytes, lambda: graph.sweep_chain(num_bytes // 4, _COPIES_IN_GRAPH))
-        # Filling the vector and reducing it are one sweep more.
-        return self._timed(made, num_copies, _COPIES_IN_GRAPH + 1)
+class OnnxBound:
+    """A device bound to this process through ONNX Runtime.
 
-    def _chain(self, key: object, model: Callable[[], bytes]) -> Any:
-        """The session of a graph, kept until another graph is asked for."""
-        if self._ready is None or self._ready[0] != key:
-            self._ready = None  # free the old one's memory before the new one takes its own
-            self._ready = (key, session(model(), self._device, self._drive))
-        return self._ready[1]
+    It keeps no books that can be read: on a GPU only the device's own figures tell its memory.
+    """
 
-    def _timed(self, made: Any, count: int, in_graph: int) -> float:
-        runs = max(1, round(count / in_graph))
-        one = np.ones(1, np.float32)
-        start = time.perf_counter()
-        for _ in range(runs):
-            made.run(None, {"scale": one})  # a run returns when its output is on the host
-        return (time.perf_counter() - start) * count / (runs * in_graph)
+    backend: BackendName = "onnx"
+
+    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+        self.name = drive.provider
+        self._device, self._drive, self._threads = device, drive, threads
+        self._limit_bytes: int | None = None
+        self._resident = Resident() if drive.provider == _CPU else None
+
+    def load(self, model: bytes | str | Path) -> Model:
+        """A model on the device; a silent fall-back to the CPU is in the answer and in the log."""
+        source = str(model) if isinstance(model, Path) else model
+        made = session(
+            source, self._device, self._drive, threads=self._threads, limit_bytes=self._limit_bytes
+        )
+        loaded = Model(made, self._drive.provider, assigned(made))
+        if loaded.fell_back:
+            log.log(logging.INFO if loaded.ran_on == self.name else logging.WARNING,
+                    "%s: %s", self._device.name, loaded.fell_back)  # fmt: skip
+        self.name = loaded.ran_on
+        return loaded
+
+    def synchronise(self) -> None:
+        """Nothing to wait for: a run returns when its output is on the host."""
+
+    def memory(self) -> MemoryNow:
+        """On a CPU the process's own; elsewhere only what the device's description says."""
+        if self._resident is not None:
+            return self._resident.memory()
+        described = self._device.memory
+        return MemoryNow(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
+
+    def reset_peak(self) -> None:
+        """Begin to measure the peak anew, where it can be measured."""
+        if self._resident is not None:
+            self._resident.reset_peak()
+
+    def release(self) -> None:
+        """Nothing to call: a session's arena goes with the session."""
+
+    def limit(self, num_bytes: int) -> bool:
+        """Hold the sessions loaded from now on to so many bytes; whether the provider can."""
+        self._limit_bytes = num_bytes
+        return self._drive.provider in _LIMITED

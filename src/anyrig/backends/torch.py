@@ -1,25 +1,19 @@
-"""torch's words for a device: its name, how to wait for it, which kernels it holds.
+"""torch's words for a device: its name, how to wait for it, what it holds and gives back.
 
 CUDA's order and NVML's differ, so an NVIDIA device is found by its UUID among those torch sees.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import contextlib
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from anyrig.backends import Precision
-from anyrig.devices.describe import Device, Drive
+from anyrig.backends import MemoryNow
+from anyrig.backends.resident import Resident
+from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelFailed
-
-_DTYPES = {
-    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
-}  # fmt: skip
 
 
 def find(device: Device, drive: Drive) -> torch.device:
@@ -80,93 +74,86 @@ def synchronise(device: torch.device) -> None:
         torch.zeros(1, device=device).cpu()
 
 
-class TorchRunner:
-    """Kernels through torch."""
+class TorchBound:
+    """A device bound to this process through torch."""
 
-    def __init__(self, device: Device, drive: Drive) -> None:
-        self._device = find(device, drive)
-        self.ran_on = str(self._device)
-        self.kernels = self._list_kernels()
-        self.precisions = _precisions(device, drive)
-        self._ready: tuple[object, Callable[[], object]] | None = None
+    backend: BackendName = "torch"
 
-    def _list_kernels(self) -> tuple[str, ...]:
-        if self._device.type != "cuda":
-            return ()
-        return tuple(name.partition(":")[0] for name in torch.cuda.get_arch_list())
+    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+        self.device = find(device, drive)
+        self.name = str(self.device)
+        self._described = device
+        self._resident = Resident() if self.device.type == "cpu" else None
+        if threads is not None and torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
-    def product(self, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The matrix product of two fp32 matrices."""
-        a = torch.from_numpy(left).to(self._device)
-        b = torch.from_numpy(right).to(self._device)
-        result = a @ b
-        self.ran_on = str(result.device)
-        answer: NDArray[np.float32] = result.cpu().numpy()
-        return answer
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given."""
+        synchronise(self.device)
 
-    def time_products(self, size: int, precision: Precision, num_products: int) -> float:
-        """Seconds for products of square matrices already on the device, awaited to the end."""
-        multiply = self._work(
-            (size, precision),
-            lambda: self._fp8(size) if precision == "fp8" else self._dense(size, precision),
+    def memory(self) -> MemoryNow:
+        """What is held now, and at most since the last `reset_peak`."""
+        if self._resident is not None:
+            return self._within(self._resident.memory())
+        if self.device.type in ("cuda", "xpu"):
+            return self._caching(getattr(torch, self.device.type))
+        if self.device.type == "mps":
+            return self._metal()
+        # DirectML tells nothing: the budget comes from the device's description.
+        described = self._described.memory
+        return MemoryNow(free_bytes=described.free_bytes, total_bytes=described.total_bytes)
+
+    def reset_peak(self) -> None:
+        """Begin to measure the peak anew."""
+        if self._resident is not None:
+            self._resident.reset_peak()
+        elif self.device.type in ("cuda", "xpu"):
+            getattr(torch, self.device.type).reset_peak_memory_stats(self.device)
+
+    def release(self) -> None:
+        """Give back what torch keeps and no tensor uses. DirectML has no call for it."""
+        if self.device.type in ("cuda", "xpu", "mps"):
+            getattr(torch, self.device.type).empty_cache()
+
+    def limit(self, num_bytes: int) -> bool:
+        """Hold this process to so many bytes of the device; whether torch can."""
+        total = self.memory().total_bytes
+        if not total or self.device.type not in ("cuda", "xpu", "mps"):
+            return False
+        share = min(1.0, num_bytes / total)
+        module = getattr(torch, self.device.type)
+        if self.device.type == "mps":
+            module.set_per_process_memory_fraction(share)
+        else:
+            module.set_per_process_memory_fraction(share, self.device)
+        return True
+
+    def _caching(self, module: Any) -> MemoryNow:
+        """CUDA, ROCm and XPU keep the same books."""
+        free, total = None, self._described.memory.total_bytes
+        # Some integrated Intel GPUs cannot say what is free, and raise (ComfyUI#9128).
+        with contextlib.suppress(RuntimeError):
+            free, total = module.mem_get_info(self.device)
+        return MemoryNow(
+            allocated_bytes=module.memory_allocated(self.device),
+            reserved_bytes=module.memory_reserved(self.device),
+            peak_bytes=module.max_memory_allocated(self.device),
+            peak_reserved_bytes=module.max_memory_reserved(self.device),
+            free_bytes=free,
+            total_bytes=total,
         )
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        try:
-            return self._timed(multiply, num_products)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
 
-    def time_copies(self, num_bytes: int, num_copies: int) -> float:
-        """Seconds for copies within the device's memory, awaited to the end."""
-        return self._timed(self._work(num_bytes, lambda: self._copy(num_bytes)), num_copies)
+    def _metal(self) -> MemoryNow:
+        """Metal has no peak; the working set it recommends is what counts as all of it."""
+        allocated = torch.mps.current_allocated_memory()
+        reserved = torch.mps.driver_allocated_memory()
+        total = torch.mps.recommended_max_memory()
+        return MemoryNow(allocated, reserved, None, None, max(0, total - reserved), total)
 
-    def _work(self, key: object, make: Callable[[], Callable[[], object]]) -> Callable[[], object]:
-        """Work whose matrices are already on the device, kept until other work is asked for."""
-        if self._ready is None or self._ready[0] != key:
-            self._ready = None  # free the old matrices before the new ones are made
-            self._ready = (key, make())
-        return self._ready[1]
-
-    def _copy(self, num_bytes: int) -> Callable[[], object]:
-        source = torch.ones(num_bytes // 4, dtype=torch.float32, device=self._device)
-        target = torch.empty_like(source)
-        return lambda: target.copy_(source)
-
-    def _timed(self, work: Callable[[], object], count: int) -> float:
-        synchronise(self._device)
-        start = time.perf_counter()
-        for _ in range(count):
-            work()
-        synchronise(self._device)
-        return time.perf_counter() - start
-
-    def _dense(self, size: int, precision: Precision) -> Callable[[], object]:
-        dtype = _DTYPES[precision]
-        # Made in fp32: not every device draws random numbers in every format.
-        left = torch.randn(size, size, device=self._device).to(dtype)
-        right = torch.randn(size, size, device=self._device).to(dtype)
-        result = torch.empty(size, size, dtype=dtype, device=self._device)
-        return lambda: torch.mm(left, right, out=result)
-
-    def _fp8(self, size: int) -> Callable[[], object]:
-        left = torch.randn(size, size, device=self._device).to(torch.float8_e4m3fn)
-        right = torch.randn(size, size, device=self._device).to(torch.float8_e4m3fn).t()
-        one = torch.ones((), device=self._device)
-        return lambda: torch._scaled_mm(left, right, one, one, out_dtype=torch.bfloat16)
-
-
-def _precisions(device: Device, drive: Drive) -> tuple[Precision, ...]:
-    """The formats worth measuring: those that the silicon has, as described."""
-    features = device.features
-    found: list[Precision] = ["fp32"]
-    if drive.provider == "cuda" and features.tf32:
-        found.append("tf32")
-    # On a CPU fp16 is slower than fp32 with torch unless the matrix units do it.
-    if device.kind == "gpu" and features.fp16 in ("matrix", "fast"):
-        found.append("fp16")
-    if features.bf16 and drive.provider != "privateuseone":
-        found.append("bf16")
-    if device.vendor == "nvidia" and features.fp8 and hasattr(torch, "_scaled_mm"):
-        found.append("fp8")
-    return tuple(found)
+    def _within(self, seen: MemoryNow) -> MemoryNow:
+        """The host's figures inside a container's limit."""
+        total = self._described.memory.total_bytes or seen.total_bytes
+        if total is None or seen.free_bytes is None or seen.allocated_bytes is None:
+            return seen
+        free = min(seen.free_bytes, max(0, total - seen.allocated_bytes))
+        return seen._replace(free_bytes=free, total_bytes=total)

@@ -19,7 +19,8 @@ from anyrig.bench.figures import Figure
 from anyrig.units import GIB, MIB
 
 if TYPE_CHECKING:
-    from anyrig.backends import Precision, Runner
+    from anyrig.backends import Runner
+    from anyrig.devices.describe import Precision
 
 SQUARE = 2000
 """The size people compare devices by."""

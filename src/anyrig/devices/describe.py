@@ -15,6 +15,9 @@ Part = Literal["whole", "mig", "vgpu", "partition"]
 SystemName = Literal["Linux", "Windows", "macOS", "other"]
 SourceState = Literal["found", "nothing", "failed"]
 MemoryKind = Literal["dedicated", "unified", "unknown"]
+BackendName = Literal["torch", "onnx"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+"""A number format that work is done in; tf32 is fp32 whose products are rounded."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Features:
 class Drive:
     """One way to run work on a device, and whether it is open."""
 
-    backend: Literal["torch", "onnx"]
+    backend: BackendName
     word: str
     """The name a user may ask for it by: `cuda:0`, `rocm:0`, `webgpu:0`, `cpu`."""
     provider: str

@@ -27,6 +27,21 @@ class Folders(NamedTuple):
         """What `anyrig bench` and `anyrig doctor` measured."""
         return self.cache / "figures.json"
 
+    @property
+    def limits(self) -> Path:
+        """The largest batches that worked, by device, engine and version."""
+        return self.cache / "limits.json"
+
+    @property
+    def selftests(self) -> Path:
+        """Which attention backends and number formats passed, by device, driver and library."""
+        return self.cache / "selftests.json"
+
+    @property
+    def results(self) -> Path:
+        """The store of results, kept by content."""
+        return self.cache / "results.sqlite"
+
 
 def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
     """The folders of this user."""

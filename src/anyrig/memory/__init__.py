@@ -1,0 +1,1 @@
+"""Memory that runs out: recognised, recovered from, and fitted to before it happens."""

@@ -1,0 +1,1 @@
+"""Live figures of every device: sampled, kept for a while, watched and reported."""

@@ -1,0 +1,1 @@
+"""Need in, placement out: device, backend, precision and budget, with reasons. No framework."""
