@@ -18,10 +18,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "check the machine and say what to mend, with a real kernel per device"),
     "use": ("use", "choose the device to use from now on"),
     "bench": ("bench", "measure every usable device and keep the figures"),
+    "top": ("top", "watch load, memory, power and temperature of every device, live"),
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
-    "top profile speak voices engines book index search embed classify entities ocr analyse "
+    "profile speak voices engines book index search embed classify entities ocr analyse "
     "summarise transcribe train serve keys jobs cache worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130

@@ -10,7 +10,9 @@ from anyrig.cli import COMMANDS, PLANNED
 from anyrig.errors import BadInput, NoSuchCommand
 from anyrig.units import is_number
 
-_WITH_VALUE = "--log-file --config --device --gpu --machine --record --plot".split()
+_WITH_VALUE = (
+    "--log-file --config --device --gpu --machine --record --plot --interval --count --sort"
+).split()
 
 
 class Command(Protocol):

@@ -51,8 +51,9 @@ class Outlook(NamedTuple):
     @property
     def text(self) -> str:
         """As a person wants to read it."""
+        left = f"{self.seconds_left:.0f} s" if self.seconds_left < 60 else ""
         return (
-            f"about {seconds_text(self.seconds_left)} until memory runs out at this rate"
+            f"about {left or seconds_text(self.seconds_left)} until memory runs out at this rate"
             f" ({bytes_text(round(self.rate_bytes_s))} a second,"
             f" {bytes_text(round(max(0.0, self.total_bytes - self.used_bytes)))} left)"
         )

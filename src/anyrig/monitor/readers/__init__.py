@@ -33,7 +33,7 @@ class NoReader:
         self.devices = tuple(devices)
         self._unknown = {"device": f"no answer: {reason}"}
 
-    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
+    def read(self, moment: Moment, crowd: Crowd | None = None) -> list[Sample]:
         """What the description itself tells."""
         return [
             Sample(

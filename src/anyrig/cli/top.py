@@ -1,0 +1,221 @@
+"""`anyrig top`: what every device does right now, live or once, for people or for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anyrig.cli.canvas import rendered
+from anyrig.cli.context import Context
+from anyrig.cli.frame import SORTS, View, frame
+from anyrig.cli.show import print_json
+from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
+from anyrig.devices.describe import Machine
+from anyrig.devices.words import match
+from anyrig.errors import BadInput
+from anyrig.monitor import Monitor, Snapshot
+from anyrig.monitor.processes import running
+from anyrig.monitor.report import prometheus_text, snapshot_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from anyrig.monitor.sample import Sample
+
+HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
+and the host, once a second. Keys: q quits, s sorts, a shows everybody's processes, p pauses, h
+helps. Without a terminal it prints one frame. Loads no framework."""
+# What passes between the two looks that one frame needs: load is a difference.
+_APART_S = 0.5
+_PATIENCE_S = 0.2
+_WIDTH = 100
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument(
+        "--interval", metavar="S", type=_seconds, default=1.0, help="seconds between samples (1)"
+    )
+    parser.add_argument("--once", action="store_true", help="print one frame and leave")
+    parser.add_argument("--count", metavar="N", type=_count, help="leave after so many samples")
+    parser.add_argument(
+        "--watch", action="store_true", help="with --json or --prometheus: go on until interrupted"
+    )
+    parser.add_argument(
+        "--prometheus", action="store_true", help="print Prometheus' text instead of a frame"
+    )
+    parser.add_argument("--all", action="store_true", help="everybody's processes, not only ours")
+    parser.add_argument("--sort", choices=SORTS, default="memory", help="processes by (memory)")
+    parser.add_argument("--machine", metavar="FILE", help="a recorded machine: what is fixed of it")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the figures."""
+    if options.json and options.prometheus:
+        raise BadInput("--json and --prometheus are two forms", hint="Use one of them.")
+    if options.once and (options.count or options.watch):
+        raise BadInput("--once is one sample", hint="Leave it out, or --count and --watch.")
+    context = Context(options)
+    machine = _wanted(context)
+    if context.record is not None:
+        return _print(options, machine, iter([_recorded(machine)]), {})
+    live = is_terminal() and not (options.json or options.prometheus or options.once)
+    monitor = Monitor(machine, options.interval, ours=running("anyrig"))
+    if live:
+        return _live(options, machine, monitor)
+    try:
+        return _print(options, machine, _samples(options, monitor), {}, monitor)
+    finally:
+        monitor.stop()
+
+
+def _wanted(context: Context) -> Machine:
+    """The machine with the devices asked for; the CPU always stays, it is the host."""
+    machine, word = context.machine, context.options.device
+    if not word or word.strip().lower() == "all":
+        return machine
+    if word.strip().lower() == "auto":
+        chosen = [context.choose().device]
+    else:
+        chosen = list(match(machine, word))
+    ids = {device.id for device in chosen}
+    return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.id in ids))
+
+
+def _samples(options: argparse.Namespace, monitor: Monitor) -> Iterator[Snapshot]:
+    """As many snapshots as asked for, one interval apart, the first with loads in it."""
+    monitor.sample()
+    time.sleep(min(_APART_S, options.interval))
+    number, start = 0, time.monotonic()
+    while True:
+        yield monitor.sample()
+        number += 1
+        if number >= (options.count or (math.inf if options.watch else 1)):
+            return
+        time.sleep(max(0.0, start + number * options.interval - time.monotonic()))
+
+
+def _print(
+    options: argparse.Namespace,
+    machine: Machine,
+    snapshots: Iterator[Snapshot],
+    histories: Mapping[str, Sequence[Sample]],
+    monitor: Monitor | None = None,
+) -> int:
+    """Snapshots on the output, one after the other."""
+    several = bool(options.count or options.watch)
+    for snapshot in snapshots:
+        alerts = monitor.warnings() if monitor else []
+        if options.json and several:
+            print(json.dumps(snapshot_json(snapshot, alerts), allow_nan=False), flush=True)
+        elif options.json:
+            print_json(snapshot_json(snapshot, alerts))
+        elif options.prometheus:
+            print(prometheus_text(snapshot), end="\n" if several else "", flush=True)
+        else:
+            view = View(_WIDTH, None, takes_unicode(), options.sort, options.all, live=False)
+            if sys.stdout.isatty():
+                view = view._replace(width=Terminal().size[0])
+            lines = frame(snapshot, histories, machine, view, alerts=alerts)
+            print("\n".join(rendered(row, wants_colours()) for row in lines), flush=True)
+    return 0
+
+
+def _recorded(machine: Machine) -> Snapshot:
+    """What a recorded machine's description tells; nothing of it can be sampled."""
+    from anyrig.monitor.readers import NoReader
+    from anyrig.monitor.sample import HostSample, Moment
+
+    moment = Moment(time.monotonic(), time.time())
+    reason = "a recorded machine is not sampled"
+    rows = NoReader(machine.devices, reason).read(moment)
+    total = machine.cpu.memory.total_bytes
+    host = HostSample(*moment, memory_total_bytes=total, unknown={"host": f"no answer: {reason}"})
+    return Snapshot(*moment, tuple(rows), host)
+
+
+def _live(options: argparse.Namespace, machine: Machine, monitor: Monitor) -> int:
+    """The view, until a key or Ctrl-C ends it."""
+    _hush()
+    monitor.on_warning(lambda alert: None)  # shown in the view, not in the log
+    with Terminal() as terminal:
+        try:
+            with monitor:
+                _show(options, machine, monitor, terminal)
+        except (KeyboardInterrupt, EOFError):
+            return 0
+    return 0
+
+
+def _show(
+    options: argparse.Namespace, machine: Machine, monitor: Monitor, terminal: Terminal
+) -> None:
+    view = View(unicode=takes_unicode(), sort=options.sort, everybody=options.all)
+    colours = wants_colours()
+    shown: Snapshot | None = None
+    num_samples, drawn_at = 0, (0, 0)
+    while True:
+        key = terminal.key(_PATIENCE_S)
+        if key in ("q", "Q", "\x04"):
+            return
+        view = _pressed(view, key)
+        newest = monitor.latest()
+        if newest is not shown and newest is not None and not view.paused:
+            shown = newest
+            num_samples += 1
+            key = key or "new"
+        if shown is None or not (key or terminal.size != drawn_at):
+            continue
+        drawn_at = terminal.size
+        view = view._replace(width=drawn_at[0], height=drawn_at[1])
+        histories = {s.device: monitor.history(s.device, 2.0 * view.width) for s in shown.devices}
+        lines = frame(shown, histories, machine, view, alerts=monitor.warnings())
+        terminal.draw([rendered(row, colours) for row in lines])
+        if options.count and num_samples >= options.count:
+            return
+
+
+def _pressed(view: View, key: str) -> View:
+    """What a key changes."""
+    key = key.lower()
+    if view.help and key:
+        return view._replace(help=False)
+    if key == "s":
+        return view._replace(sort=SORTS[(SORTS.index(view.sort) + 1) % len(SORTS)])
+    if key == "a":
+        return view._replace(everybody=not view.everybody)
+    if key == "p":
+        return view._replace(paused=not view.paused)
+    return view._replace(help=True) if key in ("h", "?") else view
+
+
+def _hush() -> None:
+    """Keep the log off the screen while the view is there; a log file still gets all."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream in (
+            sys.stderr, sys.stdout,
+        ):  # fmt: skip
+            handler.setLevel(logging.CRITICAL + 1)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.05 <= value <= 3600:
+        raise BadInput(f"--interval {text} is not between 0.05 and 3600 s", hint="1 is usual.")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise BadInput(f"--count {text} is no number of samples", hint="Name 1 or more.")
+    return int(text)
