@@ -1,0 +1,76 @@
+"""Child processes of this Python that compute: one module each, bound to one device.
+
+A driver that hangs or dies ends only a child; the child reads its input for as long as its parent
+lives and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import IO
+
+from anyrig.backends import QUIET
+
+_LAST_LINES = 20
+
+
+def start(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """A child that runs one of our modules, with pipes for its three streams.
+
+    Args:
+        module: the module's full name.
+        environment: everything the child sees; `bind` gives what hides the other devices.
+    """
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
+    return subprocess.Popen(
+        # -P: no module of the present folder stands in for one of a library's.
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**QUIET, **environment, "PYTHONPATH": path},
+    )
+
+
+class Murmur:
+    """The last lines a child wrote to its error stream, read by a thread of its own."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._thread.start()
+
+    def lines(self) -> list[str]:
+        """What was written last, once the child is gone."""
+        self._thread.join(timeout=5)
+        return list(self._lines)
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                self._lines.append(line.decode("utf-8", "replace").rstrip())
+
+
+def stop(process: subprocess.Popen[bytes]) -> int:
+    """End a child for certain; its exit code."""
+    process.kill()
+    code = process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError, ValueError):
+            if pipe is not None:
+                pipe.close()
+    return code
+
+
+def death(code: int, lines: list[str]) -> str:
+    """How a child ended, with the last thing it said."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    return how + (f": {last[:300]}" if last else "")

@@ -1,0 +1,70 @@
+"""Who is at fault when a worker dies: the items it computed, or its device? A pure ledger.
+
+An item that kills three workers is set aside. A device whose workers die twice is set aside. Both
+can be true of one death, so the third try of a suspect is made on another device where there is
+one: if it kills there as well, the item is guilty and the device's deaths are forgiven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+DEADLY = 3
+"""Deaths after which an item is set aside."""
+STRIKES = 2
+"""Deaths after which a device is."""
+
+
+@dataclass
+class Ledger:
+    """Deaths by item, and by device with the items that were there."""
+
+    deaths: dict[int, int] = field(default_factory=dict)
+    places: dict[int, list[str]] = field(default_factory=dict)
+    """The devices that an item's workers died on."""
+    strikes: dict[str, list[frozenset[int]]] = field(default_factory=dict)
+
+    def died(self, device: str, suspects: Iterable[int]) -> None:
+        """A worker on a device died while it computed these items, or while it loaded."""
+        there = frozenset(suspects)
+        for index in there:
+            self.deaths[index] = self.deaths.get(index, 0) + 1
+            self.places.setdefault(index, []).append(device)
+        self.strikes.setdefault(device, []).append(there)
+
+    def guilty(self, index: int) -> bool:
+        """Whether an item has killed so many that it must be set aside."""
+        return self.deaths.get(index, 0) >= DEADLY
+
+    def suspect(self, index: int) -> bool:
+        """Whether an item was there when a worker died."""
+        return index in self.deaths
+
+    def out(self, device: str) -> bool:
+        """Whether a device has had its chances."""
+        return len(self.strikes.get(device, ())) >= STRIKES
+
+    def hopeless(self, device: str) -> bool:
+        """Whether even the only device has died too often for anything that was ever computed."""
+        return len(self.strikes.get(device, ())) >= STRIKES * DEADLY
+
+    def avoid(self, index: int) -> str:
+        """The device a suspect should be kept from, once it has died there twice; else empty."""
+        places = self.places.get(index, [])
+        return places[-1] if len(places) >= STRIKES and len(set(places)) == 1 else ""
+
+    def convict(self, index: int) -> list[str]:
+        """An item is set aside: deaths it explains are forgiven; the devices that profit."""
+        freed = []
+        for device, strikes in self.strikes.items():
+            kept = [there for there in strikes if index not in there]
+            if len(kept) < STRIKES <= len(strikes):
+                freed.append(device)
+            self.strikes[device] = kept
+        return freed
+
+    def acquit(self, index: int) -> None:
+        """An item was computed after all."""
+        self.deaths.pop(index, None)
+        self.places.pop(index, None)

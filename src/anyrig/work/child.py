@@ -1,0 +1,182 @@
+"""A worker: a process bound to one device, which loads an engine and computes what it is given.
+
+    python -m anyrig.work.child
+
+Messages come in on its input and go out on a copy of its output made before any library loads;
+libraries print what they like to the error stream. A thread reads the input all the time: when it
+ends, the pool is gone, and so is the worker at once, whatever it is computing.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.work import wire
+from anyrig.work.attempt import attempt
+from anyrig.work.engine import Engine, make
+from anyrig.work.outcome import Failure, Outcome, Report
+from anyrig.work.pace import Pace
+from anyrig.work.pack import Batch, Packer
+
+
+def main() -> int:
+    """Serve one pool until it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to answer
+    line = _wire()
+    request = line.receive()
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(line, inbox), daemon=True).start()
+    try:
+        engine = _load(request, line)
+    except Exception as error:  # noqa: BLE001 - whatever a library throws is the answer
+        line.send(_refusal(error))
+        return 0
+    pace = Pace(
+        start=request.start,
+        most=request.most,
+        items=engine.most_items,
+        pads=engine.pads,
+        grows=request.grows or engine.batch_invariant,
+    )
+    try:
+        Desk(engine, pace, line, inbox).work()
+    except DeviceLost as error:
+        line.send(wire.Lost(error.message))
+    return 0
+
+
+def _wire() -> wire.Wire:
+    reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # On Windows a thread that waits on the standard input keeps other libraries from loading.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire.Wire(reading, writing)
+
+
+def _read(line: wire.Wire, inbox: queue.SimpleQueue[Any]) -> None:
+    try:
+        while True:
+            inbox.put(line.receive())
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _load(request: wire.Load, line: wire.Wire) -> Engine:
+    sys.path.extend(path for path in request.paths if path not in sys.path)
+    start = time.perf_counter()
+    engine = make(request.factory, request.placement, request.options)
+    line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
+    return engine
+
+
+def _refusal(error: Exception) -> wire.Refused:
+    if isinstance(error, AnyrigError):
+        return wire.Refused(error.message, error.hint, type(error).__name__)
+    said = " ".join(str(error).split())[:300]
+    return wire.Refused(f"{type(error).__name__}: {said}", "", type(error).__name__)
+
+
+class Desk:
+    """What lies before a worker, and the next batch from it."""
+
+    def __init__(
+        self, engine: Engine, pace: Pace, line: wire.Wire, inbox: queue.SimpleQueue[Any]
+    ) -> None:
+        self._engine, self._pace, self._line, self._inbox = engine, pace, line, inbox
+        self._waiting: Packer[Any] = Packer()
+
+    def work(self) -> None:
+        """Compute until the input ends, which ends the process."""
+        following: Batch[Any] | None = None
+        while True:
+            if following is None:
+                self._sort_in(wait=not len(self._waiting))
+                following = self._next()
+                if following is None:
+                    continue
+                self._line.send(wire.Begun(following.indices))
+            following = self._compute(following)
+
+    def _next(self) -> Batch[Any] | None:
+        if not len(self._waiting):
+            return None
+        return self._waiting.take(self._waiting.oldest(), self._pace.budget)
+
+    def _sort_in(self, *, wait: bool) -> None:
+        """Take in what has come; wait for something when nothing lies here."""
+        while True:
+            try:
+                message = self._inbox.get(block=wait)
+            except queue.Empty:
+                return
+            wait = False
+            if isinstance(message, wire.Drop):
+                self._drop(message.indices)
+            else:
+                for item in message.items:
+                    self._waiting.add(item)
+
+    def _drop(self, indices: tuple[int, ...]) -> None:
+        gone = tuple(index for index in indices if index in self._waiting)
+        for index in gone:
+            self._waiting.remove(index)
+        if gone:
+            self._line.send(wire.Dropped(gone))
+
+    def _compute(self, batch: Batch[Any]) -> Batch[Any] | None:
+        """One batch; what comes after it is told with its outcomes, in one message.
+
+        What was done of it is told even when the device is lost in the middle.
+        """
+        report = Report()
+        done: list[Outcome[Any]] = []
+        work = attempt(
+            batch, self._engine.run, pace=self._pace, report=report, bound=self._engine.bound
+        )
+        try:
+            done.extend(work)
+        except DeviceLost:
+            self._tell(done, report, None)
+            raise
+        self._sort_in(wait=False)
+        following = self._next()
+        self._tell(done, report, following)
+        return following
+
+    def _tell(
+        self, done: Sequence[Outcome[Any]], report: Report, following: Batch[Any] | None
+    ) -> None:
+        figures = (
+            following.indices if following is not None else (),
+            report.real_cost,
+            report.padded_cost,
+            report.busy_s,
+            report.num_batches,
+            report.num_out_of_memory,
+            report.peak_bytes,
+            self._pace.budget,
+            self._pace.worked_at,
+            self._pace.failed_at,
+        )
+        try:
+            self._line.send(wire.Done(tuple(done), *figures))
+        except wire.UNPICKLABLE as error:  # the engine's fault, not the worker's end
+            said = f"the result cannot be sent to another process: {error}"
+            failed = [
+                Outcome[Any](o.index, None, o.failure or Failure("error", said, 1)) for o in done
+            ]
+            self._line.send(wire.Done(tuple(failed), *figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

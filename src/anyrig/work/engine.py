@@ -1,0 +1,56 @@
+"""What work asks of an engine, and how one is made from its name in another process."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.backends import Bound
+    from anyrig.placement import Placement
+
+
+class Engine(Protocol):
+    """Something that turns a batch of items into as many results."""
+
+    name: str
+    version: str
+    pads: bool
+    """Whether every item of a batch is padded to the longest."""
+    batch_invariant: bool
+    """Whether an item's result is the same bytes in any company."""
+    most_items: int
+    """The most items one call takes."""
+    bound: Bound | None
+    """The device, to wait for and to free; None when there is nothing to wait for."""
+
+    def run(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """A result for each item, in order."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a worker makes its engine."""
+
+    factory: str
+    """`module:name` of something that takes a placement and the options."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make(factory: str, placement: Placement, options: Mapping[str, Any]) -> Engine:
+    """An engine from its recipe, in this process."""
+    module_name, _, name = factory.partition(":")
+    try:
+        target: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            target = getattr(target, part)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"no engine {factory}: {error}",
+            hint="A factory is `module:name`, importable by a new process; not one of __main__.",
+        ) from error
+    return cast(Engine, target(placement, **options))

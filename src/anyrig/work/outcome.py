@@ -1,0 +1,127 @@
+"""What comes out of work: a result for each item, or why there is none, and a run's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+
+from anyrig.errors import WorkFailed
+from anyrig.units import bytes_text, plural
+
+if TYPE_CHECKING:
+    from anyrig.work.wire import Done
+
+R = TypeVar("R")
+FailureKind = Literal["error", "memory", "killed"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an item was set aside."""
+
+    kind: FailureKind
+    said: str
+    """The last error, in one line."""
+    tries: int
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[R]):
+    """An item's result, or its failure."""
+
+    index: int
+    """Where the item stood in the input."""
+    result: R | None = None
+    failure: Failure | None = None
+    device: str = ""
+    """The id of the device that did it, where several did."""
+
+
+@dataclass
+class Report:
+    """The figures of a run, while it runs and after."""
+
+    num_items: int = 0
+    num_batches: int = 0
+    real_cost: float = 0.0
+    padded_cost: float = 0.0
+    busy_s: float = 0.0
+    """Time inside the engine, over all devices."""
+    num_out_of_memory: int = 0
+    peak_bytes: int | None = None
+    set_aside: list[Outcome[object]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def padding(self) -> float:
+        """Padded over real cost; 1.0 is none."""
+        return self.padded_cost / self.real_cost if self.real_cost else 1.0
+
+    def batches_done(self, told: Done) -> None:
+        """A worker told of a batch, with the pieces it may have been split into."""
+        self.num_batches += told.num_batches
+        self.real_cost += told.real_cost
+        self.padded_cost += told.padded_cost
+        self.busy_s += told.seconds
+        self.num_out_of_memory += told.num_out_of_memory
+        if told.peak_bytes is not None:
+            self.peak_bytes = max(told.peak_bytes, self.peak_bytes or 0)
+
+    def batch_done(self, real: float, padded: float, seconds: float, peak: int | None) -> None:
+        """One more batch was computed."""
+        self.num_batches += 1
+        self.real_cost += real
+        self.padded_cost += padded
+        self.busy_s += seconds
+        if peak is not None:
+            self.peak_bytes = max(peak, self.peak_bytes or 0)
+
+    def add(self, outcome: Outcome[R]) -> None:
+        """One more item is through."""
+        self.num_items += 1
+        if outcome.failure is not None:
+            self.set_aside.append(cast("Outcome[object]", outcome))
+
+    def summary(self) -> str:
+        """The run in one line."""
+        parts = [plural(self.num_items, "item"), f"{self.num_batches} batches"]
+        if self.num_batches == 1:
+            parts[1] = "1 batch"
+        parts.append(f"{self.padding:.1%} of the real cost computed")
+        if self.peak_bytes is not None:
+            parts.append(f"peak {bytes_text(self.peak_bytes)}")
+        if self.num_out_of_memory:
+            parts.append(f"out of memory {plural(self.num_out_of_memory, 'time')}")
+        if self.set_aside:
+            parts.append(f"{len(self.set_aside)} set aside")
+        return ", ".join(parts)
+
+
+def in_order(outcomes: Iterable[Outcome[R]]) -> Iterator[Outcome[R]]:
+    """Outcomes in the order of the input, each as soon as all before it are there."""
+    early: dict[int, Outcome[R]] = {}
+    following = 0
+    for outcome in outcomes:
+        early[outcome.index] = outcome
+        while following in early:
+            yield early.pop(following)
+            following += 1
+
+
+def results(outcomes: Iterable[Outcome[R]]) -> Iterator[R]:
+    """Plain results in the order of `outcomes`; an error, at the end, when some were set aside."""
+    failed: list[Outcome[R]] = []
+    for outcome in outcomes:
+        if outcome.failure is not None:
+            failed.append(outcome)
+        else:
+            yield cast("R", outcome.result)
+    if failed:
+        first = failed[0]
+        assert first.failure is not None
+        raise WorkFailed(
+            f"{plural(len(failed), 'item')} could not be done; the first, number {first.index}: "
+            f"{first.failure.said}",
+            hint="The others are done. Look at that item, or run with -vv for the whole story.",
+        )

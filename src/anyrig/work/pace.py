@@ -1,0 +1,172 @@
+"""How much goes into one batch: found by measuring, held under what memory allows.
+
+The batch grows from one item, doubling for as long as a larger one computes more a second: on a
+GPU to where it is full, on a CPU seldom beyond a few items. Memory sets a limit from above: half of
+what failed, or the largest that worked; after many good batches it is raised a little, and more
+seldom each time that fails.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyrig.work.pack import Budget
+
+WORTH = 1.05
+"""A larger batch must compute so much more a second to be kept."""
+_TRIES = 2  # the first call of a new shape also loads kernels
+_PATIENCE = 32  # good batches at the limit before more is tried; doubles with each failure
+_RAISE = 1.15
+_NEAR = 0.7
+_KEPT = 64
+_RECENT = 8
+
+
+@dataclass
+class Rung:
+    """One size of batch, a power of two, and what it gave."""
+
+    tries: int = 0
+    rate: float = 0.0
+    """The best cost a second."""
+
+
+class Pace:
+    """The budget of the next batch, from what the last ones cost and took."""
+
+    def __init__(
+        self,
+        *,
+        start: float = 0.0,
+        most: float = math.inf,
+        items: int = 1 << 30,
+        pads: bool = True,
+        grows: bool = True,
+    ) -> None:
+        """Begin.
+
+        Args:
+            start: a cost that is known to be good here; 0 begins with one item.
+            most: a cost never to go beyond.
+            items: a number of items never to go beyond.
+            pads: whether the engine pads its batches.
+            grows: False keeps to one item a batch, so that a result never depends on its company.
+        """
+        self.worked_at = 0.0
+        """The largest cost that worked."""
+        self.failed_at: float | None = None
+        """The last cost that ran out of memory."""
+        self.num_failures = 0
+        self._most = self._limit = most
+        self._items, self._pads, self._grows = items, pads, grows
+        self._level: int | None = _level(start) if start else None
+        self._settled = bool(start)
+        self._rungs: dict[int, Rung] = {}
+        self._good = 0
+        self._num_calls = 0
+        self._call_cost = 0.0
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_KEPT)
+
+    @property
+    def budget(self) -> Budget:
+        """What the next batch may hold."""
+        if not self._grows:
+            return Budget(0.0, 1, pads=self._pads)
+        return Budget(min(self.size, self._limit), self._items, self._call_cost, self._pads)
+
+    @property
+    def size(self) -> float:
+        """The cost that computes most a second, as far as was measured."""
+        return 0.0 if self._level is None else 2.0**self._level
+
+    @property
+    def limit(self) -> float:
+        """The most that memory allows, as far as was found out."""
+        return self._limit
+
+    @property
+    def rate(self) -> float | None:
+        """Cost a second over the recent batches; None before the first."""
+        recent = list(self._seen)[-_RECENT:]
+        if 1 < len(self._seen) <= _RECENT:
+            recent = recent[1:]  # the first call also loads kernels
+        seconds = sum(took for _, took in recent)
+        return sum(cost for cost, _ in recent) / seconds if seconds > 0 else None
+
+    def worked(self, cost: float, seconds: float) -> None:
+        """A batch of this padded cost took so long."""
+        seconds = max(seconds, 1e-9)
+        self._seen.append((cost, seconds))
+        self.worked_at = max(self.worked_at, cost)
+        self._raise_limit(cost)
+        self._num_calls += 1
+        if self._pads and self._num_calls % 4 == 0:
+            self._call_cost = call_cost(self._seen)
+        rung = self._rungs.setdefault(_level(cost), Rung())
+        rung.tries += 1
+        rung.rate = max(rung.rate, cost / seconds)
+        if self._level is None:
+            self._level = _level(cost)
+        if not self._settled:
+            self._climb()
+
+    def ran_out(self, cost: float) -> None:
+        """A batch of this padded cost did not fit into memory."""
+        self.failed_at = cost
+        self.num_failures += 1
+        self._good = 0
+        if cost <= self.worked_at:  # it did fit once: somebody else holds the memory now
+            self.worked_at = cost / 2
+        self._limit = min(self._most, max(self.worked_at, cost / 2))
+        if self._level is not None and self.size > self._limit:
+            self._settled = True
+
+    def _raise_limit(self, cost: float) -> None:
+        """After many good batches close to the limit, allow a little more."""
+        if self._limit >= self._most or cost < _NEAR * self._limit:
+            return
+        self._good += 1
+        if self._good >= _PATIENCE << min(self.num_failures - 1, 8):
+            self._good = 0
+            self._limit = min(self._most, self._limit * _RAISE)
+
+    def _climb(self) -> None:
+        """Double while it pays. Input whose items are dearer than the rung moves up to them."""
+        assert self._level is not None
+        tried = [level for level, rung in self._rungs.items() if rung.tries >= _TRIES]
+        level = max((other for other in tried if other >= self._level), default=None)
+        if level is None:
+            return
+        below = [rung.rate for other, rung in self._rungs.items() if other < level]
+        if below and self._rungs[level].rate < WORTH * max(below):
+            self._settle()
+        elif 2.0 ** (level + 1) > self._limit:
+            self._level, self._settled = level + 1, True  # memory ends it: `budget` holds it down
+        else:
+            self._level = level + 1
+
+    def _settle(self) -> None:
+        """The smallest size that gives nearly the best rate."""
+        best = max(rung.rate for rung in self._rungs.values())
+        self._level = min(level for level, r in self._rungs.items() if r.rate * WORTH >= best)
+        self._settled = True
+
+
+def _level(cost: float) -> int:
+    """The nearest power of two."""
+    return round(math.log2(max(cost, 1e-9)))
+
+
+def call_cost(seen: Sequence[tuple[float, float]]) -> float:
+    """What a call costs beside its items, in their unit: a line through costs and seconds."""
+    costs, times = [cost for cost, _ in seen], [seconds for _, seconds in seen]
+    middle = statistics.median(costs)
+    if max(costs) - min(costs) < 0.1 * middle:
+        return 0.0
+    slope, base = statistics.linear_regression(costs, times)
+    # A line is a crude model: it may not claim more than the batches that were really seen.
+    return middle if slope <= 0 else max(0.0, min(base / slope, middle))

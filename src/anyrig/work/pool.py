@@ -1,0 +1,146 @@
+"""One process per device, of any brand and speed at once; each pulls what it can finish soonest.
+
+    with Pool(placements, Recipe("anyrig.speech.engines:make")) as pool:
+        for outcome in pool.run(texts, cost=len): ...
+
+Results come in order while later items are computed. A worker that dies is replaced and its items
+run again (`blame`); a device that is lost or dies twice is set aside and its items go elsewhere, to
+the fall-back at last. Nothing of it outlives the pool.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyrig.errors import WorkFailed
+from anyrig.work.engine import Recipe
+from anyrig.work.outcome import Outcome, Report, in_order
+from anyrig.work.pack import LOOK_AHEAD
+from anyrig.work.shift import WAKE, Shift
+from anyrig.work.source import Source
+from anyrig.work.staff import Staff
+from anyrig.work.worker import Said, Start
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_PULSE_S = 0.5
+
+
+class Pool:
+    """Workers on devices, kept from one run to the next."""
+
+    def __init__(
+        self,
+        placements: Sequence[Placement],
+        recipe: Recipe,
+        *,
+        environment: Mapping[str, str],
+        fallback: Placement | None = None,
+        known: Callable[[Placement], Start] = lambda placement: Start(),
+        deterministic: bool = False,
+    ) -> None:
+        """Start the workers; they load while this goes on.
+
+        Args:
+            placements: where they sit; `workers` of each.
+            recipe: how each makes its engine.
+            environment: this process's own.
+            fallback: where items go when no device is left; usually the CPU.
+            known: what is known of batch sizes on a placement.
+            deterministic: an item's result must not depend on its company.
+        """
+        self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._staff = Staff(
+            recipe, environment, self._events, fallback=fallback, known=known,
+            deterministic=deterministic,
+        )  # fmt: skip
+        self._closed = self._running = False
+        self._first = 0
+        for placement in placements:
+            for _ in range(placement.workers):
+                self._staff.hire(placement)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with devices so far, for the person."""
+        return self._staff.warnings
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process numbers."""
+        return self._staff.pids
+
+    def wait_ready(self) -> None:
+        """Wait until every worker has loaded its engine or was set aside."""
+        while self._staff.num_loading:
+            self._staff.heard(self._events.get())
+        self._staff.check()
+
+    def run(
+        self,
+        payloads: Iterable[T],
+        *,
+        cost: Callable[[T], float],
+        look_ahead: int = LOOK_AHEAD,
+        report: Report | None = None,
+    ) -> Iterator[Outcome[Any]]:
+        """An outcome for every item, in the order of the input; see `work.run.run`."""
+        if self._closed or self._running:
+            state = "closed" if self._closed else "busy with another run"
+            raise WorkFailed(f"the pool is {state}", hint="Make a new one.")
+        self._running = True
+        report = report if report is not None else Report()
+        # Indices never come twice: what a worker still brings from an earlier run is known as such.
+        source = Source(
+            payloads, cost, look_ahead, first=self._first, arrived=lambda: self._events.put(WAKE)
+        )
+        ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
+        shift = Shift(self._staff, source, self._events, ready.put, report)
+        thread = threading.Thread(target=shift.work, name="anyrig-pool", daemon=True)
+        thread.start()
+        try:
+            for outcome in in_order(_taken(ready)):
+                source.done()
+                self._events.put(WAKE)
+                yield outcome
+        finally:
+            source.close()
+            shift.leave()
+            thread.join(timeout=5)
+            self._first += report.num_items + look_ahead
+            self._running = False
+            report.warnings += [w for w in self._staff.warnings if w not in report.warnings]
+
+    def close(self) -> None:
+        """End every worker."""
+        self._closed = True
+        self._staff.dismiss()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _taken(
+    ready: queue.SimpleQueue[Outcome[Any] | BaseException | None],
+) -> Iterator[Outcome[Any]]:
+    """Outcomes as they come. Looks up now and then, so that Ctrl-C is heard on every system."""
+    while True:
+        try:
+            outcome = ready.get(timeout=_PULSE_S)
+        except queue.Empty:
+            continue
+        if outcome is None:
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield outcome

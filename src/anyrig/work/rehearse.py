@@ -1,0 +1,75 @@
+"""An engine that computes nothing, at any speed and with any fault: to rehearse work without a GPU.
+
+Each item is a number, the seconds it takes on a device of speed 1; its result is twice the number.
+Anyone may name it: `Recipe("anyrig.work.rehearse:Rehearsal", {"speeds": {"cpu": 0.5}})`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anyrig.backends import Bound
+    from anyrig.placement import Placement
+
+
+class Rehearsal:
+    """Sleeps for as long as its items say."""
+
+    name = "rehearsal"
+    version = "1"
+    pads = False
+    batch_invariant = True
+    bound: Bound | None = None
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        speeds: Mapping[str, float] | None = None,
+        most_items: int = 1,
+        load_s: float = 0.0,
+        fits: float = float("inf"),
+        deadly: Sequence[float] = (),
+        bad: Sequence[float] = (),
+        broken: Sequence[str] = (),
+        losing: Mapping[str, int] | None = None,
+    ) -> None:
+        """Load.
+
+        Args:
+            placement: where it runs.
+            speeds: by device id; 1 when none is given.
+            most_items: in one call.
+            load_s: how long loading takes.
+            fits: the most that may be in one call; more runs out of memory.
+            deadly: items whose worker dies.
+            bad: items that raise an error.
+            broken: devices on which every worker dies at its first item.
+            losing: by device id, after how many calls its worker reports the device lost.
+        """
+        device = placement.device.id
+        time.sleep(load_s)
+        self.most_items = most_items
+        self._speed = (speeds or {}).get(device, 1.0)
+        self._fits, self._deadly, self._bad = fits, frozenset(deadly), frozenset(bad)
+        self._broken = device in broken
+        self._calls_left = (losing or {}).get(device)
+
+    def run(self, batch: Sequence[float]) -> list[float]:
+        """Each number doubled, after its time."""
+        if self._broken or self._deadly.intersection(batch):
+            os._exit(9)
+        if self._calls_left is not None:
+            self._calls_left -= 1
+            if self._calls_left < 0:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if sum(batch) > self._fits:
+            raise MemoryError(f"{sum(batch)} does not fit into {self._fits}")
+        if self._bad.intersection(batch):
+            raise ValueError("a bad item")
+        time.sleep(sum(batch) / self._speed)
+        return [2 * number for number in batch]

@@ -1,0 +1,229 @@
+"""One run of a pool: the loop that hands out items, hears results, and settles what goes wrong."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from anyrig.work import wire
+from anyrig.work.outcome import Failure, Outcome, Report
+from anyrig.work.pack import Item
+from anyrig.work.schedule import Lane, Plan
+from anyrig.work.source import Source
+from anyrig.work.staff import Staff
+from anyrig.work.worker import Gone, Said, Worker
+
+log = logging.getLogger(__name__)
+WAKE = Said(0, None)
+"""Something changed that no worker said."""
+TICK_S = 0.02
+HANGS_S = 900.0
+"""A worker that says nothing for so long, and for many times longer than expected, is ended."""
+_HANGS = 30
+
+
+class Shift:
+    """Items from a source through the staff, outcomes to whoever takes them."""
+
+    def __init__(
+        self,
+        staff: Staff,
+        source: Source[Any],
+        events: queue.SimpleQueue[Said],
+        emit: Callable[[Outcome[Any] | BaseException | None], None],
+        report: Report,
+    ) -> None:
+        self._staff, self._source, self._events = staff, source, events
+        self._emit, self._report = emit, report
+        self._plan: Plan[Any] = Plan()
+        self._items: dict[int, Item[Any]] = {}
+        """Everything taken from the source that has no outcome yet."""
+        self._suspects: deque[Item[Any]] = deque()
+        self._now_at: dict[int, tuple[int, ...]] = {}
+        """What each worker said it computes."""
+        self._left = threading.Event()
+
+    def leave(self) -> None:
+        """Hand out no more and stop."""
+        self._left.set()
+        self._events.put(WAKE)
+
+    def work(self) -> None:
+        """Until every item has its outcome, or nobody is left to work."""
+        try:
+            for number in self._staff.ready:
+                self._seat(number)
+            while not self._left.is_set() and self._step():
+                pass
+            if self._source.error is not None and not self._left.is_set():
+                self._emit(self._source.error)
+            self._emit(None)
+        except BaseException as error:  # noqa: BLE001 - raised again where results are taken
+            self._emit(error)
+        finally:
+            self._tidy()
+
+    def _step(self) -> bool:
+        """Take in, hand out, hear; whether there is more to do."""
+        for item in self._source.take(wait=False):
+            self._items[item.index] = item
+            self._plan.add(item)
+        self._plan.ended = self._source.ended
+        if self._source.ended and not self._items:
+            return False
+        self._staff.check()
+        self._hand_out()
+        for said in self._news():
+            self._hear(said)
+        return True
+
+    # -- handing out ----------------------------------------------------------------------------
+
+    def _hand_out(self) -> None:
+        now = time.monotonic()
+        for number, lane in list(self._plan.lanes.items()):
+            worker = self._staff.ready[number]
+            if self._suspects and not lane.hand and self._try_suspect(worker, lane, now):
+                continue
+            chosen = self._plan.next_for(lane, now)
+            if chosen:
+                self._send(worker, lane, chosen)
+
+    def _try_suspect(self, worker: Worker, lane: Lane[Any], now: float) -> bool:
+        """Give an idle worker an item that must have no company, if one may go there."""
+        device = worker.placement.device.id
+        for _ in range(len(self._suspects)):
+            item = self._suspects.popleft()
+            kept_from = self._staff.ledger.avoid(item.index) == device
+            if kept_from and (self._staff.elsewhere(device) or self._staff.call_fallback()):
+                self._suspects.append(item)
+                continue
+            lane.alone, lane.since = True, now
+            lane.hand[item.index] = item
+            self._send(worker, lane, [item])
+            return True
+        return False
+
+    def _send(self, worker: Worker, lane: Lane[Any], chosen: list[Item[Any]]) -> None:
+        try:
+            worker.tell(wire.Do(tuple(chosen)))
+        except wire.UNPICKLABLE as error:
+            for item in chosen:
+                self._send_one(worker, lane, item, error)
+
+    def _send_one(self, worker: Worker, lane: Lane[Any], item: Item[Any], first: Exception) -> None:
+        try:
+            worker.tell(wire.Do((item,)))
+        except wire.UNPICKLABLE:
+            self._plan.returned(lane, [item.index], time.monotonic())
+            said = f"the item cannot be sent to another process: {first}"
+            self._finish(Outcome(item.index, failure=Failure("error", said, 1)))
+
+    # -- hearing --------------------------------------------------------------------------------
+
+    def _news(self) -> Iterator[Said]:
+        """What was said, at least one thing or a moment later."""
+        idle = any(not lane.hand for lane in self._plan.lanes.values())
+        try:
+            yield self._events.get(timeout=TICK_S if idle else 25 * TICK_S)
+            while True:
+                yield self._events.get_nowait()
+        except queue.Empty:
+            self._end_hanging()
+
+    def _hear(self, said: Said) -> None:
+        worker = self._staff.heard(said)
+        if worker is None:
+            self._seat(said.number)
+            return
+        lane = self._plan.lanes.get(said.number)
+        if lane is None:
+            return
+        message = said.message
+        if isinstance(message, wire.Done):
+            self._done(worker, lane, message)
+        elif isinstance(message, wire.Begun):
+            self._now_at[said.number] = message.indices
+            lane.since = time.monotonic()
+        elif isinstance(message, wire.Dropped):
+            for index in message.indices:
+                lane.hand.pop(index, None)
+        elif isinstance(message, (wire.Lost, Gone)):
+            self._lost(worker, lane, message.said)
+
+    def _seat(self, number: int) -> None:
+        """A worker that has become ready gets its lane, with what is known of its speed."""
+        worker = self._staff.ready.get(number)
+        if worker is not None and number not in self._plan.lanes:
+            self._plan.lanes[number] = self._staff.lane(worker)
+
+    def _done(self, worker: Worker, lane: Lane[Any], message: wire.Done) -> None:
+        self._now_at[lane.number] = message.begun
+        if message.num_batches:
+            lane.learn(message.real_cost, message.seconds)
+        lane.budget = message.budget
+        self._staff.learned(worker, message.worked_at, message.failed_at)
+        self._report.batches_done(message)
+        brought = [outcome.index for outcome in message.outcomes]
+        fresh = set(self._plan.returned(lane, brought, time.monotonic()))
+        for number, indices in self._plan.elsewhere(lane, fresh).items():
+            self._staff.ready[number].tell(wire.Drop(tuple(indices)))
+        for outcome in message.outcomes:
+            if outcome.index in fresh and outcome.index in self._items:
+                self._staff.ledger.acquit(outcome.index)
+                self._finish(replace(outcome, device=worker.placement.device.id))
+
+    def _finish(self, outcome: Outcome[Any]) -> None:
+        del self._items[outcome.index]
+        relative = replace(outcome, index=outcome.index - self._source.first)
+        self._report.add(relative)
+        self._emit(relative)
+
+    # -- what goes wrong ------------------------------------------------------------------------
+
+    def _lost(self, worker: Worker, lane: Lane[Any], said: str) -> None:
+        """A worker is gone. What it was computing is suspect; what only waited there is not."""
+        computing = set(self._now_at.pop(lane.number, ()))
+        if lane.alone:
+            computing = set(lane.hand)  # it may have died before it could say so
+        orphans = self._plan.gone(lane)
+        suspects = [item for item in orphans if item.index in computing]
+        self._staff.lose(worker, said, [item.index for item in suspects])
+        for item in orphans:
+            if item.index not in self._items:
+                continue
+            if item.index not in computing:
+                self._plan.add(item)
+            elif self._staff.ledger.guilty(item.index):
+                tries = self._staff.ledger.deaths[item.index]
+                self._staff.convict(item.index)
+                log.warning("item %d is set aside: %d workers died of it", item.index, tries)
+                self._plan.returned(lane, [item.index], time.monotonic())
+                self._finish(
+                    Outcome(item.index, failure=Failure("killed", f"its worker {said}", tries))
+                )
+            else:
+                self._suspects.append(item)
+
+    def _end_hanging(self) -> None:
+        now = time.monotonic()
+        for number, lane in self._plan.lanes.items():
+            expected = lane.held / lane.rate if lane.rate else 0.0
+            if lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected):
+                log.warning("a worker on %s has said nothing for %.0f s and is ended",
+                            self._staff.ready[number].placement.device.name,
+                            now - lane.since)  # fmt: skip
+                self._staff.ready[number].stop()
+
+    def _tidy(self) -> None:
+        """What is still held was done elsewhere, or nobody wants it any more."""
+        for number, lane in self._plan.lanes.items():
+            worker = self._staff.ready.get(number)
+            if worker is not None and lane.hand:
+                worker.tell(wire.Drop(tuple(lane.hand)))

@@ -1,0 +1,178 @@
+"""The workers of a pool: hired, loading, ready, dead, replaced, set aside."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anyrig import errors
+from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.units import seconds_text
+from anyrig.work import wire
+from anyrig.work.blame import Ledger
+from anyrig.work.engine import Recipe
+from anyrig.work.schedule import Lane
+from anyrig.work.worker import Gone, Said, Start, Worker
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+log = logging.getLogger(__name__)
+
+
+class Staff:
+    """Who works on which device, and who is to blame for what."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        environment: Mapping[str, str],
+        events: queue.SimpleQueue[Any],
+        *,
+        fallback: Placement | None,
+        known: Callable[[Placement], Start],
+        deterministic: bool,
+    ) -> None:
+        self._recipe, self._environment, self._events = recipe, environment, events
+        self._fallback, self._known, self._deterministic = fallback, known, deterministic
+        self.ready: dict[int, Worker] = {}
+        self._loading: dict[int, Worker] = {}
+        self._lanes: dict[int, Lane[Any]] = {}
+        self.sizes: dict[str, tuple[float, float | None]] = {}
+        """By device: the largest batch that worked, and the last that did not fit."""
+        self._suspended: dict[str, list[Placement]] = {}
+        self._refusal: AnyrigError | None = None
+        self._number = 0
+        self.ledger = Ledger()
+        self.warnings: list[str] = []
+
+    @property
+    def num_loading(self) -> int:
+        """Workers that have not loaded their engine yet."""
+        return len(self._loading)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process numbers of all that live."""
+        return [worker.pid for worker in (*self.ready.values(), *self._loading.values())]
+
+    def hire(self, placement: Placement) -> None:
+        """One more worker on a placement; it is ready once its engine is loaded."""
+        known = self._known(placement)
+        if self._deterministic:
+            known = known._replace(grows=False)
+        self._number += 1
+        self._loading[self._number] = Worker(
+            self._number, placement, self._recipe, self._environment, self._events, known
+        )
+
+    def heard(self, said: Said) -> Worker | None:
+        """What a message means for the staff; the worker it made ready or lost, if any."""
+        worker = self._loading.get(said.number) or self.ready.get(said.number)
+        if worker is None:
+            return None
+        if isinstance(said.message, wire.Ready):
+            log.info("%s is ready after %s", worker.placement.device.name,
+                     seconds_text(said.message.seconds))  # fmt: skip
+            self.ready[said.number] = self._loading.pop(said.number)
+        elif isinstance(said.message, wire.Refused):
+            self._refused(worker, said.message)
+        elif isinstance(said.message, Gone) and said.number in self._loading:
+            self._died_loading(worker, said.message)
+        else:
+            return worker
+        return None
+
+    def lane(self, worker: Worker) -> Lane[Any]:
+        """A ready worker's lane, which remembers its speed from run to run."""
+        return self._lanes.setdefault(
+            worker.number, Lane(worker.number, prior=worker.placement.speed)
+        )
+
+    def learned(self, worker: Worker, worked_at: float, failed_at: float | None) -> None:
+        """How large batches may be on a placement, for its next worker."""
+        self.sizes[worker.placement.device.id] = (worked_at, failed_at)
+
+    def lose(self, worker: Worker, said: str, suspects: list[int]) -> None:
+        """A ready worker is gone: strike it off, and hire another where the device may go on."""
+        self.ready.pop(worker.number, None)
+        self._lanes.pop(worker.number, None)
+        worker.stop()
+        self.ledger.died(worker.placement.device.id, suspects)
+        self._replace(worker, said)
+
+    def convict(self, index: int) -> None:
+        """An item is guilty: the devices it took down come back."""
+        for device in self.ledger.convict(index):
+            for placement in self._suspended.pop(device, []):
+                log.info("%s is used again: item %d was to blame", placement.device.name, index)
+                self.hire(placement)
+
+    def check(self) -> None:
+        """Make sure that somebody works; the fall-back is called when nobody else does."""
+        if self.ready or self._loading:
+            return
+        if self._fallback is not None:
+            placement, self._fallback = self._fallback, None
+            self._warn(f"no device is left; going on with {placement.device.name}")
+            self.hire(placement)
+            return
+        if self._refusal is not None:
+            raise self._refusal
+        last = self.warnings[-1] if self.warnings else "no worker could be started"
+        raise DeviceLost(last, hint="Run `anyrig doctor`; what was done is kept.")
+
+    def call_fallback(self) -> bool:
+        """Start the fall-back beside the others; whether there was one to start."""
+        if self._fallback is None:
+            return False
+        placement, self._fallback = self._fallback, None
+        self.hire(placement)
+        return True
+
+    def elsewhere(self, device: str) -> bool:
+        """Whether somebody works, or will, on another device than this."""
+        workers = (*self.ready.values(), *self._loading.values())
+        return any(worker.placement.device.id != device for worker in workers)
+
+    def dismiss(self) -> None:
+        """End everybody."""
+        for worker in (*self.ready.values(), *self._loading.values()):
+            worker.stop()
+        self.ready, self._loading, self._fallback = {}, {}, None
+
+    def _refused(self, worker: Worker, message: wire.Refused) -> None:
+        """The engine cannot be loaded there: once is enough."""
+        del self._loading[worker.number]
+        worker.stop()
+        kind = getattr(errors, message.kind, DeviceLost)
+        hint = message.hint or "Run `anyrig doctor`."
+        name = worker.placement.device.name
+        self._refusal = kind(message.said, hint=hint)
+        self._warn(f"the engine cannot be loaded on {name}: {message.said}")
+
+    def _died_loading(self, worker: Worker, message: Gone) -> None:
+        del self._loading[worker.number]
+        worker.stop()
+        self.ledger.died(worker.placement.device.id, ())
+        self._replace(worker, f"{message.said}, while it loaded")
+
+    def _replace(self, worker: Worker, said: str) -> None:
+        placement = worker.placement
+        name, device = placement.device.name, placement.device.id
+        lonely = not self.elsewhere(device) and self._fallback is None
+        if not self.ledger.out(device) or (lonely and not self.ledger.hopeless(device)):
+            log.info("a worker on %s %s; another takes its place", name, said)
+            self.hire(placement)
+            return
+        self._suspended.setdefault(device, []).append(placement)
+        others = [w for w in self.ready.values() if w.placement.device.id == device]
+        if not others:
+            self._warn(f"{name} is set aside: its worker {said}")
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+            log.warning("%s", text)
