@@ -1,0 +1,217 @@
+"""What libraries say when memory runs out or a device is lost, as patterns per backend.
+
+No pattern is the bare words "out of memory": a title, a file's name and a server's answer hold
+them too. Each is a library's own wording or the name of an error code, so a sentence that only
+talks about memory does not fit. tests/memory/out_of_memory.toml gives a source for each wording,
+tests/memory/look_alikes.toml what must not fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Literal, NamedTuple
+
+Where = Literal["device", "host"]
+
+# Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure.
+_START = r"(?:^|[\n:;\])}>'\"`(]\s*|\s-\s|Error\s)"
+_AMOUNT = r"\d[\d.,]*\s?(?:bytes|[KMGTP]i?B?\b)"
+_GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
+# What stands between "CUDA error" and "out of memory": codes, file names, brackets.
+_CODE = (
+    r"(?:\s*(?:\([^()\n]{0,160}\)|\[[^\[\]\n]{0,160}\]|in [\w:~<>.]+|with error|code|status"
+    r"|\d+|[:=,#.-]))*\s*['\"(]?"
+)
+
+DEVICE = (
+    # torch's caching allocators, its MPS and its cudaMallocAsync allocator
+    _START + r"(?:CUDA|HIP|ROCm|XPU|MPS(?: backend)?|NPU|MTIA|MUSA|MLU|HPU|GPU) out of memory\b",
+    r"\b[A-Z]\w{2,12}(?: backend)? out of memory\. \(?(?:Tried|tried) to allocate\b",
+    r"\bAllocation on device ?\S* would exceed allowed memory\b",
+    _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
+    # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
+    _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE + r"[Oo]ut of memory\b",
+    r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|\s*$|\n)",
+    r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
+    r"\b(?:cuda|hip|cu|musa)\w*(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w*\b"
+    r"[^\n]{0,80}?\bout of memory\b",
+    r"\b(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY)\b",
+    r"\berror == cudaSuccess\. 2 vs 0\b|\bcode: 2, reason: out of memory\b",  # Caffe2, dlib
+    r"\bhipError(?:OutOfMemory|MemoryAllocation)\b",
+    _START + r"Error out of memory at line \d+ in file\b",  # bitsandbytes
+    # the vendors' libraries
+    r"\b(?:CU|HIP|ROC|MU)[A-Z]{3,9}_(?:STATUS_)?ALLOC(?:ATION)?_FAILED\b",
+    r"\bCUSPARSE_STATUS_INSUFFICIENT_RESOURCES\b",
+    r"\bCUDNN_STATUS_INTERNAL_ERROR_(?:DEVICE|HOST)_ALLOCATION_FAILED\b",
+    r"\b(?:miopenStatusAllocFailed|rocblas_status_memory_error|MAGMA_ERR_(?:DEVICE|HOST)_ALLOC)\b",
+    r"\bcannot allocate memory on (?:GPU device|CPU host)\b",  # MAGMA's words
+    # Probably a shortage: torch asks cuDNN for an algorithm, and with no room for its workspace
+    # none is left. Exactly torch's sentence, for the bare code has other causes.
+    r"\b[Cc]uDNN error: CUDNN_STATUS_NOT_SUPPORTED\. This error may appear if you passed in a"
+    r" non-contiguous input",
+    r"\bUnable to find a valid cuDNN algorithm to run convolution\b",
+    # ONNX Runtime's arena and its providers
+    r"\bFailed to allocate memory for requested buffer of size \d+",
+    r"\bAvailable memory of \d+ is smaller than requested bytes of \d+",
+    r"\b(?:0x)?8007000[Ee]\b",
+    r"\bE_OUTOFMEMORY\b",
+    _START
+    + r"Not enough (?:memory resources are|storage is) available to (?:complete|process) this",
+    r"\bCould not allocate tensor with \d+ bytes\. There is not enough GPU video memory",
+    r"\bDML allocator out of memory\b",
+    r"\bMemory not available to allocate buffer: \d+",  # MIGraphX
+    r"\b[Gg]pu allocation failed\b",
+    r"\bRequested amount of (?:GPU )?memory \(\d+ bytes\) could not be allocated\b",  # TensorRT
+    r"\bError [Cc]ode \d+: (?:OutOfMemory|[Oo]ut of [Mm]emory)\b",
+    r"\bOutOfMemory Error in \w+",
+    # OpenVINO, OpenCL, Level Zero, Vulkan, WebGPU
+    r"\[GPU\] Exceeded max size of memory\b",
+    r"\bExceeded max size of memory (?:object )?allocation: [Rr]e(?:quested|quired) \d+ bytes",
+    r"\b(?:CL|PI_ERROR)_MEM_OBJECT_ALLOCATION_FAILURE\b",
+    r"\b(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY\b",
+    r"\b(?:cl|create_|enqueue_)\w+ failed: (?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_HOST_MEMORY)\b",
+    r"\bdnnl(?:_|::status::)out_of_memory\b",
+    r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST|POOL)_MEMORY\b",
+    r"\bErrorOutOf(?:Device|Host)Memory\b",
+    r"\bWebGPU device error ?\(\d\): Out of memory\b",
+    r"\bBuffer size \(\d+\) exceeds the max buffer size limit \(\d+\)",
+    # Metal and MLX
+    r"\bInsufficient Memory \((?:0*8:|IOAF code 8)",
+    r"\bCommandBufferCallbackErrorOutOfMemory\b|\bkIO\w+ErrorOutOfMemory\b",
+    r"\bFailed to allocate \w+ MTLBuffer for size \d+",
+    r"\[(?:metal::malloc|malloc_or_wait)\] (?:Attempting|Unable) to allocate\b",
+    # XLA, TensorFlow, Paddle, CuPy, ggml, faiss, XGBoost
+    r"(?:RESOURCE_EXHAUSTED|[Rr]esource exhausted|ResourceExhaustedError)\b[^\n]{0,200}?"
+    r"(?:[Oo]ut of memory|\bOOM\b|[Ff]ailed to allocate|Error allocating device buffer)",
+    r"\bOOM when allocating (?:a )?(?:tensor|buffer)\b",
+    r"\bRan out of memory in memory space \w+",
+    r"\bDst tensor is not initialized\b",
+    r"\bOut of memory error on (?:GPU|CPU|XPU|\w+ device)\b",
+    r"\b[Oo]ut of memory (?:while trying to allocate|when allocating|allocating|to allocate) \d",
+    r"\b(?:failed|unable) to allocate (?:CUDA|ROCm|Metal|Vulkan|SYCL|CANN|backend|compute)\w*"
+    r" (?:pp |tg )?buffers?\b",
+    r"\bfailed to allocate buffer for kv cache\b",
+    r"\bDevice memory allocation of size \d+ failed\b",
+    r"\bMemory allocation error on worker \d+",
+)
+
+HOST = (
+    r"\bDefaultCPUAllocator: (?:can't allocate memory|not enough memory)\b",
+    r"\bnot enough memory: you tried to allocate\b",
+    r"\bposix_memalign\([^\n]*\) == 0\. 12 vs 0\b",
+    r"\bstd::bad_alloc\b",
+    r"(?:^|[:\n]\s*)bad allocation\.?\s*(?:$|\n)",
+    r"\[Errno 12\]",
+    r"\b[Cc]annot allocate memory \((?:os error |errno[ =]?)?12\)",
+    r"\[WinError (?:8|14|1455)\]",
+    r"\(os error 1455\)",
+    _START + r"The paging file is too small for this operation to complete\b",
+    r"\bUnable to allocate [\d.]+ ?(?:bytes|[KMGTPE]i?B) for an array with shape\b",
+    r"\bmemory allocation of \d+ bytes failed\b",
+    r"\(-4:?[^)\n]{0,24}\) Failed to allocate \d+ bytes\b",  # OpenCV
+    r"\b[Mm]emory allocation error 12: \d+ bytes\b",  # Core ML's Espresso
+    r"\bcould not allocate pinned (?:host )?memory\b",
+)
+
+# Memory that could not be had, whoever says so.
+_CANNOT = r"\b(?:[Ff]ail(?:ed)? to|[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to) alloc(?:ate)? "
+ANY = (
+    _CANNOT + r"(?:request for |a buffer of |memory of |memory for )?" + _AMOUNT,
+    _CANNOT + r"(?:enough |more |any )?(?:GPU |CPU |device |host |video )?memory\b",
+    _CANNOT + r"memory of \d+ size\b",
+    r"\b[Mm]emory allocation (?:has )?fail(?:ed|ure)\b",
+    r"\binsufficient memory \(attempted to allocate\b",
+)
+# But not room on a disk, nor the loader's block for thread-local data.
+_NOT_MEMORY = r"\b(?:disk|file|quota|shm|shared memory|TLS|thread-local)\b"
+
+# Running out that leaves the context broken: only a new process helps. On Intel the driver answers
+# a shortage so, even with a lost device (pytorch#177714, torch-xpu-ops#3155 and #1324); OpenVINO
+# warns that any call after CL_OUT_OF_RESOURCES may hang (openvino#32649); HSA aborts its queue.
+FATAL = (
+    r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY\b",
+    r"\b(?:UR_RESULT_ERROR|PI_ERROR|CL)_OUT_OF_RESOURCES\b",
+    r"\b(?:cl|enqueue_)\w+ failed: OUT_OF_RESOURCES\b",
+    r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_LOST\b",
+    r"\[GPU\] out of GPU resources\b",
+    r"(?<!executable failed: )(?<!executable failed:\n)\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b",
+)
+
+# Faults after which a device's context answers nothing more, whatever caused them.
+LOST = (
+    r"\ban illegal memory access was encountered\b",
+    r"\bdevice-side assert triggered\b",
+    r"\bunspecified launch failure\b",
+    r"\buncorrectable (?:ECC|NVLink) error\b",
+    r"\bthe launch timed out and was terminated\b",
+    r"\ban illegal instruction was encountered\b",
+    _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
+    + r"(?:misaligned address|invalid program counter|hardware stack error"
+    r"|operation not supported on global/shared address space|unknown error)\b",
+    r"\bcudaError(?:IllegalAddress|Assert|Launch(?:Failure|Timeout)|ECCUncorrectable"
+    r"|IllegalInstruction|MisalignedAddress|HardwareStackError|InvalidPc|NvlinkUncorrectable)\b",
+    r"\bCUDA_ERROR_(?:ILLEGAL_(?:ADDRESS|INSTRUCTION)|ASSERT|LAUNCH_(?:FAILED|TIMEOUT)"
+    r"|ECC_UNCORRECTABLE|MISALIGNED_ADDRESS|HARDWARE_STACK_ERROR|INVALID_PC)\b",
+    r"\bhipError(?:LaunchFailure|LaunchTimeOut|IllegalAddress|Assert|ECCNotCorrectable)\b",
+    r"\bHSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|MEMORY_APERTURE_VIOLATION)\b",
+    r"\bMemory access fault by GPU node\b",
+    r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_LOST\b",
+    r"\b(?:VK_)?ERROR_DEVICE_LOST\b|\bErrorDeviceLost\b",
+    r"\bDXGI_ERROR_(?:DEVICE_(?:REMOVED|HUNG|RESET)|DRIVER_INTERNAL_ERROR)\b",
+    r"\b(?:0x)?887[Aa]00(?:0[567]|20)\b",
+    r"\bGPU device instance has been suspended\b",
+    r"\bThe GPU will not respond to more commands\b",
+    r"\bGPU is lost\b|\bGPU_IS_LOST\b|\bGPU has fallen off the bus\b|\bfallen off the bus\b",
+    r"\bkIO\w+CommandBufferCallbackError(?:PageFault|SubmissionsIgnored|Hang|Timeout)\b",
+    r"\bIgnored \(for causing prior/excessive GPU errors\)",
+    r"\bCaused GPU (?:Address Fault|Hang|Timeout) Error\b",
+    r"\b(?:WebGPU|wgpu|Vulkan|GPU) [Dd]evice (?:was |is |has been )?lost\b",
+)  # fmt: skip
+
+# Memory of the host, although a device's library says it.
+_HOST_HINT = (
+    r"pinned (?:host )?memory|cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|hipHostMalloc"
+    r"|cudaHostRegister|bytes on host\b|device:CPU:|by allocator \w*cpu\b|OUT_OF_HOST_MEMORY"
+    r"|OutOfHostMemory|HOST_ALLOC|on CPU\b"
+)
+_DEVICE_HINT = (
+    r"\bGPU|\bCUDA|\bcuda|\bHIP\b|\bXPU|\bVRAM|\bMetal\b|\bVulkan|\b(?:from|on) device\b|\bdml"
+)
+
+
+class Said(NamedTuple):
+    """What a text says about memory."""
+
+    where: Where
+    fatal: bool
+
+
+def shortage_in(text: str) -> Said | None:
+    """Which memory a text says has run out, if it does."""
+    fatal, device = _any(FATAL).search(text), _any(DEVICE).search(text)
+    host = _any(HOST).search(text)
+    if not (fatal or device or host or _told(text)):
+        return None
+    if re.search(_HOST_HINT, text):
+        return Said("host", bool(fatal))
+    if fatal or device:
+        return Said("device", bool(fatal))
+    return Said("device" if not host and re.search(_DEVICE_HINT, text) else "host", False)
+
+
+def _told(text: str) -> bool:
+    """Whether a line says in plain words that memory could not be had."""
+    return any(
+        _any(ANY).search(line) and not re.search(_NOT_MEMORY, line) for line in text.splitlines()
+    )
+
+
+def loss_in(text: str) -> bool:
+    """Whether a text says that a device answers nothing more."""
+    return _any(LOST).search(text) is not None
+
+
+@functools.cache
+def _any(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
