@@ -1,0 +1,227 @@
+"""The SQLite file under the store: opened late, shared by threads, mended or set aside.
+
+What it promises, for every file system that keeps what it was given:
+
+- kill -9 at any moment loses nothing that was acknowledged: SQLite's journal is replayed by the
+  next process that opens the file.
+- A loss of power may lose the last seconds of work (write-ahead log, `synchronous=NORMAL`: the log
+  is not flushed at every commit) and leaves the file whole. With the rollback journal, which is
+  used on network drives, every commit is flushed and nothing is lost.
+- A file that SQLite calls malformed is renamed to `<name>.corrupt-<date>`, with a warning, and a
+  new one is begun. `anyrig cache import` brings back what is whole in the old one.
+- A file of a newer anyrig, or of another program, is refused and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from anyrig.store.drives import network_drive
+from anyrig.store.refusals import between_processes, malformed, translated
+from anyrig.store.schema import (
+    LOG_BYTES,
+    PAGE,
+    check,
+    connect,
+    connect_to_read,
+    create,
+    set_journal,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Journal = Literal["wal", "delete"]
+_NOWHERE = (0, 0)
+# Connections that a fork carried into a child: SQLite forbids even closing them there.
+_LEFT_BEHIND: list[sqlite3.Connection] = []
+
+
+class Database:
+    """One file, one connection per process, one transaction at a time."""
+
+    def __init__(self, path: Path, *, wal: bool | None = None) -> None:
+        self.path = path
+        self.read_only = False
+        self.journal: Journal = "wal"
+        self.journal_reason = ""
+        self._wal = wal
+        self._connection: sqlite3.Connection | None = None
+        self._file = _NOWHERE
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block that no other thread of this process is in."""
+        if self._owner != os.getpid():
+            self._after_fork()
+        with self._lock:
+            yield
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What the work answers; each of its statements sees one state of the file."""
+        return self._do(work, "")
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What the work answers, its changes kept together or not at all."""
+        return self._do(work, "BEGIN IMMEDIATE")
+
+    def maintain(self, script: str) -> None:
+        """Run statements that stand outside of transactions."""
+        with self.alone(), translated(self.path):
+            # executescript, as execute stops a PRAGMA without columns after its first step.
+            self._ready().executescript(script)
+
+    def close(self) -> None:
+        """Close the connection; it is opened again when asked for something."""
+        with self.alone():
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _do(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        with self.alone(), translated(self.path):
+            for attempt in (1, 2):
+                try:
+                    return self._transaction(work, begin)
+                except sqlite3.DatabaseError as error:
+                    if attempt == 2 or not malformed(error) or self.read_only:
+                        raise
+                    self._set_aside(str(error))
+        raise AssertionError("two attempts answer or raise")
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
+        connection = self._ready()
+        if not begin:
+            return work(connection)
+        connection.execute(begin)
+        try:
+            answer = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            # What broke it may have ended the transaction too, or may break this as well.
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        return answer
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._connection is not None and _identity(self.path) != self._file:
+            # Set aside by another process, or deleted by hand: what we have open is no one else's.
+            log.info("%s was replaced: opened anew", self.path)
+            self._connection.close()
+            self._connection = None
+        if self._connection is None:
+            # Before it is looked at: what turns out to be malformed is this file, no later one.
+            self._file = _identity(self.path)
+            self._connection = self._open()
+            if self._file == _NOWHERE:
+                self._file = _identity(self.path)
+        return self._connection
+
+    def _after_fork(self) -> None:
+        if self._connection is not None:
+            _LEFT_BEHIND.append(self._connection)
+        self._connection, self._owner, self._lock = None, os.getpid(), threading.RLock()
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        folder = self.path.parent
+        there = self.path.exists()
+        if not there:
+            folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK) and (not there or os.access(self.path, os.W_OK))
+        if not writable and not there:
+            raise PermissionError(13, "permission denied", str(folder))
+        self.read_only = not writable
+        connection = connect_to_read(self.path) if self.read_only else connect(str(self.path))
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        version = check(connection, self.path)
+        if self.read_only:
+            self.journal, self.journal_reason = "delete", "the folder is read-only"
+            return
+        if version == 0:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        self._choose_journal(connection)
+        if version == 0:
+            create(connection)
+        check(connection, self.path)
+
+    def _choose_journal(self, connection: sqlite3.Connection) -> None:
+        drive = network_drive(self.path)
+        wanted = self._wal if self._wal is not None else not drive
+        answer = set_journal(connection, "wal" if wanted else "delete")
+        self.journal = "wal" if answer == "wal" else "delete"
+        self.journal_reason = ""
+        if self.journal == "delete":
+            self.journal_reason = f"the folder is on a network drive ({drive})" if drive else (
+                "the file system has no shared memory" if wanted else "it was asked for"
+            )  # fmt: skip
+            log.info("%s: rollback journal, as %s", self.path, self.journal_reason)
+        # See the top of this file for what each gives.
+        connection.execute(f"PRAGMA synchronous = {'NORMAL' if self.journal == 'wal' else 'FULL'}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES // PAGE}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+
+    # -- setting aside -----------------------------------------------------------------------------
+
+    def _set_aside(self, why: str) -> None:
+        """Rename a malformed file, unless another process has just done so."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        with between_processes(self.path.with_name(f"{self.path.name}.lock")):
+            if _identity(self.path) != self._file:
+                return
+            aside = _free_name(self.path)
+            # The log first: beside a new file it would be taken for that file's own.
+            for end in ("-wal", "-journal", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(f"{self.path}{end}", f"{aside}{end}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.path}-shm")
+        log.warning(
+            "%s cannot be read (%s): it was set aside as %s and a new one begun;"
+            " `anyrig cache import %s` brings back what is whole in it",
+            self.path, why, aside.name, aside,
+        )  # fmt: skip
+
+
+def set_aside(path: Path) -> tuple[Path, ...]:
+    """The malformed files that were set aside beside a store."""
+    found = path.parent.glob(f"{path.name}.corrupt-*")
+    return tuple(sorted(file for file in found if not file.name.endswith(("-wal", "-journal"))))
+
+
+def _free_name(path: Path) -> Path:
+    date = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        name = path.with_name(f"{path.name}.corrupt-{date}{f'-{number}' if number > 1 else ''}")
+        if not name.exists():
+            break
+    return name
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return _NOWHERE
+    return found.st_dev, found.st_ino

@@ -1,0 +1,88 @@
+"""What SQLite and the system refuse, in our words; and a lock that processes share."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from anyrig.errors import StoreFailed
+
+BUSY_S = 60.0
+
+
+def code(error: sqlite3.Error) -> int:
+    """SQLite's own code without its refinement, 0 where the module itself complained."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def damaged(why: str) -> sqlite3.DatabaseError:
+    """What SQLite would raise of a malformed file, had it seen what we see."""
+    error = sqlite3.DatabaseError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def malformed(error: sqlite3.Error) -> bool:
+    """Whether the file itself is at fault, not the disk, the folder or another process."""
+    return code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+_REFUSALS = {
+    sqlite3.SQLITE_FULL: (
+        "there is no room left for {path}",
+        "Free some space, drop old results with `anyrig cache prune --to 1G`, or set cache.folder"
+        " (ANYRIG_CACHE_FOLDER) to a folder on another disk. What is kept can still be read.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "the disk refused to read or write {path}",
+        "Look at the disk's space, quota and health. What was kept before is still there.",
+    ),
+    sqlite3.SQLITE_BUSY: (
+        "{path} has been in use by another process for a minute",
+        "See what else runs anyrig, or try again.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "{path} may not be written",
+        "Set cache.folder (ANYRIG_CACHE_FOLDER) to a folder you may write to.",
+    ),
+}
+_REFUSALS[sqlite3.SQLITE_LOCKED] = _REFUSALS[sqlite3.SQLITE_BUSY]
+for _alike in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+    _REFUSALS[_alike] = _REFUSALS[sqlite3.SQLITE_READONLY]
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors, and the system's, as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        text, hint = _REFUSALS.get(code(error), (f"{{path}}: {error}", "-vv says more."))
+        raise StoreFailed(text.replace("{path}", str(path)), hint=hint) from error
+    except OSError as error:
+        raise StoreFailed(
+            f"cannot use {path}: {error.strerror or error}",
+            hint="Set cache.folder (ANYRIG_CACHE_FOLDER) to a folder you may write to.",
+        ) from error
+
+
+@contextlib.contextmanager
+def between_processes(path: Path) -> Iterator[None]:
+    """A block that one process at a time is in; the system opens it again when one dies inside."""
+    with open(path, "a+b") as file:
+        with contextlib.suppress(OSError):  # a file system without locks: go on without
+            _lock_file(file.fileno())
+        yield
+
+
+def _lock_file(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,73 @@
+"""kill -9 at random moments, a few hundred times: nothing acknowledged is lost, nothing is half."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyrig.store.results import Store
+from tests.conftest import ROOT
+from tests.store.yard import SMALL_LIMIT, content
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the yard forks its victims")
+
+
+def _yard(folder: Path, seed: int, kills: int, mode: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.store.yard", str(folder), str(seed), str(kills), mode],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mode", "yards", "kills"), [("wal", 2, 140), ("delete", 1, 60)], ids=["wal", "delete"]
+)
+def test_killed_at_any_moment(tmp_path: Path, mode: str, yards: int, kills: int) -> None:
+    """Two victims at a time and yard, on the same two files."""
+    running = [_yard(tmp_path, seed, kills, mode) for seed in range(1, yards + 1)]
+    said: list[str] = []
+    for yard in running:
+        out, err = yard.communicate(timeout=300)
+        assert yard.returncode == 0, err
+        told = json.loads(out)
+        assert (told["missing"], told["wrong"]) == (0, 0)
+        assert told["kills"] >= kills
+        said += told["said"]
+    assert len(said) > yards * kills
+    wal = mode == "wal"
+    with Store(tmp_path / "kept", wal=wal) as kept:
+        assert kept.has(said) == set(said)
+        # What was kept and not yet said when the kill came is there as well, whole.
+        assert all(result.data == content(result.key) for result in kept.each())
+        assert kept.verify().num_bad == 0
+    with Store(tmp_path / "small", limit_bytes=SMALL_LIMIT, wal=wal) as small:
+        assert all(result.data == content(result.key) for result in small.each())
+        assert small.verify().num_bad == 0
+        # Killed jobs still hold what they put: that is all that may be over the limit.
+        assert small.size().file_bytes < 4 * SMALL_LIMIT + (16 << 20)
+        small.prune(to_bytes=0, held=True)
+        assert small.size().file_bytes < 200_000
+    for name in ("kept", "small"):
+        _is_sound(tmp_path / name)
+    assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+def _is_sound(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        stray = "SELECT count(*) FROM {} WHERE {} NOT IN (SELECT id FROM results)"
+        for table, column in (("data", "id"), ("held", "result")):
+            assert connection.execute(stray.format(table, column)).fetchall() == [(0,)]
+        bare = "SELECT count(*) FROM results WHERE id NOT IN (SELECT id FROM data)"
+        assert connection.execute(bare).fetchall() == [(0,)]
+    finally:
+        connection.close()
