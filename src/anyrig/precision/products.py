@@ -82,10 +82,10 @@ def _inputs(shape: Shape) -> Given:
 
 def _dense(given: Given, precision: Precision, device: torch.device) -> list[torch.Tensor]:
     dtype = DTYPES[precision]
-    left, right = (tensor.to(device, dtype).requires_grad_() for tensor in given[:2])
+    left, right = (tensor.to(dtype).to(device).requires_grad_() for tensor in given[:2])
     with tf32(precision == "tf32"):
         result = left @ right
-        result.backward(given[2].to(device, dtype))  # type: ignore[no-untyped-call]  # torch's own
+        result.backward(given[2].to(dtype).to(device))  # type: ignore[no-untyped-call]  # torch's own
     assert left.grad is not None
     assert right.grad is not None
     return [result.detach(), left.grad, right.grad]
@@ -98,8 +98,8 @@ def _eighths(given: Given, precision: Precision, device: torch.device) -> list[t
         raise NotImplementedError("fp8 takes multiples of 16 alone")
     one = torch.ones((), device=device)
     result = torch._scaled_mm(
-        left.to(device, torch.float8_e4m3fn),
-        right.t().contiguous().to(device, torch.float8_e4m3fn).t(),
+        left.to(torch.float8_e4m3fn).to(device),
+        right.t().contiguous().to(torch.float8_e4m3fn).to(device).t(),
         one, one, out_dtype=torch.bfloat16,
     )  # fmt: skip
     return [result]
@@ -134,7 +134,7 @@ def _judged(
     )
     worst, num_bad, where = 0.0, 0, ""
     for ours, (name, a, b) in zip(found, pairs, strict=False):
-        host = ours.to("cpu", torch.float64)
+        host = ours.cpu().double()
         bad = int((~torch.isfinite(host)).sum())
         if bad:
             num_bad, where = num_bad + bad, where or name

@@ -1,0 +1,340 @@
+"""The loss scaler: beside torch's own where that one fails."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from anyrig.errors import BadInput, BadSetting
+from anyrig.precision import gradients
+from anyrig.precision.scaler import LossScaler, PlainStep, ScalerSettings
+
+SMALL = ScalerSettings(initial=8.0, interval=3, hysteresis=2, floor=1.0, ceiling=32.0)
+
+
+def weight(value: float = 1.0) -> nn.Parameter:
+    return nn.Parameter(torch.tensor([value]))
+
+
+def go(scaler: LossScaler, parameter: nn.Parameter, optimiser: Any, *, bad: bool = False) -> bool:
+    """One step down a parabola; a bad one has an infinite gradient."""
+    optimiser.zero_grad()
+    loss = (parameter * math.inf).sum() if bad else (parameter**2).sum()
+    scaler.scaled(loss).backward()  # type: ignore[no-untyped-call]
+    return scaler.step(optimiser).skipped
+
+
+def test_180_bad_steps_then_good_ones_beside_torchs_own() -> None:
+    ours, theirs = weight(), weight()
+    scaler, torchs = LossScaler(), torch.amp.GradScaler("cpu")
+    ours_optimiser = torch.optim.SGD([ours], lr=0.1)
+    theirs_optimiser = torch.optim.SGD([theirs], lr=0.1)
+    for number in range(220):
+        bad = number < 180
+        go(scaler, ours, ours_optimiser, bad=bad)
+        theirs_optimiser.zero_grad()
+        loss = (theirs * math.inf).sum() if bad else (theirs**2).sum()
+        torchs.scale(loss).backward()  # type: ignore[no-untyped-call]
+        torchs.step(theirs_optimiser)
+        torchs.update()
+        assert ours.isfinite().all()
+        assert scaler.scale >= scaler.settings.floor
+    assert scaler.num_skipped == 180
+    assert abs(ours.item()) < 1e-3  # it went on learning
+    # What it is measured against: torch's own scale is gone, and so are the weights.
+    assert torchs.get_scale() == 0.0
+    assert theirs.isnan().all()
+
+
+def test_patience_before_the_scale_backs_off() -> None:
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler(SMALL)
+    scales = []
+    for bad in (True, False, True, True, False, True):
+        go(scaler, parameter, optimiser, bad=bad)
+        scales.append(scaler.scale)
+    # The first bad step only uses up patience; good steps do not give it back.
+    assert scales == [8.0, 8.0, 4.0, 2.0, 2.0, 1.0]
+
+
+def test_a_whole_interval_of_good_steps_grows_the_scale_and_restores_patience() -> None:
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler(SMALL)
+    for bad in (True, True, False, False, True, False, False):
+        go(scaler, parameter, optimiser, bad=bad)
+    assert scaler.scale == 2.0
+    assert not go(scaler, parameter, optimiser)  # the third good one in a row
+    assert scaler.scale == 4.0
+    go(scaler, parameter, optimiser, bad=True)
+    assert scaler.scale == 4.0  # patience again
+    for _ in range(40):
+        go(scaler, parameter, optimiser)
+    assert scaler.scale == 32.0  # the ceiling holds
+
+
+@given(st.lists(st.booleans(), max_size=120), st.integers(1, 4), st.integers(1, 6))
+def test_whatever_happens_scale_and_weights_stay_sound(
+    steps: list[bool], hysteresis: int, interval: int
+) -> None:
+    parameter = weight()
+    optimiser = torch.optim.Adam([parameter], lr=0.01)
+    settings = ScalerSettings(8.0, 2.0, 0.5, interval, hysteresis, 1.0, 64.0)
+    scaler = LossScaler(settings)
+    for bad in steps:
+        before = parameter.detach().clone()
+        skipped = go(scaler, parameter, optimiser, bad=bad)
+        assert skipped is bad
+        assert torch.equal(before, parameter) if bad else parameter.isfinite().all()
+        assert settings.floor <= scaler.scale <= settings.ceiling
+
+
+# -- gradients of every kind -----------------------------------------------------------------------
+
+
+def test_the_same_step_as_without_scaling() -> None:
+    """Clipping after unscaling, accumulation, two optimisers, sparse and missing gradients."""
+
+    def build() -> tuple[nn.ModuleList, list[torch.optim.Optimizer]]:
+        torch.manual_seed(3)
+        parts = nn.ModuleList([nn.Embedding(10, 4, sparse=True), nn.Linear(4, 3), nn.Linear(3, 3)])
+        groups: list[dict[str, Any]] = [
+            {"params": parts[1].parameters(), "lr": 0.01},
+            {"params": parts[2].parameters()},
+        ]
+        return parts, [
+            torch.optim.SGD(parts[0].parameters(), lr=0.1),
+            torch.optim.AdamW(groups),
+        ]
+
+    found = []
+    for stepper in (PlainStep(), LossScaler()):
+        parts, optimisers = build()
+        for _ in range(5):
+            for part in ([1, 1, 2], [3, 1, 9]):  # one step in two parts
+                out = parts[1](parts[0](torch.tensor(part)))
+                loss = out.square().mean() / 2
+                stepper.scaled(loss).backward()  # type: ignore[no-untyped-call]
+            assert parts[2].weight.grad is None
+            outcome = stepper.step(optimisers, parts.parameters(), max_norm=0.05)
+            assert not outcome.skipped
+            assert outcome.grad_norm is not None
+            assert float(outcome.grad_norm) > 0.05
+            for optimiser in optimisers:
+                optimiser.zero_grad()
+        found.append([p.detach().clone() for p in parts.parameters()])
+    for plain, scaled in zip(*found, strict=True):
+        torch.testing.assert_close(plain, scaled, rtol=1e-5, atol=1e-7)
+
+
+def test_clipping_is_torchs_clipping() -> None:
+    torch.manual_seed(1)
+    pair = [nn.Linear(5, 5) for _ in range(2)]
+    pair[1].load_state_dict(pair[0].state_dict())
+    inputs = torch.randn(8, 5)
+    for layer in pair:
+        layer(inputs).square().sum().backward()
+    optimiser = torch.optim.SGD(pair[0].parameters(), lr=0.0)
+    norm = PlainStep().step(optimiser, max_norm=1.5).grad_norm
+    theirs = nn.utils.clip_grad_norm_(pair[1].parameters(), 1.5)
+    assert norm is not None
+    torch.testing.assert_close(norm, theirs)
+    torch.testing.assert_close(pair[0].weight.grad, pair[1].weight.grad)
+
+
+def test_one_bad_gradient_among_many_holds_every_optimiser_back() -> None:
+    good, bad = weight(), weight()
+    optimisers = [torch.optim.SGD([good], lr=0.1), torch.optim.SGD([bad], lr=0.1)]
+    scaler = LossScaler()
+    scaler.scaled(good.sum() + (bad * math.nan).sum()).backward()  # type: ignore[no-untyped-call]
+    assert scaler.step(optimisers).skipped
+    assert (good.item(), bad.item()) == (1.0, 1.0)
+
+
+def test_a_shared_parameter_is_unscaled_once() -> None:
+    shared = weight()
+    optimisers = [torch.optim.SGD([shared], lr=0.1), torch.optim.SGD([shared], lr=0.1)]
+    scaler = LossScaler()
+    scaler.scaled(shared.sum()).backward()  # type: ignore[no-untyped-call]
+    scaler.step(optimisers, [shared, shared])
+    assert shared.grad is not None
+    assert shared.grad.item() == 1.0
+    assert shared.item() == pytest.approx(0.8)
+
+
+def test_sparse_duplicates_that_add_up_to_infinity_are_seen() -> None:
+    table = nn.Embedding(4, 1, sparse=True)
+    optimiser = torch.optim.SGD(table.parameters(), lr=0.1)
+    scaler = LossScaler(ScalerSettings(initial=1.0))
+    scaler.scaled((table(torch.tensor([2, 2])) * 3e38).sum()).backward()  # type: ignore[no-untyped-call]
+    assert scaler.step(optimiser).skipped
+    assert table.weight.isfinite().all()
+
+
+def test_without_torchs_fused_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DirectML has no such kernel; its absence is what the dispatcher raises."""
+
+    def missing(*_: object) -> None:
+        raise NotImplementedError("Could not run 'aten::_amp_foreach_non_finite_check...'")
+
+    monkeypatch.setattr(torch, "_amp_foreach_non_finite_check_and_unscale_", missing)
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler()
+    assert go(scaler, parameter, optimiser, bad=True)
+    assert not go(scaler, parameter, optimiser)
+    assert parameter.item() == pytest.approx(0.8)
+
+
+def test_weights_in_fp16_are_refused() -> None:
+    half = nn.Parameter(torch.ones(2, dtype=torch.float16))
+    scaler = LossScaler()
+    scaler.scaled(half.sum()).backward()  # type: ignore[no-untyped-call]
+    with pytest.raises(BadInput, match="vanish") as caught:
+        scaler.step(torch.optim.SGD([half], lr=0.1))
+    assert "fp32" in caught.value.hint
+
+
+def test_a_second_step_without_a_backward_pass_is_refused() -> None:
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler()
+    go(scaler, parameter, optimiser)
+    with pytest.raises(BadInput, match="unscale its gradients twice"):
+        scaler.step(optimiser)
+
+
+def test_no_gradients_at_all_change_nothing() -> None:
+    used, unused = weight(), weight()
+    scaler = LossScaler(SMALL)
+    for _ in range(5):
+        scaler.scaled(used.sum())
+        assert not scaler.step(torch.optim.SGD([unused], lr=0.1), max_norm=1.0).skipped
+    assert scaler.scale == 8.0
+
+
+def test_processes_agree() -> None:
+    """A process whose own gradients are fine skips when another's are not."""
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler(agree=lambda bad: bad.fill_(1.0))
+    assert go(scaler, parameter, optimiser)
+    assert parameter.item() == 1.0
+
+
+def test_a_plain_step_can_be_guarded() -> None:
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    (parameter * math.nan).sum().backward()  # type: ignore[no-untyped-call]
+    assert PlainStep(guard=True).step(optimiser).skipped
+    assert parameter.item() == 1.0
+    assert not PlainStep().step(optimiser).skipped
+    assert parameter.isnan().all()
+
+
+def test_one_wait_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a value back is what waits for a device: `item` is called once, `bool` never."""
+    calls: list[str] = []
+    item = torch.Tensor.item
+
+    def watched(name: str) -> Any:
+        def read(tensor: torch.Tensor) -> Any:
+            calls.append(name)
+            return item(tensor)
+
+        return read
+
+    for name in ("item", "__float__", "__bool__", "__int__"):
+        monkeypatch.setattr(torch.Tensor, name, watched(name))
+    layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    optimiser = torch.optim.SGD(layers.parameters(), lr=0.1)
+    scaler = LossScaler()
+    scaler.scaled(layers(torch.ones(2, 4)).sum()).backward()  # type: ignore[no-untyped-call]
+    calls.clear()
+    scaler.step(optimiser, max_norm=0.1)
+    assert calls == ["item"]
+
+
+# -- settings and state ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"initial": 0.0}, {"initial": math.nan}, {"initial": math.inf}, {"growth": 1.0},
+        {"backoff": 1.0}, {"backoff": -0.5}, {"interval": 0}, {"interval": 1.5},
+        {"hysteresis": 0}, {"hysteresis": True}, {"floor": 2.0**17}, {"ceiling": 2.0},
+        {"floor": -1.0}, {"initial": "big"},
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadSetting, match=next(iter(wrong)) + "|initial"):
+        ScalerSettings(**wrong)
+
+
+def test_the_defaults_are_those_promised() -> None:
+    assert ScalerSettings() == ScalerSettings(65536.0, 2.0, 0.5, 2000, 2, 1.0, 16777216.0)
+    assert ScalerSettings.of({"floor": 4.0}).floor == 4.0
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(BadSetting, match="no setting 'histeresis'") as caught:
+        ScalerSettings.of({"histeresis": 3})
+    assert "'hysteresis'" in caught.value.hint
+
+
+def test_state_goes_through_a_checkpoint(tmp_path: Any) -> None:
+    parameter = weight()
+    optimiser = torch.optim.SGD([parameter], lr=0.1)
+    scaler = LossScaler(SMALL)
+    for bad in (True, True, False, True):
+        go(scaler, parameter, optimiser, bad=bad)
+    torch.save(scaler.state_dict(), tmp_path / "state.pt")
+    other = LossScaler(SMALL)
+    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert other.state_dict() == scaler.state_dict()
+    for bad in (False, False, False, True, True):
+        go(scaler, parameter, optimiser, bad=bad)
+        go(other, parameter, optimiser, bad=bad)
+        assert other.scale == scaler.scale
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scale": math.nan}, {"scale": 0.0}, {"scale": -4.0}, {"scale": "8"}, {"scale": True},
+        {"good_steps": -1}, {"patience": 1.5}, {"num_skipped": None}, {"extra": 1}, {"scale": None},
+    ],
+)  # fmt: skip
+def test_state_that_makes_no_sense_changes_nothing(change: dict[str, Any]) -> None:
+    scaler = LossScaler(SMALL)
+    before = scaler.state_dict()
+    with pytest.raises(BadInput, match="makes no sense"):
+        scaler.load_state_dict({**before, **change})
+    assert scaler.state_dict() == before
+    missing = {key: value for key, value in before.items() if key != "scale"}
+    with pytest.raises(BadInput, match="scale"):
+        scaler.load_state_dict(missing)
+
+
+def test_a_scale_outside_new_limits_is_brought_inside() -> None:
+    scaler = LossScaler(SMALL)
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 65536.0})
+    assert scaler.scale == SMALL.ceiling
+    scaler.load_state_dict({})  # the run so far was in another format
+    assert scaler.scale == SMALL.ceiling
+
+
+def test_the_ordinary_kernel_and_the_plain_ones_agree() -> None:
+    """Both ways of unscaling, on formats mixed in one model."""
+    tensors = [torch.tensor([4.0, 8.0]), torch.tensor([2.0], dtype=torch.bfloat16)]
+    given_ = gradients.Gradients(tensors, tensors, torch.device("cpu"))
+    assert not gradients.nonfinite_after_unscaling(given_, 0.5)
+    assert [t.tolist() for t in tensors] == [[2.0, 4.0], [1.0]]
