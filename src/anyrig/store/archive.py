@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -35,6 +36,11 @@ _MANIFEST = "manifest.jsonl"
 _MANIFEST_MOST = 2 << 30
 _LINE_MOST = 1 << 20
 _SQLITE = b"SQLite format 3\0"
+# What zipfile raises over a file that is no zip, or a wrong one.
+_UNREADABLE = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, UnicodeDecodeError,
+    struct.error,
+)  # fmt: skip
 
 
 class Exported(NamedTuple):
@@ -109,7 +115,7 @@ def import_(store: Store, path: Path, *, tell: Tell | None = None) -> Imported:
             f"cannot read {path}: {error.strerror or error}",
             hint="Name a file that `anyrig cache export` wrote.",
         ) from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise _refused(path, str(error).rstrip(".") or "it is cut off") from error
 
 

@@ -1,0 +1,361 @@
+"""The store in bad times: damage, a full disk, folders that may not be written, other forms."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import StoreFailed
+from anyrig.store import archive
+from anyrig.store.database import set_aside
+from anyrig.store.drives import network_drive
+from anyrig.store.results import Store
+from tests.conftest import ROOT
+
+
+def _kept(path: Path, count: int = 50, size: int = 5000) -> list[str]:
+    with Store(path) as store:
+        keys = [f"key-{number}" for number in range(count)]
+        for name in keys:
+            store.put(name, os.urandom(size), kind="speech")
+    return keys
+
+
+def _run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+
+
+# -- damage ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE data SET bytes = zeroblob(length(bytes)) WHERE id = 1",
+        "UPDATE data SET bytes = (SELECT bytes FROM data WHERE id = 2) WHERE id = 1",
+        'UPDATE results SET note = \'{"engine": "other"}\' WHERE id = 1',
+        "UPDATE results SET kind = 'page' WHERE id = 1",
+        "UPDATE results SET key = 'key-999' WHERE id = 1",
+        "DELETE FROM data WHERE id = 1",
+    ],
+    ids=["zeroes", "another's", "note", "kind", "key", "no data"],
+)
+def test_a_damaged_result_counts_as_missing(
+    tmp_path: Path, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = _kept(tmp_path / "r", 3)
+    connection = sqlite3.connect(tmp_path / "r")
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    with Store(tmp_path / "r") as store:
+        assert store.get("key-0") is None
+        assert store.get("key-999") is None
+        assert "is damaged and counts as missing" in caplog.text
+        assert store.has(keys) == {"key-1", "key-2"}  # dropped: it can be put again
+        assert store.put("key-0", b"again", kind="speech")
+        assert store.verify() == (3, 0)
+        assert store.size().counters["bad"] == 1
+
+
+def test_verify_finds_and_drops(tmp_path: Path) -> None:
+    _kept(tmp_path / "r", 10)
+    connection = sqlite3.connect(tmp_path / "r")
+    connection.execute("UPDATE data SET bytes = x'00' WHERE id IN (2, 5)")
+    connection.commit()
+    connection.close()
+    told: list[tuple[int, int]] = []
+    with Store(tmp_path / "r") as store:
+        assert store.verify(lambda done, total: told.append((done, total))) == (10, 2)
+        assert store.verify() == (8, 0)
+    assert told[-1] == (10, 10)
+
+
+def _garble(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "text":
+        data[:] = b"this is no database\n" * 100
+    elif how == "header":
+        data[:100] = os.urandom(100)
+    elif how == "cut":
+        del data[len(data) // 2 :]
+    elif how == "root pages":
+        data[4096 : 4096 * 12] = os.urandom(4096 * 11)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["text", "header", "cut", "root pages"])
+def test_a_malformed_file_is_set_aside(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "r"
+    keys = _kept(path)
+    _garble(path, how)
+    with Store(path) as store:
+        found = store.get_many(keys)
+        assert store.put("new", b"1", kind="speech")
+        store.has(keys)
+        store.size()
+        store.verify()
+        store.prune(to_bytes=0)
+        store.put("new", b"1", kind="speech")
+    assert len(found) < len(keys)
+    assert "set aside as r.corrupt-" in caplog.text
+    (aside,) = set_aside(path)
+    assert aside.stat().st_size > 1000
+    with Store(path) as store:
+        assert store.get("new")
+
+
+def test_what_is_whole_in_a_damaged_file_comes_back(tmp_path: Path) -> None:
+    """Some pages in the middle are lost: the results in the others are not."""
+    path = tmp_path / "r"
+    keys = _kept(path, 200)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 5 * 4096] = os.urandom(5 * 4096)
+    path.write_bytes(data)
+    with Store(tmp_path / "other") as store:
+        told = archive.import_(store, path)
+        assert told.num_results > 150
+        assert 0 < told.num_bad < 50
+        assert told.num_new == told.num_results - told.num_bad
+        assert len(store.has(keys)) == told.num_new
+        assert store.verify() == (told.num_new, 0)
+
+
+def test_several_processes_meet_one_malformed_file(tmp_path: Path) -> None:
+    """One sets it aside; the others must not do so with the new one."""
+    path = tmp_path / "r"
+    path.write_bytes(b"this is no database\n" * 500)
+    code = (
+        "import sys; from pathlib import Path; from anyrig.store.results import Store\n"
+        "with Store(Path(sys.argv[1])) as store:\n"
+        "    for n in range(20): assert store.put(f'{sys.argv[2]}-{n}', b'x', kind='speech')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    names = [f"p{number}" for number in range(4)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(path), name], env=environment)
+        for name in names
+    ]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0, 0]
+    assert len(set_aside(path)) == 1
+    with Store(path) as store:
+        assert store.size().num_results == 80
+
+
+def test_a_file_that_is_deleted_under_us_is_begun_anew(tmp_path: Path) -> None:
+    with Store(tmp_path / "deep" / "r") as store:
+        store.put("a", b"1", kind="speech")
+        for file in (tmp_path / "deep").iterdir():
+            file.unlink()
+        (tmp_path / "deep").rmdir()
+        assert store.get("a") is None
+        assert store.put("a", b"2", kind="speech")
+        assert store.has("a") == {"a"}
+
+
+# -- other forms -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "hint"),
+    [
+        ("PRAGMA user_version = 2", "newer anyrig", "Update anyrig"),
+        ("PRAGMA application_id = 5", "another program", "ANYRIG_CACHE_FOLDER"),
+    ],
+)
+def test_a_file_of_another_form_is_left_alone(
+    tmp_path: Path, change: str, words: str, hint: str
+) -> None:
+    path = tmp_path / "r"
+    _kept(path, 3)
+    connection = sqlite3.connect(path)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with Store(path) as store, pytest.raises(StoreFailed, match=words) as caught:
+        store.get("key-0")
+    assert hint in caught.value.hint
+    assert path.read_bytes() == before
+    assert not set_aside(path)
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.commit()
+    connection.close()
+    with Store(path) as store, pytest.raises(StoreFailed, match="another program"):
+        store.put("a", b"", kind="speech")
+
+
+def test_our_file_without_its_tables_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _kept(tmp_path / "r", 3)
+    connection = sqlite3.connect(tmp_path / "r")
+    connection.execute("DROP TABLE held")
+    connection.commit()
+    connection.close()
+    with Store(tmp_path / "r") as store:
+        assert store.put("a", b"", kind="speech")
+    assert "tables are missing" in caplog.text
+
+
+# -- disks and folders -------------------------------------------------------------------------
+
+_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from anyrig.errors import StoreFailed
+from anyrig.store.results import Store
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Store(Path(sys.argv[1])) as store:
+    store.put("a", b"first", kind="speech")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+    try:
+        store.put("b", bytes(1_000_000), kind="speech")
+        sys.exit("the disk took it")
+    except StoreFailed as error:
+        print(error.message, error.hint)
+    assert store.get("a").data == b"first"
+    assert store.get("b") is None
+    assert store.put("c", b"small", kind="speech")
+"""
+
+
+def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    done = _run(_FULL, str(tmp_path / "r"))
+    assert done.returncode == 0, done.stderr
+    assert "disk" in done.stdout
+    with Store(tmp_path / "r") as store:
+        assert store.has(["a", "b", "c"]) == {"a", "c"}
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """SQLite's own bound on pages answers as a full disk does."""
+    with Store(tmp_path / "r") as store:
+        store.put("a", b"first", kind="speech")
+        store.database.maintain("PRAGMA max_page_count = 50")
+        with pytest.raises(StoreFailed, match="no room left") as caught:
+            store.put("b", bytes(1_000_000), kind="speech")
+        assert "anyrig cache prune" in caught.value.hint
+        assert store.get("a")
+        assert not store.has("b")
+        assert store.put("c", b"small", kind="speech")
+
+
+_AS_NOBODY = """
+import logging, os, sys
+from pathlib import Path
+from anyrig.errors import StoreFailed
+from anyrig.store.results import Store
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+with Store(Path(sys.argv[1]) / "r") as store:
+    with store.holding("job"):
+        assert store.get("key-0") and store.has(["key-0", "x"]) == {"key-0"}
+    assert store.size().num_results == 3
+    try:
+        store.put("new", b"", kind="speech")
+        sys.exit("it was written")
+    except StoreFailed as error:
+        print(error.message, error.hint)
+try:
+    with Store(Path(sys.argv[1]) / "none" / "r") as store:
+        store.get("a")
+    sys.exit("a folder was made")
+except StoreFailed as error:
+    print(error.message, error.hint)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders have no mode there")
+@pytest.mark.parametrize("left_open", [False, True])
+def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path, left_open: bool) -> None:
+    folder = tmp_path / "folder"
+    _kept(folder / "r", 3)
+    other = Store(folder / "r")
+    if left_open:
+        other.get("key-0")  # its log and the log's index are there now
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)  # pytest makes them for their owner alone
+    try:
+        done = _run(_AS_NOBODY, str(folder))
+    finally:
+        folder.chmod(0o755)
+        other.close()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ANYRIG_CACHE_FOLDER") == 2
+    assert "may not be written" in done.stdout
+
+
+def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with Store(tmp_path / "file" / "r") as store, pytest.raises(StoreFailed) as caught:
+        store.get("a")
+    assert "ANYRIG_CACHE_FOLDER" in caught.value.hint
+
+
+def test_without_the_write_ahead_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with Store(tmp_path / "r", wal=False) as store:
+        assert store.put("a", b"1", kind="speech")
+        assert store.get("a")
+        assert (store.database.journal, store.database.journal_reason) == (
+            "delete", "it was asked for",
+        )  # fmt: skip
+        assert not (tmp_path / "r-wal").exists()
+    assert "rollback journal" in caplog.text
+    with Store(tmp_path / "r") as store:
+        assert store.get("a")
+        assert store.database.journal == "wal"
+
+
+_MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:35 / /mnt/share rw,relatime shared:2 - nfs4 server:/export rw
+41 40 8:2 / /mnt/share/local rw - xfs /dev/sdb1 rw
+42 22 0:36 / /mnt/my\\040drive rw - cifs //server/x rw
+43 22 0:37 / /mnt/c rw - 9p drvfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/home/u/r", ""), ("/mnt/share/r", "nfs4"), ("/mnt/share/local/r", ""), ("/mnt/shared/r", ""),
+     ("/mnt/my drive/r", "cifs"), ("/mnt/c/Users/r", "9p")],
+)  # fmt: skip
+@pytest.mark.skipif(sys.platform == "win32", reason="paths of Linux")
+def test_network_drives(path: str, kind: str) -> None:
+    assert network_drive(Path(path), _MOUNTS) == kind
+    assert network_drive(Path(path), "nonsense\n- -\n") == ""
+
+
+def test_a_network_drive_gets_the_rollback_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of mounts is the system's: another one stands in for it."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"1 1 0:1 / {tmp_path.resolve()} rw - nfs4 server:/x rw\n")
+    monkeypatch.setattr("anyrig.store.drives._MOUNTS", mounts)
+    with Store(tmp_path / "r") as store:
+        store.put("a", b"1", kind="speech")
+        assert store.database.journal == "delete"
+        assert "network drive (nfs4)" in store.database.journal_reason
