@@ -1,11 +1,55 @@
-"""Need in, placement out: device, backend, precision and budget, with reasons. No framework."""
+"""Need in, placement out: device, backend, precision, budget and threads, with reasons.
+
+The one front door to devices, precision and memory. Apps receive a `Placement`, never a word. A
+pure function: nothing is touched, and no framework is loaded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.backends.memory import MemoryNow
+from anyrig.devices.choose import Choice, PassedOver
+from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
+from anyrig.devices.words import drive_for
+from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
+from anyrig.memory import estimate
+from anyrig.precision import choose as precisions
+from anyrig.precision.presets import Profile, preset
+from anyrig.units import bytes_text, flops_text, plural
+
+Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
+"""By device id: measured FLOP/s by backend and number format."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a piece of work asks for."""
+
+    what: str
+    """For reasons and errors: `the voice amy`."""
+    backends: tuple[BackendName, ...] = ("onnx", "torch")
+    """Libraries its engine has a way through, the best first."""
+    precisions: tuple[Precision, ...] = ("fp32",)
+    """Number formats its weights bear, its author's best first."""
+    worker_bytes: int = 0
+    """What one worker holds at least: weights and runtime. 0 when nobody knows."""
+    training: bool = False
+    gpu: bool = True
+    """Whether a GPU is of any use to it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asked for; the defaults leave it to us."""
+
+    precision: str = "auto"
+    profile: Profile = "balanced"
+    memory_gb: float | None = None
+    memory_fraction: float | None = None
+    workers_per_device: int = 1
 
 
 @dataclass(frozen=True)
@@ -27,3 +71,217 @@ class Placement:
     """The device's measured speed at this precision, to begin with."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """`NVIDIA L4 as cuda:0 in bf16`."""
+        return f"{self.device.name} as {self.drive.word} in {self.precision}"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Every placement of a piece of work, and what was passed over."""
+
+    placements: tuple[Placement, ...]
+    fallback: Placement | None = None
+    """Where items go when a device is lost: the CPU, unless it works already."""
+    passed_over: tuple[PassedOver, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def place(
+    machine: Machine,
+    choice: Choice,
+    need: Need,
+    wanted: Wanted | None = None,
+    *,
+    speeds: Speeds | None = None,
+    failed: Mapping[str, Mapping[Precision, str]] | None = None,
+) -> Placed:
+    """Where a piece of work runs.
+
+    Args:
+        machine: all devices.
+        choice: those to use, from `devices.choose`.
+        need: what the work asks for.
+        wanted: what the person asked for.
+        speeds: what was measured.
+        failed: by device id, number formats that its self-test found wrong.
+    """
+    wanted = wanted or Wanted()
+    _check(wanted)
+    maker = _Maker(machine, choice, need, wanted, speeds or {}, failed or {})
+    placements, passed = maker.all_of(choice.devices)
+    warnings: list[str] = []
+    cpu = machine.cpu_device
+    if not placements:
+        why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
+        if any(device.id == cpu.id for device in choice.devices):
+            raise _nowhere(need, passed)
+        placements, more = maker.all_of((cpu,))
+        if not placements:
+            raise _nowhere(need, (*passed, *more))
+        warnings.append(f"{need.what} runs on the CPU: {why}")
+    shared = _with_threads(placements, machine.cpu.cores_usable)
+    warnings += [text for placement in shared for text in placement.warnings]
+    return Placed(shared, _fallback(maker, shared, cpu), tuple(passed), tuple(warnings))
+
+
+class _Maker:
+    """Placements on one device after the other, for one need."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        choice: Choice,
+        need: Need,
+        wanted: Wanted,
+        speeds: Speeds,
+        failed: Mapping[str, Mapping[Precision, str]],
+    ) -> None:
+        self._machine, self._choice, self._need, self._wanted = machine, choice, need, wanted
+        self._speeds, self._failed = speeds, failed
+
+    def all_of(self, devices: Sequence[Device]) -> tuple[list[Placement], tuple[PassedOver, ...]]:
+        """A placement on each device that can serve, and why the others cannot."""
+        found, passed = [], []
+        for device in devices:
+            drive = self._drive(device)
+            if drive is None or (device.kind == "gpu" and not self._need.gpu):
+                passed.append(PassedOver(device, self._no_way(device)))
+                continue
+            placement = self._on(device, drive)
+            asked = self._need.worker_bytes
+            if placement.budget_bytes is not None and asked > placement.budget_bytes:
+                passed.append(PassedOver(device, _too_small(asked, placement.budget_bytes)))
+                continue
+            found.append(placement)
+        return found, tuple(passed)
+
+    def _on(self, device: Device, drive: Drive) -> Placement:
+        need, wanted = self._need, self._wanted
+        measured = {
+            precision: value
+            for (backend, precision), value in self._speeds.get(device.id, {}).items()
+            if backend == drive.backend
+        }
+        chosen = precisions.choose(
+            device,
+            drive,
+            need.precisions,
+            asked=wanted.precision,
+            profile=wanted.profile,
+            speeds=measured,
+            failed=self._failed.get(device.id, {}),
+            training=need.training,
+        )
+        budget_bytes, told = budget(device, wanted)
+        workers = self._workers(device, budget_bytes)
+        if workers > 1 and budget_bytes is not None:
+            told += f", shared by {workers} workers"
+            budget_bytes //= workers
+        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
+        reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {told}"]
+        speed = measured.get(chosen.precision)
+        if speed is not None:
+            reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
+        return Placement(
+            device, drive, chosen.precision, budget_bytes, 1, workers, {}, speed, tuple(reasons),
+            chosen.warnings,
+        )  # fmt: skip
+
+    def _drive(self, device: Device) -> Drive | None:
+        """What the word asks for where the engine has that way; else the engine's own best."""
+        asked = drive_for(device, self._choice.word)
+        word = self._choice.word.strip().lower().partition(":")[0]
+        if asked and asked.word.partition(":")[0] == word and asked.backend in self._need.backends:
+            return asked
+        for backend in self._need.backends:
+            for drive in device.drives:
+                if drive.usable and drive.backend == backend:
+                    return drive
+        return None
+
+    def _no_way(self, device: Device) -> str:
+        if device.kind == "gpu" and not self._need.gpu:
+            return f"{self._need.what} gains nothing from a GPU"
+        names = {"onnx": "ONNX Runtime", "torch": "torch"}
+        ways = " or ".join(names[backend] for backend in self._need.backends)
+        closed = [d.reason for d in device.drives if d.backend in self._need.backends]
+        why = device.why_not or "; ".join(dict.fromkeys(closed)) or "neither drives this device"
+        return f"{self._need.what} runs through {ways}: {why}"
+
+    def _workers(self, device: Device, budget_bytes: int | None) -> int:
+        """As many as were asked for; refused when they do not fit."""
+        count, each = self._wanted.workers_per_device, self._need.worker_bytes
+        if count > 1 and budget_bytes is not None and each * count > budget_bytes:
+            fit = max(1, budget_bytes // each)
+            raise BadInput(
+                f"{count} workers of {bytes_text(each)} each do not fit into "
+                f"{bytes_text(budget_bytes)} of {device.name}",
+                hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
+            )
+        return count
+
+
+def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
+    """The memory that work may take of a device, and why so much."""
+    held = preset(wanted.profile)
+    asked = wanted.memory_gb is not None or wanted.memory_fraction is not None
+    own = device.kind == "gpu" and device.memory.kind == "dedicated"
+    share = held.memory if own else held.memory_shared
+    found = estimate.budget(
+        MemoryNow(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
+        gib=wanted.memory_gb,
+        fraction=wanted.memory_fraction if asked else share,
+    )
+    if asked or found.num_bytes is None:
+        return found.num_bytes, found.reason
+    total = device.memory.total_bytes or 0
+    if found.num_bytes == int(total * share):
+        told = f"{share:.0%} of {bytes_text(total)}, as the {wanted.profile} profile has it"
+        return found.num_bytes, f"{bytes_text(found.num_bytes)}, {told}"
+    free = device.memory.free_bytes or 0
+    return found.num_bytes, f"{bytes_text(found.num_bytes)} of the {bytes_text(free)} that are free"
+
+
+def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
+    """Usable cores over all processes, at least one each."""
+    processes = sum(placement.workers for placement in placements)
+    threads = max(1, math.floor(cores / processes))
+    told = f"{plural(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
+    if processes == 1:
+        told = f"{plural(threads, 'thread')}: all usable cores"
+    return tuple(replace(p, threads=threads, reasons=(*p.reasons, told)) for p in placements)
+
+
+def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Placement | None:
+    if any(placement.device.id == cpu.id for placement in placements):
+        return None
+    found, _ = maker.all_of((cpu,))
+    return replace(found[0], workers=1, threads=placements[0].threads) if found else None
+
+
+def _check(wanted: Wanted) -> None:
+    if wanted.workers_per_device < 1:
+        raise BadInput(
+            f"--workers-per-device {wanted.workers_per_device}", hint="At least one is needed."
+        )
+    if wanted.memory_gb is not None and wanted.memory_fraction is not None:
+        raise BadInput(
+            "--memory-gb and --memory-fraction were both given", hint="Give one of them."
+        )
+
+
+def _too_small(asked: int, budget_bytes: int) -> str:
+    return f"it needs {bytes_text(asked)} and may use {bytes_text(budget_bytes)}"
+
+
+def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemory | DeviceUnusable:
+    why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
+    if any("it needs" in over.reason for over in passed):
+        return OutOfMemory(
+            f"{need.what} fits nowhere: {why}",
+            hint="Raise --memory-gb, take --profile low-memory, or a smaller model.",
+        )
+    return DeviceUnusable(f"nothing can run {need.what}: {why}", hint="Run `anyrig doctor`.")

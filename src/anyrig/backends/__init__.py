@@ -6,8 +6,9 @@ measure a device. Nothing heavy is imported before one of them is called.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from anyrig.backends.memory import MemoryNow
 from anyrig.errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -16,23 +17,9 @@ if TYPE_CHECKING:
 
     from anyrig.devices.describe import BackendName, Device, Drive, Precision
 
+__all__ = ["QUIET", "Bound", "MemoryNow", "Runner", "attach", "open_runner"]
 # ONNX Runtime reports to its maker unless this is set before it loads.
 QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
-
-
-class MemoryNow(NamedTuple):
-    """What this process holds of a device's memory. None: the framework does not tell."""
-
-    allocated_bytes: int | None = None
-    """In live tensors; on a CPU, the process's resident memory."""
-    reserved_bytes: int | None = None
-    """Taken from the driver: live tensors and what the framework keeps for the next ones."""
-    peak_bytes: int | None = None
-    """The most that was allocated since `reset_peak`."""
-    peak_reserved_bytes: int | None = None
-    free_bytes: int | None = None
-    """What the device has left for everybody."""
-    total_bytes: int | None = None
 
 
 class Bound(Protocol):

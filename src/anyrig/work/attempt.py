@@ -49,6 +49,9 @@ def attempt(
     tries: dict[int, int] = {}
     while parts:
         part = parts.pop()
+        if len(part.items) > 1 and part.cost > pace.limit:
+            parts.extend(reversed(part.halves()))  # memory ran out below this already
+            continue
         done, fault = _once(part, call, pace, report, bound)
         if fault is None:
             yield from (
@@ -136,5 +139,5 @@ def _say_split(part: Batch[T], fault: Fault) -> None:
 
 def _aside(item: Item[T], fault: Fault) -> Outcome[R]:
     log.warning("item %d is set aside: %s", item.index, fault.said)
-    kind = "memory" if fault.memory else "error"
-    return Outcome(item.index, failure=Failure(kind, fault.said, _TRIES))
+    failure = Failure("memory" if fault.memory else "error", fault.said, _TRIES)
+    return Outcome(item.index, failure=failure)

@@ -24,6 +24,8 @@ class Ledger:
     places: dict[int, list[str]] = field(default_factory=dict)
     """The devices that an item's workers died on."""
     strikes: dict[str, list[frozenset[int]]] = field(default_factory=dict)
+    streaks: dict[str, int] = field(default_factory=dict)
+    """By device: deaths since something was last computed on it."""
 
     def died(self, device: str, suspects: Iterable[int]) -> None:
         """A worker on a device died while it computed these items, or while it loaded."""
@@ -32,6 +34,7 @@ class Ledger:
             self.deaths[index] = self.deaths.get(index, 0) + 1
             self.places.setdefault(index, []).append(device)
         self.strikes.setdefault(device, []).append(there)
+        self.streaks[device] = self.streaks.get(device, 0) + 1
 
     def guilty(self, index: int) -> bool:
         """Whether an item has killed so many that it must be set aside."""
@@ -46,8 +49,8 @@ class Ledger:
         return len(self.strikes.get(device, ())) >= STRIKES
 
     def hopeless(self, device: str) -> bool:
-        """Whether even the only device has died too often for anything that was ever computed."""
-        return len(self.strikes.get(device, ())) >= STRIKES * DEADLY
+        """Whether nothing was computed on a device between many deaths, whatever it was given."""
+        return self.streaks.get(device, 0) >= STRIKES * DEADLY
 
     def avoid(self, index: int) -> str:
         """The device a suspect should be kept from, once it has died there twice; else empty."""
@@ -64,7 +67,8 @@ class Ledger:
             self.strikes[device] = kept
         return freed
 
-    def acquit(self, index: int) -> None:
-        """An item was computed after all."""
+    def acquit(self, index: int, device: str) -> None:
+        """An item was computed after all, on a device that therefore works."""
+        self.streaks[device] = 0
         self.deaths.pop(index, None)
         self.places.pop(index, None)

@@ -67,6 +67,7 @@ class Pace:
         self._settled = bool(start)
         self._rungs: dict[int, Rung] = {}
         self._good = 0
+        self._unreached = 0
         self._num_calls = 0
         self._call_cost = 0.0
         self._seen: deque[tuple[float, float]] = deque(maxlen=_KEPT)
@@ -140,6 +141,7 @@ class Pace:
         tried = [level for level, rung in self._rungs.items() if rung.tries >= _TRIES]
         level = max((other for other in tried if other >= self._level), default=None)
         if level is None:
+            self._stretch()
             return
         below = [rung.rate for other, rung in self._rungs.items() if other < level]
         if below and self._rungs[level].rate < WORTH * max(below):
@@ -148,6 +150,17 @@ class Pace:
             self._level, self._settled = level + 1, True  # memory ends it: `budget` holds it down
         else:
             self._level = level + 1
+
+    def _stretch(self) -> None:
+        """Whole items may not add up to the rung, so that no batch ever reaches it: leave it out.
+
+        Not beyond the double of two such steps: an engine may take one item at a time.
+        """
+        assert self._level is not None
+        self._unreached += 1
+        if self._unreached > _TRIES and self._level < max(self._rungs) + 2:
+            self._unreached = 0
+            self._level += 1
 
     def _settle(self) -> None:
         """The smallest size that gives nearly the best rate."""

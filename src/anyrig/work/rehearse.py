@@ -31,6 +31,7 @@ class Rehearsal:
         *,
         speeds: Mapping[str, float] | None = None,
         most_items: int = 1,
+        call_s: float = 0.0,
         load_s: float = 0.0,
         fits: float = float("inf"),
         deadly: Sequence[float] = (),
@@ -44,6 +45,7 @@ class Rehearsal:
             placement: where it runs.
             speeds: by device id; 1 when none is given.
             most_items: in one call.
+            call_s: what a call takes beside its items; batches grow where there is some.
             load_s: how long loading takes.
             fits: the most that may be in one call; more runs out of memory.
             deadly: items whose worker dies.
@@ -53,7 +55,7 @@ class Rehearsal:
         """
         device = placement.device.id
         time.sleep(load_s)
-        self.most_items = most_items
+        self.most_items, self._call_s = most_items, call_s
         self._speed = (speeds or {}).get(device, 1.0)
         self._fits, self._deadly, self._bad = fits, frozenset(deadly), frozenset(bad)
         self._broken = device in broken
@@ -71,5 +73,5 @@ class Rehearsal:
             raise MemoryError(f"{sum(batch)} does not fit into {self._fits}")
         if self._bad.intersection(batch):
             raise ValueError("a bad item")
-        time.sleep(sum(batch) / self._speed)
+        time.sleep(self._call_s + sum(batch) / self._speed)
         return [2 * number for number in batch]

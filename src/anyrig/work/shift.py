@@ -89,11 +89,16 @@ class Shift:
         now = time.monotonic()
         for number, lane in list(self._plan.lanes.items()):
             worker = self._staff.ready[number]
-            if self._suspects and not lane.hand and self._try_suspect(worker, lane, now):
+            if self._may_try(lane) and self._try_suspect(worker, lane, now):
                 continue
             chosen = self._plan.next_for(lane, now)
             if chosen:
                 self._send(worker, lane, chosen)
+
+    def _may_try(self, lane: Lane[Any]) -> bool:
+        """Suspects go to idle workers that have computed something: so a death tells more."""
+        proven = lane.rate is not None or not len(self._plan.waiting)
+        return bool(self._suspects) and not lane.hand and proven
 
     def _try_suspect(self, worker: Worker, lane: Lane[Any], now: float) -> bool:
         """Give an idle worker an item that must have no company, if one may go there."""
@@ -176,7 +181,7 @@ class Shift:
             self._staff.ready[number].tell(wire.Drop(tuple(indices)))
         for outcome in message.outcomes:
             if outcome.index in fresh and outcome.index in self._items:
-                self._staff.ledger.acquit(outcome.index)
+                self._staff.ledger.acquit(outcome.index, worker.placement.device.id)
                 self._finish(replace(outcome, device=worker.placement.device.id))
 
     def _finish(self, outcome: Outcome[Any]) -> None:

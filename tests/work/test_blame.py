@@ -1,0 +1,48 @@
+"""Items that kill and devices that die are told apart."""
+
+from __future__ import annotations
+
+from anyrig.work.blame import Ledger
+
+
+def test_an_item_that_kills_three_is_guilty_and_its_devices_are_forgiven() -> None:
+    ledger = Ledger()
+    for device in ("a", "a", "b"):
+        assert not ledger.guilty(7)
+        ledger.died(device, [7])
+    assert ledger.guilty(7)
+    assert ledger.out("a")
+    assert ledger.convict(7) == ["a"]
+    assert not ledger.out("a")
+
+
+def test_a_device_that_dies_twice_with_different_items_is_out() -> None:
+    ledger = Ledger()
+    ledger.died("a", [1, 2])
+    ledger.died("a", [3])
+    assert ledger.out("a")
+    assert not ledger.out("b")
+    ledger.acquit(1, "b")
+    assert ledger.convict(2) == ["a"]
+
+
+def test_a_suspect_is_kept_from_the_device_it_died_on_twice() -> None:
+    ledger = Ledger()
+    ledger.died("a", [1])
+    assert ledger.avoid(1) == ""
+    ledger.died("a", [1])
+    assert ledger.avoid(1) == "a"
+    assert ledger.avoid(2) == ""
+
+
+def test_a_death_while_loading_counts_for_the_device_alone() -> None:
+    ledger = Ledger()
+    ledger.died("a", [])
+    ledger.died("a", [])
+    assert ledger.out("a")
+    assert not ledger.hopeless("a")
+    for _ in range(4):
+        ledger.died("a", [])
+    assert ledger.hopeless("a")
+    ledger.acquit(1, "a")
+    assert not ledger.hopeless("a")

@@ -1,0 +1,233 @@
+"""Real processes on rehearsed devices: order, deaths, losses, refusals, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.errors import BadInput, DeviceLost, WorkFailed
+from anyrig.placement import Placement
+from anyrig.work.engine import Recipe
+from anyrig.work.outcome import Outcome, Report
+from anyrig.work.pool import Pool
+
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+
+
+def seat(name: str, **values: Any) -> Placement:
+    return Placement(Device(name, "cpu", "test", name), DRIVE, **values)
+
+
+@contextlib.contextmanager
+def pool(*names: str, fallback: str = "", **options: Any) -> Iterator[Pool]:
+    recipe = Recipe("anyrig.work.rehearse:Rehearsal", options)
+    spare = seat(fallback) if fallback else None
+    with Pool([seat(n) for n in names], recipe, environment=os.environ, fallback=spare) as made:
+        yield made
+
+
+def values(outcomes: list[Outcome[Any]]) -> list[Any]:
+    assert [outcome.index for outcome in outcomes] == list(range(len(outcomes)))
+    return [outcome.result for outcome in outcomes]
+
+
+def test_unequal_devices_share_the_work_in_order() -> None:
+    costs = [0.002 + (i % 7) / 1000 for i in range(120)]
+    report = Report()
+    with pool("fast", "slow", speeds={"slow": 0.3}) as made:
+        outcomes = list(made.run(costs, cost=float, report=report))
+    assert values(outcomes) == [2 * cost for cost in costs]
+    assert {outcome.device for outcome in outcomes} == {"fast", "slow"}
+    assert report.num_items == 120
+    assert report.warnings == []
+
+
+def test_a_pool_serves_one_run_after_the_other() -> None:
+    with pool("a", "b") as made:
+        for count in (3, 0, 5):
+            assert values(list(made.run([0.001] * count, cost=float))) == [0.002] * count
+
+
+def test_a_run_that_is_left_does_not_disturb_the_next() -> None:
+    with pool("a") as made:
+        outcomes = made.run([0.001, 0.002, 0.003], cost=float)
+        assert next(outcomes).result == 0.002
+        outcomes.close()  # type: ignore[attr-defined]
+        assert values(list(made.run([0.004, 0.005], cost=float))) == [0.008, 0.010]
+
+
+def test_a_stream_is_worked_on_as_it_comes() -> None:
+    first_done = threading.Event()
+
+    def stream() -> Iterator[float]:
+        yield 0.001
+        assert first_done.wait(timeout=30)
+        yield 0.002
+
+    with pool("a") as made:
+        outcomes = made.run(stream(), cost=float)
+        assert next(outcomes).result == 0.002
+        first_done.set()
+        assert next(outcomes).result == 0.004
+
+
+def test_running_out_of_memory_splits_in_the_worker() -> None:
+    report = Report()
+    with pool("a", most_items=64, fits=0.02, call_s=0.01) as made:
+        got = list(made.run([0.001] * 200, cost=float, report=report))
+    assert values(got) == [0.002] * 200
+    assert report.num_out_of_memory >= 1
+
+
+def test_a_bad_item_is_set_aside_and_the_rest_go_on() -> None:
+    with pool("a", bad=[0.005]) as made:
+        got = list(made.run([0.001, 0.005, 0.002], cost=float))
+    assert values(got) == [0.002, None, 0.004]
+    failure = got[1].failure
+    assert failure is not None
+    assert "a bad item" in failure.said
+
+
+def test_an_item_that_kills_three_workers_is_set_aside() -> None:
+    costs = [0.001, 0.002, 0.666, 0.003, 0.004]
+    report = Report()
+    with pool("a", fallback="spare", deadly=[0.666]) as made:
+        got = list(made.run(costs, cost=float, report=report))
+    assert values(got) == [None if c == 0.666 else 2 * c for c in costs]
+    failure = got[2].failure
+    assert failure is not None
+    assert (failure.kind, failure.tries) == ("killed", 3)
+    assert "code 9" in failure.said
+
+
+def test_the_only_device_survives_a_deadly_item() -> None:
+    with pool("a", deadly=[0.666]) as made:
+        got = list(made.run([0.001, 0.666, 0.002], cost=float))
+    assert values(got) == [0.002, None, 0.004]
+
+
+def test_two_deadly_items_do_not_cost_the_device() -> None:
+    costs = [0.001, 0.666, 0.002, 0.777, 0.003]
+    with pool("a", "b", deadly=[0.666, 0.777]) as made:
+        got = list(made.run(costs, cost=float))
+        assert values(got) == [0.002, None, 0.004, None, 0.006]
+        assert values(list(made.run([0.004] * 8, cost=float))) == [0.008] * 8
+
+
+def test_a_device_that_dies_twice_is_set_aside_and_its_items_finish_elsewhere() -> None:
+    report = Report()
+    with pool("good", "dead", broken=["dead"]) as made:
+        got = list(made.run([0.02] * 100, cost=float, report=report))
+    assert values(got) == [0.04] * 100
+    assert {outcome.device for outcome in got} == {"good"}
+    assert any("dead is set aside" in warning for warning in report.warnings)
+
+
+def test_when_the_only_device_dies_the_fall_back_finishes() -> None:
+    report = Report()
+    with pool("dead", fallback="cpu", broken=["dead"]) as made:
+        got = list(made.run([0.002] * 12, cost=float, report=report))
+    assert values(got) == [0.004] * 12
+    assert {outcome.device for outcome in got} == {"cpu"}
+    assert not report.set_aside
+    assert any("dead is set aside" in warning for warning in report.warnings)
+
+
+def test_a_device_that_is_lost_twice_is_set_aside() -> None:
+    report = Report()
+    with pool("gpu", fallback="cpu", losing={"gpu": 3}) as made:
+        got = list(made.run([0.002] * 30, cost=float, report=report))
+    assert values(got) == [0.004] * 30
+    assert {outcome.device for outcome in got} == {"gpu", "cpu"}
+    assert any("gpu is set aside" in warning for warning in report.warnings)
+
+
+def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
+    with pool("dead", broken=["dead"]) as made, pytest.raises(DeviceLost, match="dead"):
+        list(made.run([0.001] * 30, cost=float))
+
+
+def test_an_engine_that_cannot_be_made_is_an_error_with_its_hint() -> None:
+    recipe = Recipe("anyrig.work.rehearse:Nothing")
+    with Pool([seat("a")], recipe, environment=os.environ) as made:
+        with pytest.raises(BadInput, match="no engine") as caught:
+            made.wait_ready()
+    assert "importable" in caught.value.hint
+
+
+def test_a_worker_that_is_killed_is_replaced() -> None:
+    with pool("a", "b") as made:
+        outcomes = made.run([0.02] * 40, cost=float)
+        got = [next(outcomes)]
+        os.kill(made.pids[0], signal.SIGKILL)
+        got += outcomes
+        assert len(made.pids) == 2
+    assert values(got) == [0.04] * 40
+    assert made.warnings == []
+
+
+def test_a_late_item_is_given_to_an_idle_faster_device() -> None:
+    """The slow one would need 50 s for its item: the run ends without it, and nobody waits."""
+    with pool("fast", "slow", speeds={"slow": 0.001}) as made:
+        made.wait_ready()
+        got = list(made.run([0.05] * 6, cost=float))
+        assert {outcome.device for outcome in got} == {"fast"}
+
+
+def test_an_item_that_cannot_be_sent_is_set_aside() -> None:
+    with pool("a") as made:
+        got = list(made.run([0.001, lambda: 0], cost=lambda item: 0.001))
+    assert got[0].result == 0.002
+    assert got[1].failure is not None
+    assert "cannot be sent" in got[1].failure.said
+
+
+def test_a_closed_pool_says_so() -> None:
+    with pool("a") as made:
+        pass
+    with pytest.raises(WorkFailed, match="closed"):
+        next(made.run([1.0], cost=float))
+
+
+SCRIPT = """
+import os, sys, time
+sys.path.insert(0, {root!r})
+from tests.work.test_pool import pool
+with pool("a", "b") as made:
+    made.wait_ready()
+    print(*made.pids, flush=True)
+    for outcome in made.run([30.0] * 10, cost=float):
+        pass
+"""
+
+
+@pytest.mark.parametrize("way", ["SIGINT", "SIGKILL"])
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_no_worker_outlives_its_pool(way: str) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(root=root)], stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": f"{root}/src"},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        pids = [int(word) for word in process.stdout.readline().split()]
+        assert len(pids) == 2
+        time.sleep(0.3)  # let it hand something out
+        process.send_signal(getattr(signal, way))
+        process.wait(timeout=20)
+        deadline = time.monotonic() + 20
+        while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not [pid for pid in pids if psutil.pid_exists(pid)]
