@@ -15,6 +15,7 @@ import pytest
 
 from anyrig.errors import BadArchive, BadInput, StoreFailed
 from anyrig.store import archive
+from anyrig.store.key import Plain
 from anyrig.store.results import Store
 
 Rows = list[dict[str, Any]]
@@ -25,7 +26,7 @@ def full(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "full") as store:
         for number in range(12):
             kind = "page" if number % 3 == 0 else "speech"
-            note = {"engine": "tone", "number": number, "text": "ü\ud83d"}
+            note: dict[str, Plain] = {"engine": "tone", "number": number, "text": "ü\ud83d"}
             store.put(f"key-{number}", os.urandom(number * 500), kind=kind, note=note)
         yield store
 
@@ -186,7 +187,7 @@ def test_the_made_archive_is_right(empty: Store, tmp_path: Path) -> None:
         (lambda r: r[1].update(kind="A B"), "cannot be a kind"),
         (lambda r: r[1].update(note=[]), "does not fit"),
         (lambda r: r[1].pop("note"), "wrong"),
-        (lambda r: r.__setitem__(1, []), "cannot be read"),  # type: ignore[arg-type]
+        (lambda r: r.__setitem__(1, []), "cannot be read"),
     ],
 )  # fmt: skip
 def test_a_wrong_manifest(

@@ -136,7 +136,7 @@ def test_keys_never_change(wanted: str) -> None:
 
 
 def test_another_process_makes_the_same_key() -> None:
-    parts = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
+    parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
     code = (
         "import json, sys; from anyrig.store.key import key; print(key(**json.loads(sys.argv[1])))"
     )

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from anyrig.errors import BadInput
-from anyrig.store.key import key
+from anyrig.store.key import Plain, key
 from anyrig.store.protocol import Entry, Results
 from anyrig.store.results import Store
 from anyrig.units import MIB
@@ -52,7 +52,12 @@ def _fill(store: Store, count: int, size: int = 20_000, **parts: Any) -> list[st
 
 
 def test_a_result_comes_back_as_it_was(store: Store) -> None:
-    note = {"engine": "tone", "seconds": 1.5, "text": "Zwölf \ud83d", "list": [None, True]}
+    note: dict[str, Plain] = {
+        "engine": "tone",
+        "seconds": 1.5,
+        "text": "Zwölf \ud83d",
+        "list": [None, True],
+    }
     assert store.put("a", b"\x00data", kind="speech", note=note)
     found = store.get("a")
     assert found is not None

@@ -19,11 +19,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "use": ("use", "choose the device to use from now on"),
     "bench": ("bench", "measure every usable device and keep the figures"),
     "top": ("top", "watch load, memory, power and temperature of every device, live"),
+    "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
     "profile speak voices engines book index search embed classify entities ocr analyse "
-    "summarise transcribe train serve keys jobs cache worker coordinator cluster"
+    "summarise transcribe train serve keys jobs worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141

@@ -12,6 +12,7 @@ from anyrig.units import is_number
 
 _WITH_VALUE = (
     "--log-file --config --device --gpu --machine --record --plot --interval --count --sort"
+    " --to --older-than --kind --engine"
 ).split()
 
 
@@ -76,7 +77,11 @@ def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
         )
     module = importlib.import_module(f"anyrig.cli.{COMMANDS[name][0]}")
     command = cast(Command, module)
-    return command, parser_of(name, command).parse_args([*leading, *rest])
+    parser = parser_of(name, command)
+    # argparse's usual way refuses a word that stands behind a flag which stands behind a word.
+    mixed = getattr(module, "MIXED", False)
+    parse = parser.parse_intermixed_args if mixed else parser.parse_args
+    return command, parse([*leading, *rest])
 
 
 def parser_of(name: str, command: Command) -> argparse.ArgumentParser:

@@ -56,6 +56,22 @@ class ServerSettings:
 
 
 @dataclass(frozen=True)
+class CacheSettings:
+    """Where results are kept, and how much of them."""
+
+    limit_gb: float = 10.0
+    """What the store may take, in units of 1024^3 bytes."""
+    folder: str = ""
+    """Where the store lies; empty takes the user's cache folder."""
+
+    def __post_init__(self) -> None:
+        if not 0.001 <= self.limit_gb < 1e9:
+            raise BadSetting(
+                f"cache.limit_gb is {self.limit_gb:g}", hint="Give at least 0.001: a megabyte."
+            )
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything a user can set in a file or the environment."""
 
@@ -69,6 +85,7 @@ class Settings:
     """Where the log goes beside the terminal."""
     speech: SpeechSettings = field(default_factory=SpeechSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
 
 
 @dataclass(frozen=True)
@@ -272,6 +289,11 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
         if isinstance(value, bool) or not is_number(text.removeprefix("-")):
             raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a whole number.")
         return int(text)
+    if kind is float:
+        try:
+            return float(str(value))
+        except ValueError:
+            raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a number.") from None
     if isinstance(value, (dict, list, bool)):
         raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is text.")
     return str(value)

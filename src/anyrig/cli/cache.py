@@ -1,0 +1,344 @@
+"""`anyrig cache`: what is kept of finished work, how much it takes, pruning and moving it."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli.context import Context
+from anyrig.cli.devices import writable
+from anyrig.cli.pick import can_ask
+from anyrig.cli.show import Progress, print_json, print_warning, table
+from anyrig.errors import BadInput
+from anyrig.units import GIB, KIB, MIB, bytes_text, plural
+
+if TYPE_CHECKING:
+    from anyrig.store.protocol import Size, Tell
+    from anyrig.store.results import Store
+
+HELP = """Look after the store of finished results: sentences spoken, texts embedded, pages
+read. It is shared by all commands; a result is kept under a key made of everything
+that shapes it, so the same work is never done twice. Without a word it says what is
+kept. `prune` drops results, the least recently used first, down to the limit or as
+asked. `export FILE` and `import FILE` move results to another machine. `verify` reads
+everything and drops what is damaged. Settings: cache.limit_gb, cache.folder."""
+# Its words may stand between its flags: anyrig cache export --kind speech FILE.
+MIXED = True
+_ACTIONS = ("prune", "export", "import", "verify")
+_PRUNING = ("to", "older_than", "engine", "all", "held", "dry_run", "yes")
+_UNITS = {"": 1, "B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
+_SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="prune, export FILE, import FILE, or verify"
+    )
+    parser.add_argument("--to", metavar="SIZE", type=_size, help="prune down to this: 500M, 2G")
+    parser.add_argument(
+        "--older-than", metavar="AGE", type=_age, help="prune what was not used for: 12h, 30d, 8w"
+    )
+    parser.add_argument("--kind", metavar="KIND", help="prune or export this kind alone: speech")
+    parser.add_argument("--engine", metavar="NAME", help="prune what this engine made")
+    parser.add_argument("--all", action="store_true", help="prune everything")
+    parser.add_argument("--held", action="store_true", help="prune also what unfinished jobs need")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be pruned")
+    parser.add_argument("--yes", action="store_true", help="do not ask before pruning everything")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tell, prune, export, import or verify."""
+    context = Context(options)
+    action, file = _asked(options)
+    if action == "export":
+        return _export(context, file)
+    if action == "import":
+        return _import(context, file)
+    if action == "prune":
+        return _prune(context)
+    return _verify(context) if action == "verify" else _tell(context)
+
+
+def open_store(context: Context) -> Store:
+    """The store of this user, by the settings."""
+    from anyrig.store.results import Store
+
+    limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
+    return Store(store_path(context), limit_bytes=limit_bytes)
+
+
+def store_path(context: Context) -> Path:
+    """Where the store lies."""
+    folder = context.loaded.settings.cache.folder
+    if not folder:
+        return context.folders.results
+    return Path(folder).expanduser().absolute() / context.folders.results.name
+
+
+def _asked(options: argparse.Namespace) -> tuple[str, Path]:
+    """What is to be done, and the file to do it with."""
+    action, *rest = options.words or [""]
+    if action and action not in _ACTIONS:
+        raise BadInput(f"no such thing as `anyrig cache {action}`", hint=f"{_nearest(action)}")
+    takes_file = action in ("export", "import")
+    if len(rest) != takes_file:
+        raise BadInput(
+            f"`anyrig cache {action}` takes {'one file' if takes_file else 'no more words'}",
+            hint="See `anyrig cache --help`.",
+        )
+    given = [name for name in _PRUNING if getattr(options, name) not in (None, False)]
+    if given and action != "prune":
+        raise BadInput(
+            f"--{given[0].replace('_', '-')} belongs to pruning", hint="Say `anyrig cache prune`."
+        )
+    if options.kind and action not in ("prune", "export"):
+        raise BadInput("--kind belongs to prune and export", hint="See `anyrig cache --help`.")
+    return action, Path(rest[0]) if rest else Path()
+
+
+def _nearest(word: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, _ACTIONS, n=1)
+    meant = f"Did you mean `anyrig cache {near[0]}`? " if near else ""
+    return f"{meant}There are: {', '.join(_ACTIONS)}."
+
+
+# -- what is kept ------------------------------------------------------------------------------
+
+
+def _tell(context: Context) -> int:
+    path = store_path(context)
+    if not path.exists():
+        return _tell_nothing(context, path)
+    from anyrig.store.database import set_aside
+
+    with open_store(context) as store:
+        size = store.size()
+        reason = store.database.journal_reason
+    aside = [str(file) for file in set_aside(path)]
+    if context.options.json:
+        print_json(_json(path, size, reason, aside))
+        return 0
+    print("\n".join(_report(path, size, reason)))
+    for name in aside:
+        print_warning(f"a damaged store was set aside: {name}; `anyrig cache import` takes what is"
+                      " whole in it, then it can be deleted")  # fmt: skip
+    return 0
+
+
+def _tell_nothing(context: Context, path: Path) -> int:
+    limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
+    if context.options.json:
+        from anyrig.store.protocol import Size
+
+        print_json(_json(path, Size(0, 0, 0, limit_bytes), "", []))
+    else:
+        print(f"Nothing is kept yet. Results will go to {path}, up to {bytes_text(limit_bytes)}.")
+    return 0
+
+
+def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, Any]:
+    return {
+        "path": str(path),
+        "results": size.num_results,
+        "used_bytes": size.used_bytes,
+        "file_bytes": size.file_bytes,
+        "limit_bytes": size.limit_bytes,
+        "kinds": {
+            row.kind: {
+                "results": row.num_results, "data_bytes": row.data_bytes, "last_used": row.last_used
+            }
+            for row in size.kinds
+        },
+        "held": size.num_held,
+        "jobs": list(size.jobs),
+        "counters": dict(size.counters),
+        "slow_because": reason,
+        "set_aside": aside,
+    }  # fmt: skip
+
+
+def _report(path: Path, size: Size, reason: str) -> Iterator[str]:
+    share = f"{size.used_bytes / size.limit_bytes:.0%}" if size.limit_bytes else ""
+    yield (
+        f"{_many(size.num_results)}, {bytes_text(size.used_bytes)} of"
+        f" {bytes_text(size.limit_bytes)} ({share})"
+    )
+    yield f"in {path}, {bytes_text(size.file_bytes)} on disk"
+    if size.kinds:
+        rows = [["kind", "results", "data", "last used"]]
+        rows += [
+            [row.kind, f"{row.num_results:,}", bytes_text(row.data_bytes), _date(row.last_used)]
+            for row in size.kinds
+        ]
+        yield ""
+        yield table(rows, right=(1, 2))
+        yield ""
+    yield from _history(size)
+    if size.jobs:
+        names = ", ".join(size.jobs[:5]) + (", ..." if len(size.jobs) > 5 else "")
+        yield f"Held for unfinished jobs: {_many(size.num_held)} ({names})."
+    if reason:
+        yield f"Slower than it could be: {reason}."
+
+
+def _history(size: Size) -> Iterator[str]:
+    hits, misses = size.counters.get("hits", 0), size.counters.get("misses", 0)
+    if hits + misses:
+        yield f"Asked for {_many(hits + misses)}, {hits:,} found ({hits / (hits + misses):.0%})."
+    if size.counters.get("evicted"):
+        yield f"Dropped to stay within the limit: {_many(size.counters['evicted'])}."
+    if size.counters.get("bad"):
+        yield f"Dropped as damaged: {_many(size.counters['bad'])}."
+
+
+# -- what is done ------------------------------------------------------------------------------
+
+
+def _prune(context: Context) -> int:
+    options = context.options
+    chosen = {"older_than_s": options.older_than, "kind": options.kind, "engine": options.engine}
+    if options.all and (options.to is not None or any(v is not None for v in chosen.values())):
+        raise BadInput("--all leaves nothing to choose", hint="Leave one of them out.")
+    to_bytes = 0 if options.all else options.to
+    with open_store(context) as store:
+        _check_kind(store, options.kind)
+        if options.all and not options.dry_run and not options.yes and not options.json:
+            count = store.size().num_results
+            if can_ask() and not _agreed(f"Drop all of {_many(count)}?"):
+                print("Nothing was dropped.")
+                return 0
+        with _progress("result", "dropping") as tell:
+            done = store.prune(
+                to_bytes=to_bytes, held=options.held, dry_run=options.dry_run, tell=tell, **chosen
+            )
+        size = store.size()
+    if options.json:
+        print_json({**done._asdict(), "dry_run": options.dry_run, "file_bytes": size.file_bytes})
+        return 0
+    verb = "Would drop" if options.dry_run else "Dropped"
+    print(f"{verb} {_many(done.num_results)} ({bytes_text(done.data_bytes)}).")
+    if done.num_held:
+        print(f"{_many(done.num_held)} stay for unfinished jobs; --held drops them as well.")
+    if not options.dry_run:
+        print(f"{_many(size.num_results)} left, {bytes_text(size.file_bytes)} on disk.")
+    return 0
+
+
+def _check_kind(store: Store, kind: str | None) -> None:
+    """A slip of the pen must not look like an empty answer."""
+    kinds = [row.kind for row in store.size().kinds] if kind else []
+    if kinds and kind not in kinds:
+        raise BadInput(f"nothing of the kind {kind!r} is kept", hint=f"Kept: {', '.join(kinds)}.")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _export(context: Context, file: Path) -> int:
+    from anyrig.store import archive
+
+    writable(file)
+    with open_store(context) as store, _progress("result", "exporting") as tell:
+        _check_kind(store, context.options.kind)
+        done = archive.export(store, file, kind=context.options.kind, tell=tell)
+    if context.options.json:
+        print_json({**done._asdict(), "file": str(file)})
+    else:
+        told = f"{_many(done.num_results)} ({bytes_text(done.data_bytes)})"
+        print(f"Exported {told} to {file}, {bytes_text(file.stat().st_size)} on disk.")
+    return 0
+
+
+def _import(context: Context, file: Path) -> int:
+    from anyrig.store import archive
+
+    with open_store(context) as store, _progress("step", "importing") as tell:
+        done = archive.import_(store, file, tell=tell)
+    if context.options.json:
+        print_json({**done._asdict(), "file": str(file)})
+        return 0
+    print(f"Imported {_many(done.num_new)} of {done.num_results:,} from {file}.")
+    known = done.num_results - done.num_new - done.num_bad
+    if known:
+        print(f"{_many(known)} were here already and stay as they are.")
+    if done.num_bad:
+        print_warning(f"{_many(done.num_bad)} were damaged and left out")
+    return 0
+
+
+def _verify(context: Context) -> int:
+    """Everything whole is 0; something dropped is 1, so that a script notices."""
+    with open_store(context) as store, _progress("result", "verifying") as tell:
+        done = store.verify(tell)
+    if context.options.json:
+        print_json(done._asdict())
+    elif done.num_bad:
+        print(f"{_many(done.num_results)} read, {done.num_bad:,} damaged and dropped.")
+    else:
+        print(f"{_many(done.num_results)} read, all whole.")
+    return 1 if done.num_bad else 0
+
+
+# -- words and numbers -------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(noun: str, doing: str) -> Iterator[Tell]:
+    """A line that counts, redrawn ten times a second at most."""
+    shown: list[Progress] = []
+    counted, last = 0, 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal counted, last
+        if not shown:
+            shown.append(Progress(total, noun))
+        while counted < done:
+            shown[0].done()
+            counted += 1
+        if time.monotonic() - last > 0.1:
+            last = time.monotonic()
+            shown[0].step(doing)
+
+    try:
+        yield tell
+    finally:
+        for progress in shown:
+            progress.close()
+
+
+def _many(count: int) -> str:
+    return plural(count, "result").replace(str(count), f"{count:,}", 1)
+
+
+def _date(when: float) -> str:
+    return datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M")
+
+
+def _size(text: str) -> int:
+    """`500M`, `2G`, `1.5 GiB`, or plain bytes."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if not found:
+        raise BadInput(f"{text!r} is no size", hint="Write it as 500M or 2G.")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def _age(text: str) -> float:
+    """`90s`, `30m`, `12h`, `30d`, `8w`."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", text)
+    if not found or not math.isfinite(float(found[1])):
+        raise BadInput(f"{text!r} is no age", hint="Write it as 12h, 30d or 8w.")
+    return float(found[1]) * _SPANS[found[2]]

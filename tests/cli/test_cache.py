@@ -1,0 +1,203 @@
+"""`anyrig cache` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyrig.store.results import Store
+from anyrig.units import GIB
+from tests.conftest import Anyrig
+
+
+def _path() -> Path:
+    return Path(os.environ["XDG_CACHE_HOME"]) / "anyrig" / "results.sqlite"
+
+
+@pytest.fixture
+def kept() -> Path:
+    """Some results of two kinds."""
+    with Store(_path()) as store:
+        for number in range(10):
+            store.put(f"e{number}", os.urandom(1536), kind="embedding", note={"engine": "minilm"})
+        for number in range(5):
+            store.put(f"s{number}", os.urandom(200_000), kind="speech", note={"engine": "tone"})
+        store.get_many(["e0", "e1", "e2", "none"])
+    return _path()
+
+
+def test_nothing_yet(anyrig: Anyrig) -> None:
+    done = anyrig("cache")
+    assert done.stdout.startswith("Nothing is kept yet.")
+    assert "up to 10 GiB" in done.stdout
+    assert json.loads(anyrig("cache", "--json").stdout)["results"] == 0
+    assert not _path().exists()  # only looked
+
+
+def test_what_is_kept(anyrig: Anyrig, kept: Path) -> None:
+    done = anyrig("cache")
+    assert done.returncode == 0, done.stderr
+    assert "15 results, 1 MiB of 10 GiB (0%)" in done.stdout
+    assert str(kept) in done.stdout
+    assert "Asked for 4 results, 3 found (75%)." in done.stdout
+    assert [line.split()[:2] for line in done.stdout.splitlines()[4:6]] == [
+        ["embedding", "10"], ["speech", "5"],
+    ]  # fmt: skip
+    data = json.loads(anyrig("--json", "cache").stdout)
+    assert data["results"] == 15
+    assert data["kinds"]["speech"]["data_bytes"] == 1_000_000
+    assert data["counters"] == {"hits": 3, "misses": 1}
+    assert data["slow_because"] == ""
+
+
+def test_pruning(anyrig: Anyrig, kept: Path) -> None:
+    assert "Would drop 5 results (977 KiB)" in anyrig(
+        "cache", "prune", "--kind", "speech", "--dry-run"
+    ).stdout  # fmt: skip
+    assert "Dropped 0 results" in anyrig("cache", "prune").stdout
+    assert "Dropped 0 results" in anyrig("cache", "prune", "--older-than", "1h").stdout
+    done = json.loads(anyrig("cache", "prune", "--kind=speech", "--to", "500K", "--json").stdout)
+    assert (done["num_results"], done["data_bytes"]) == (3, 600_000)
+    assert kept.stat().st_size < 600_000
+    assert "Dropped 10 results" in anyrig("cache", "prune", "--engine", "minilm").stdout
+    done = anyrig("cache", "prune", "--all", stdin=subprocess.DEVNULL)
+    assert "Dropped 2 results" in done.stdout
+    assert "0 results left" in done.stdout
+
+
+def test_what_jobs_need_stays(anyrig: Anyrig, kept: Path) -> None:
+    with Store(kept) as store, store.holding("my book"):
+        store.has(["s1", "s2"])
+        done = anyrig("cache", "prune", "--all")
+        assert "2 results stay for unfinished jobs; --held drops them" in done.stdout
+        assert "Held for unfinished jobs: 2 results (my book)." in anyrig("cache").stdout
+        assert "Dropped 2 results" in anyrig("cache", "prune", "--all", "--held").stdout
+
+
+def test_there_and_back(anyrig: Anyrig, kept: Path) -> None:
+    done = anyrig("cache", "export", "--kind", "embedding", "out.zip")
+    assert "Exported 10 results (15 KiB) to out.zip" in done.stdout, done.stderr
+    assert json.loads(anyrig("cache", "export", "all.zip", "--json").stdout)["num_results"] == 15
+    anyrig("cache", "prune", "--kind", "embedding")
+    assert "Imported 10 results of 10 from out.zip." in anyrig("cache", "import", "out.zip").stdout
+    done = anyrig("cache", "import", "all.zip")
+    assert "Imported 0 results of 15" in done.stdout
+    assert "15 results were here already" in done.stdout
+    elsewhere = {"ANYRIG_CACHE_FOLDER": "elsewhere"}
+    done = anyrig("cache", "import", "all.zip", "--json", environment=elsewhere)
+    assert json.loads(done.stdout)["num_new"] == 15
+    assert Path("elsewhere/results.sqlite").exists()
+
+
+def test_verifying(anyrig: Anyrig, kept: Path) -> None:
+    assert anyrig("cache", "verify").stdout == "15 results read, all whole.\n"
+    connection = sqlite3.connect(kept)
+    connection.execute("UPDATE data SET bytes = x'00' WHERE id = 3")
+    connection.commit()
+    connection.close()
+    done = anyrig("cache", "verify")
+    assert done.returncode == 1
+    assert done.stdout == "15 results read, 1 damaged and dropped.\n"
+    assert "Dropped as damaged: 1 result." in anyrig("cache").stdout
+    assert json.loads(anyrig("cache", "verify", "--json").stdout)["num_bad"] == 0
+
+
+def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
+    kept.write_bytes(b"rubbish" * 1000)
+    done = anyrig("cache")
+    assert done.returncode == 0, done.stderr
+    assert "set aside as results.sqlite.corrupt-" in done.stderr
+    assert done.stdout.startswith("0 results")
+    again = anyrig("cache")
+    assert "a damaged store was set aside: " in again.stderr
+    assert len(json.loads(anyrig("cache", "--json").stdout)["set_aside"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["prnue"], "no such thing as `anyrig cache prnue`", "Did you mean `anyrig cache prune`?"),
+        (["export"], "takes one file", "--help"),
+        (["import", "a", "b"], "takes one file", "--help"),
+        (["verify", "a"], "no more words", "--help"),
+        (["verify", "--to", "1G"], "--to belongs to pruning", "prune"),
+        (["--dry-run"], "--dry-run belongs to pruning", "prune"),
+        (["verify", "--kind", "speech"], "--kind belongs to", "--help"),
+        (["prune", "--to", "much"], "'much' is no size", "500M"),
+        (["prune", "--older-than", "30"], "'30' is no age", "30d"),
+        (["prune", "--all", "--kind", "speech"], "nothing to choose", "Leave"),
+        (["prune", "--kind", "speach"], "nothing of the kind 'speach'", "embedding, speech"),
+        (["export", "x.zip", "--kind", "speach"], "nothing of the kind", "embedding, speech"),
+        (["export", "no/folder/x.zip"], "there is no folder", "Make the folder"),
+        (["import", "nowhere.zip"], "cannot read nowhere.zip", "export"),
+        (["import", "anyrig.txt"], "not imported", "export"),
+    ],
+)
+def test_mistakes(anyrig: Anyrig, kept: Path, words: list[str], message: str, hint: str) -> None:
+    Path("anyrig.txt").write_text("text")
+    done = anyrig("cache", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    first, second = done.stderr.splitlines()
+    assert message in first
+    assert hint in second
+    with Store(kept) as store:
+        assert store.size().num_results == 15
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [("ANYRIG_CACHE_LIMIT_GB", "0", "limit_gb is 0"), ("ANYRIG_CACHE_LIMIT_GB", "nan", "is nan"),
+     ("ANYRIG_CACHE_LIMIT_GB", "much", "limit_gb = 'much'")],
+)  # fmt: skip
+def test_wrong_settings(anyrig: Anyrig, variable: str, value: str, message: str) -> None:
+    done = anyrig("cache", environment={variable: value})
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
+    Path("anyrig.toml").write_text('[cache]\nlimit_gb = 0.5\nfolder = "here"\n')
+    data = json.loads(anyrig("cache", "--json").stdout)
+    assert data["limit_bytes"] == 512 << 20
+    assert data["path"] == str(Path("here").absolute() / "results.sqlite")
+    small = {"ANYRIG_CACHE_LIMIT_GB": "0.001", "ANYRIG_CACHE_FOLDER": str(kept.parent)}
+    with Store(kept) as store:
+        store.put("more", os.urandom(200_000), kind="speech")
+    anyrig("cache", "prune", environment=small)
+    assert kept.stat().st_size < GIB // 1000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
+@pytest.mark.parametrize(("answer", "left"), [(b"n\n", 15), (b"\n", 15), (b"y\n", 0)])
+def test_asked_before_everything_goes(kept: Path, answer: bytes, left: int) -> None:
+    """On a terminal alone, and for --all alone."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "anyrig", "cache", "prune", "--all"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, answer)
+    assert process.wait(timeout=60) == 0
+    said = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "Drop all of 15 results? [y/N]" in said
+    with Store(kept) as store:
+        assert store.size().num_results == left
+
+
+def test_nothing_heavy_is_imported(kept: Path) -> None:
+    code = (
+        "import sys; from anyrig.cli import main; code = main(['cache', '--json']);"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert not {"torch", "numpy", "rich", "asyncio", "zipfile"} & set(done.stderr.split())
