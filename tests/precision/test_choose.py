@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.devices.describe import Device, Drive, Features, Machine, Precision
@@ -132,6 +132,13 @@ def test_a_figure_overrules_what_is_only_about_speed(
     speeds: dict[Precision, float] = {"fp32": 1e12, precision: 2e12}
     chosen = choose(*on(machine(name)), ("fp32", precision), speeds=speeds)
     assert (chosen.precision == precision) is taken
+
+
+def test_tf32_that_no_backend_can_switch_on_is_not_taken(machine: Load) -> None:
+    device, way = on(machine("vega8-directml-windows"), "torch", "privateuseone")
+    able = replace(device, features=replace(device.features, tf32=True))
+    speeds: dict[Precision, float] = {"fp32": 1e12, "tf32": 2e12}
+    assert choose(able, way, ("fp32", "tf32"), speeds=speeds).precision == "fp32"
 
 
 def test_a_small_gain_does_not_leave_what_the_author_ranks_higher(machine: Load) -> None:
@@ -263,6 +270,7 @@ ways = st.sampled_from(
 formats = st.sampled_from(PRECISIONS)
 
 
+@settings(deadline=None)
 @given(
     features=features,
     way=ways,

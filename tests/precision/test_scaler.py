@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -80,20 +80,21 @@ def test_a_whole_interval_of_good_steps_grows_the_scale_and_restores_patience() 
     assert scaler.scale == 32.0  # the ceiling holds
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=120), st.integers(1, 4), st.integers(1, 6))
 def test_whatever_happens_scale_and_weights_stay_sound(
     steps: list[bool], hysteresis: int, interval: int
 ) -> None:
     parameter = weight()
     optimiser = torch.optim.Adam([parameter], lr=0.01)
-    settings = ScalerSettings(8.0, 2.0, 0.5, interval, hysteresis, 1.0, 64.0)
-    scaler = LossScaler(settings)
+    limits = ScalerSettings(8.0, 2.0, 0.5, interval, hysteresis, 1.0, 64.0)
+    scaler = LossScaler(limits)
     for bad in steps:
         before = parameter.detach().clone()
         skipped = go(scaler, parameter, optimiser, bad=bad)
         assert skipped is bad
         assert torch.equal(before, parameter) if bad else parameter.isfinite().all()
-        assert settings.floor <= scaler.scale <= settings.ceiling
+        assert limits.floor <= scaler.scale <= limits.ceiling
 
 
 # -- gradients of every kind -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ State = Literal["good", "poor", "impossible"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8")
 BYTES: Mapping[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 DIRECTML = "privateuseone"
+_TF32_DRIVES = ("cuda", "xpu", "CUDAExecutionProvider", "TensorrtExecutionProvider")
 # Times fp32's speed where nothing was measured: less than the least seen, so that a guess never
 # beats a figure. Consumer parts gain little from tf32, data-centre parts eight times.
 _TF32_GUESS = 1.5
@@ -51,7 +52,7 @@ def fitness(
     figures = f"{flops_text(speeds[precision])} against {flops_text(speeds['fp32'])} in fp32"
     if precision != "fp32" and ratio <= 1.0:
         return Fitness(precision, "poor", f"measured no faster: {figures}", ratio, True)
-    if described.state == "poor" and not _only_speed(precision, device, training):
+    if described.state == "poor" and not _only_speed(precision, device, drive, training):
         return described._replace(speed=ratio, measured=True)
     why = f"measured {flops_text(speeds['fp32'])}"
     if precision != "fp32":
@@ -68,8 +69,10 @@ def _times(ratio: float) -> str:
     return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:.0f} times"
 
 
-def _only_speed(precision: Precision, device: Device, training: bool) -> bool:
+def _only_speed(precision: Precision, device: Device, drive: Drive, training: bool) -> bool:
     """Whether a poor description is about speed, so that a figure settles it."""
+    if precision == "tf32":
+        return drive.provider in _TF32_DRIVES and device.features.tf32 is None
     if precision == "fp8" and training:
         return False
     if precision == "fp16" and _broken_half(device):
@@ -92,13 +95,13 @@ def _described(precision: Precision, device: Device, drive: Drive, training: boo
     if drive.backend == "onnx":
         return _onnx(precision, device, drive)
     if drive.provider == DIRECTML:
-        return _directml(precision, device, training)
+        return _directml(precision, device, drive, training)
     return _torch(precision, device, drive, training)
 
 
 def _torch(precision: Precision, device: Device, drive: Drive, training: bool) -> Fitness:
     if precision == "tf32":
-        return _tf32(device, drive.provider in ("cuda", "xpu"))
+        return _tf32(device, drive)
     if precision == "fp8":
         return _fp8(device, drive.provider == "cuda", training)
     if precision == "bf16":
@@ -111,9 +114,9 @@ def _torch(precision: Precision, device: Device, drive: Drive, training: bool) -
     return _fp16(device)
 
 
-def _directml(precision: Precision, device: Device, training: bool) -> Fitness:
+def _directml(precision: Precision, device: Device, drive: Drive, training: bool) -> Fitness:
     if precision == "tf32":
-        return _tf32(device, False)
+        return _tf32(device, drive)
     if precision != "fp16":
         return Fitness(precision, "impossible", f"DirectML has no {precision}", 1.0)
     if training:
@@ -125,9 +128,7 @@ def _directml(precision: Precision, device: Device, training: bool) -> Fitness:
 
 def _onnx(precision: Precision, device: Device, drive: Drive) -> Fitness:
     if precision == "tf32":
-        return _tf32(
-            device, drive.provider in ("CUDAExecutionProvider", "TensorrtExecutionProvider")
-        )
+        return _tf32(device, drive)
     if precision == "fp8":
         return Fitness("fp8", "impossible", "ONNX Runtime runs no model in fp8", 1.0)
     if precision == "bf16":
@@ -138,8 +139,8 @@ def _onnx(precision: Precision, device: Device, drive: Drive) -> Fitness:
     return _fp16(device)
 
 
-def _tf32(device: Device, driven: bool) -> Fitness:
-    if device.features.tf32 and driven:
+def _tf32(device: Device, drive: Drive) -> Fitness:
+    if device.features.tf32 and drive.provider in _TF32_DRIVES:
         return Fitness("tf32", "good", "fp32 with products in matrix units", _TF32_GUESS)
     why = "no matrix units for it: it would be plain fp32"
     return Fitness("tf32", "poor", why, 1.0)
