@@ -2,8 +2,9 @@
 
 Work allocates and frees with every batch, so single samples say little. What counts is the peaks:
 the highest use in each stretch of a few seconds. Memory is said to run out only when the peaks rise
-through the whole window, early and late part alike (a step rises once and stays), and when they
-stand higher than ever before (a slow saw-tooth has been up here already and came down).
+through the whole window, early and late part alike (a step rises once and stays; an allocator that
+warms up levels off), and when they stand higher than ever before (a slow saw-tooth has been up here
+already and came down).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Limits(NamedTuple):
 
     window_s: float = 60.0
     """How far back a trend reaches."""
-    least_s: float = 20.0
+    least_s: float = 24.0
     """A shorter history is no trend."""
     stretch_s: float = 4.0
     """Peaks are taken of stretches this long."""
@@ -38,6 +39,10 @@ class Limits(NamedTuple):
 
 
 USUAL = Limits()
+# Growth whose second half is this much slower than its first is levelling off by itself.
+_LEVELLING = 0.6
+# Growth over the window against how far a peak usually lies off the line.
+_OVER_JUMPS = 10.0
 
 
 class Outlook(NamedTuple):
@@ -76,14 +81,24 @@ def outlook(points: Sequence[Point], total_bytes: float, limits: Limits = USUAL)
     if half < 2 or peaks[-1][0] - peaks[0][0] < limits.least_s:
         return None
     rate, early, late = slope(peaks), slope(peaks[:half]), slope(peaks[half:])
-    if min(early, late) < 0.25 * rate or rate <= 0:
+    if rate <= 0 or early < 0.25 * rate or late < _LEVELLING * early:
         return None
-    if not _record(points, peaks, total_bytes, limits.stretch_s):
+    if not _rises(peaks, rate) or not _record(points, peaks, total_bytes, limits.stretch_s):
         return None
-    # A rate that falls off is not extended as if it did not.
-    rate = min(rate, late) if late > 0 else rate
+    rate = min(rate, late)
     left = (total_bytes - peaks[-1][1]) / rate
     return Outlook(max(0.0, left), rate, peaks[-1][1], total_bytes)
+
+
+def _rises(peaks: Sequence[Point], rate: float) -> bool:
+    """Whether the peaks rise again and again (not in a step or two), and by more than they jump."""
+    pairs = zip(peaks, peaks[1:], strict=False)
+    if 3 * sum(later[1] > earlier[1] for earlier, later in pairs) < len(peaks):
+        return False
+    levels = [used - rate * when for when, used in peaks]
+    middle = median(levels)
+    jump = median(abs(level - middle) for level in levels)
+    return rate * (peaks[-1][0] - peaks[0][0]) > _OVER_JUMPS * jump
 
 
 def slope(points: Sequence[Point]) -> float:

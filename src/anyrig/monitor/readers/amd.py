@@ -58,6 +58,8 @@ class AmdReader:
     def _uses(self, moment: Moment, crowd: Crowd) -> dict[str, dict[int, Use]]:
         clients = self._asker.ask("processes", lambda: self._clients.look(crowd.ours)) or []
         uses = self._use.update(clients, moment.monotonic_s, ("vram",))
+        if not crowd.all_visible:
+            return uses  # kfd lists processes by the host's numbers: they would count twice
         for address, rows in (self._asker.seldom("kfd", self._compute_processes) or {}).items():
             known = uses.setdefault(address, {})
             for pid, size in rows.items():
@@ -123,8 +125,7 @@ class _Card:
                        crowd.is_ours(pid))
             for pid, use in sorted(uses.items())
         )  # fmt: skip
-        # fdinfo and kfd are files of this namespace: numbers mean what they say.
-        shares = part_memory(used, processes, all_visible=True)
+        shares = part_memory(used, processes, all_visible=crowd.all_visible)
         self._asker.note("memory_ours", shares.why_unknown)
         power = ask("power", lambda: card.sensor("power1_average", "power1_input"))
         limit = seldom("power_limit", lambda: card.sensor("power1_cap"))

@@ -1,0 +1,163 @@
+"""The readers of macOS and Windows on recorded answers, and who reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anyrig.devices.describe import Device, Machine, Memory
+from anyrig.devices.sources.live import LiveAnswers
+from anyrig.devices.sources.system import NotThere, System
+from anyrig.monitor.processes import Crowd
+from anyrig.monitor.readers import NoReader, open_readers
+from anyrig.monitor.readers.apple import AppleReader
+from anyrig.monitor.readers.pdh import open_counters
+from anyrig.monitor.readers.windows import (
+    ADAPTER_MEMORY,
+    ADAPTER_SHARED,
+    ENGINES,
+    PROCESS_MEMORY,
+    WindowsReader,
+)
+from anyrig.monitor.sample import Moment
+from tests.conftest import NAMES
+
+GIB = 1024**3
+OURS = 4242
+CROWD = Crowd(lambda: frozenset({OURS}), all_visible=True)
+CROWD.refresh()
+IOREG = (
+    "+-o AGXAcceleratorG16G  <class AGXAcceleratorG16G, id 0x10000050b>\n"
+    '      "PerformanceStatistics" = {"In use system memory (driver)"=0,"Alloc system memory"='
+    '1574862848,"Tiler Utilization %"=20,"Renderer Utilization %"=19,"Device Utilization %"=21,'
+    '"In use system memory"=351141888}\n      "model" = "Apple M4"\n'
+)
+M4 = Device("mac-gpu-0", "gpu", "apple", "Apple M4", memory=Memory("unified", 16 * GIB))
+
+
+def answering(**answers: Any) -> System:
+    """A machine of which only these interfaces answer."""
+
+    def ask(interface: str, *question: str) -> Any:
+        if interface not in answers:
+            raise NotThere(f"nothing answers for {interface}")
+        return answers[interface]
+
+    return System(ask)
+
+
+def test_a_macs_gpu() -> None:
+    sample = AppleReader([M4], answering(commands=IOREG)).read(Moment(0.0, 0.0), CROWD)[0]
+    assert sample.compute_percent == 21.0
+    assert sample.memory_used_bytes == 351141888
+    assert sample.memory_free_bytes == 16 * GIB - 351141888
+    assert sample.power_w is None
+    assert sample.unknown["power"] == "no answer: macOS tells it to root alone"
+
+
+def test_a_macs_program_is_not_started_at_every_sample() -> None:
+    asked = []
+
+    def ask(interface: str, *question: str) -> str:
+        asked.append(question)
+        return IOREG
+
+    now = 0.0
+    reader = AppleReader([M4], System(ask), clock=lambda: now)
+    for step in range(20):
+        now = step * 0.5
+        assert reader.read(Moment(now, now), CROWD)[0].compute_percent == 21.0
+    assert len(asked) == 5
+
+
+def test_a_mac_without_the_program_is_unknown() -> None:
+    sample = AppleReader([M4], answering()).read(Moment(0.0, 0.0), CROWD)[0]
+    assert sample.compute_percent is None
+    assert "commands" in sample.unknown["device"]
+
+
+LUID = 0x0000_0000_0000_D3F1
+HERE = "luid_0x00000000_0x0000D3F1_phys_0"
+OTHER = "luid_0x00000000_0x0000AAAA_phys_0"
+ADAPTERS = [{"AdapterLuid": 0xAAAA}, {"AdapterLuid": LUID}]
+RX640 = Device("pci-1002:6987", "gpu", "amd", "Radeon 640", indices={"dxgi": 1},
+               memory=Memory("dedicated", 4 * GIB))  # fmt: skip
+
+
+def counters() -> dict[str, dict[str, float]]:
+    return {
+        ENGINES: {
+            f"pid_{OURS}_{HERE}_eng_0_engtype_3D": 30.0, f"pid_8_{HERE}_eng_0_engtype_3D": 15.0,
+            f"pid_8_{HERE}_eng_5_engtype_VideoEncode": 4.0,
+            f"pid_9_{OTHER}_eng_0_engtype_3D": 99.0,
+        },
+        ADAPTER_MEMORY: {HERE: 3.0 * GIB, OTHER: 1.0 * GIB},
+        ADAPTER_SHARED: {HERE: 0.5 * GIB},
+        PROCESS_MEMORY: {f"pid_{OURS}_{HERE}": 2.0 * GIB, f"pid_8_{HERE}": 0.5 * GIB},
+    }  # fmt: skip
+
+
+def test_an_adapter_on_windows() -> None:
+    reader = WindowsReader([RX640], answering(dxgi=ADAPTERS), counters)
+    sample = reader.read(Moment(0.0, 0.0), CROWD)[0]
+    assert sample.compute_percent == 45.0
+    assert sample.encoder_percent == 4.0
+    assert sample.memory_used_bytes == 3 * GIB
+    assert sample.memory_free_bytes == GIB
+    assert sample.memory_ours_bytes == 2 * GIB
+    assert sample.processes is not None
+    assert {use.pid: use.compute_percent for use in sample.processes} == {OURS: 30.0, 8: 15.0}
+
+
+def test_an_integrated_adapter_counts_what_it_shares() -> None:
+    part = Device("pci-1", "gpu", "intel", "UHD", indices={"dxgi": 1}, memory=Memory("unified"))
+    reader = WindowsReader([part], answering(dxgi=ADAPTERS), counters)
+    assert reader.read(Moment(0.0, 0.0), CROWD)[0].memory_used_bytes == int(3.5 * GIB)
+
+
+def test_windows_without_counters_is_unknown() -> None:
+    with pytest.raises(OSError, match="only on Windows"):
+        open_counters([ENGINES])
+    sample = WindowsReader([RX640], answering(dxgi=ADAPTERS)).read(Moment(0.0, 0.0), CROWD)[0]
+    assert sample.compute_percent is None
+    assert "only on Windows" in sample.unknown["counters"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_device_of_every_machine_has_one_reader(
+    name: str, machine: Callable[..., Machine]
+) -> None:
+    there = machine(name)
+    readers = open_readers(there, System(LiveAnswers()))
+    devices = [device.id for reader in readers for device in reader.devices]
+    assert sorted(devices) == sorted(gpu.id for gpu in there.gpus)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("h100x8-mig", {"NvidiaReader"}),
+        ("rtx4090-rtxpro6000-wsl2", {"NvidiaReader"}),
+        ("rx7900xtx-linux", {"AmdReader"}),
+        ("arc-b580-linux", {"IntelReader"}),
+        ("macbook-m4", {"AppleReader"}),
+        ("rx640-uhd750-windows", {"WindowsReader"}),
+        ("nvidia-nouveau", {"NoReader"}),
+        ("amd-wsl2", {"NoReader"}),
+        ("no-gpu", set()),
+    ],
+)
+def test_who_reads_what(name: str, kinds: set[str], machine: Callable[..., Machine]) -> None:
+    readers = open_readers(machine(name), System(LiveAnswers()))
+    assert {type(reader).__name__ for reader in readers} == kinds
+
+
+def test_a_device_without_a_reader_says_why() -> None:
+    reader = NoReader([RX640], "no driver holds it")
+    sample = reader.read(Moment(1.0, 2.0))[0]
+    assert sample.unknown == {"device": "no answer: no driver holds it"}
+    assert sample.memory_total_bytes == 4 * GIB
+    assert sample.memory_used_bytes is None
+    reader.close()
