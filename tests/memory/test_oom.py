@@ -265,6 +265,17 @@ def test_an_error_whose_words_cannot_be_had() -> None:
     assert device_lost(Mute()) is None
 
 
+@pytest.mark.parametrize("piece", ["\n", " ", ":", "(", "1", "CUDA error ", "Cuda failure (1) "])
+def test_a_long_text_is_read_in_time(piece: str) -> None:
+    """A pattern that goes back and forth over a long text would take minutes, not moments."""
+    code = (
+        "import sys; from anyrig.memory import oom\n"
+        f"print(oom.recognise(RuntimeError({piece!r} * 50_000)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "None", done.stderr
+
+
 def test_a_text_alone_can_be_judged() -> None:
     found = recognise_text("RuntimeError: CUDA error: out of memory")
     assert found is not None

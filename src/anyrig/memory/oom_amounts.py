@@ -8,8 +8,13 @@ from typing import NamedTuple
 
 # GB is meant as GiB by those who print it: XLA's "17.79G (19104890880 bytes)" says so itself.
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
-_NUMBER = r"(?P<{0}>\d[\d,]*(?:\.\d*)?)\s?(?P<{0}_unit>[Bb]ytes?|[KMGTPE]i?B|[KMGTPE]\b|B\b)"
-_COUNT = r"(?P<{0}>\d+)"
+_NUMBER = (
+    r"(?P<number>\d[\d,]{0,30}(?:\.\d{0,12})?)\s?"
+    r"(?P<unit>[Bb]ytes?|[KMGTPE]i?B|[KMGTPE]\b|B\b)"
+)
+_COUNT = r"(?P<number>\d{1,40})"
+# Some say it twice, roughly and then to the byte.
+_EXACT = re.compile(r"\s?\(([\d,]{1,40}) ?(?:B|[Bb]ytes)\)")
 
 
 class Amounts(NamedTuple):
@@ -26,7 +31,7 @@ _ASKED = (
     r"[Tt]rying to allocate {n}",
     r"requested buffer of size {c}",
     r"requested bytes of {c}",
-    r"Requested\s*: {n}",
+    r"Requested[ ]*: {n}",
     r"[Rr]equested amount of (?:GPU )?memory \({n}\)",
     r"Requested size was {n}",
     r"[Rr]equested {n}",
@@ -48,7 +53,7 @@ _ASKED = (
 )
 _FREE = (
     r"of which {n} is free",
-    r"Free \(according to CUDA\)\s*: {n}",
+    r"Free \(according to CUDA\)[ ]*: {n}",
     r"[Aa]vailable memory is only {n}",
     r"Available memory of {c}",
     r"There are {n} free",
@@ -58,7 +63,7 @@ _FREE = (
 _TOTAL = (
     r"total capac(?:i?ty) of {n}",
     r"{n} total capacity",
-    r"Device limit\s*: {n}",
+    r"Device limit[ ]*: {n}",
     r"max allowed: {n}",
 )
 
@@ -72,20 +77,18 @@ def _first(patterns: tuple[str, ...], text: str) -> int | None:
     for pattern in patterns:
         found = _compiled(pattern).search(text)
         if found:
-            exact = re.match(r"\s?\(([\d,]+) ?B(?:ytes|ytes?)?\)|\s?\(([\d,]+) bytes\)",
-                             text[found.end():])  # fmt: skip
+            exact = _EXACT.match(text, found.end())
             if exact:
-                return int((exact[1] or exact[2]).replace(",", ""))
-            return _bytes(found["n"], found.groupdict().get("n_unit") or "B")
+                return _bytes(exact[1], "B")
+            return _bytes(found["number"], found.groupdict().get("unit") or "B")
     return None
 
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(
-        pattern.replace("{n}", _NUMBER.format("n")).replace("{c}", _COUNT.format("n"))
-    )
+    return re.compile(pattern.replace("{n}", _NUMBER).replace("{c}", _COUNT))
 
 
 def _bytes(number: str, unit: str) -> int:
-    return round(float(number.replace(",", "")) * 1024 ** _POWERS[unit[0].lower()])
+    plain, factor = number.replace(",", ""), 1024 ** _POWERS[unit[0].lower()]
+    return int(plain) * factor if plain.isdigit() else round(float(plain) * factor)

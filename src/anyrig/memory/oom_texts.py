@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple
 Where = Literal["device", "host"]
 
 # Where a statement begins: "If you see CUDA out of memory, ..." is advice, not a failure.
-_START = r"(?:^|[\n:;\])}>'\"`(]\s*|\s-\s|Error\s)"
-_AMOUNT = r"\d[\d.,]*\s?(?:bytes|[KMGTP]i?B?\b)"
+_START = r"(?:^|[\n:;\])}>'\"`(][ \t]{0,8}|\s-\s|Error\s)"
+_AMOUNT = r"\d[\d.,]{0,40}\s?(?:bytes|[KMGTP]i?B?\b)"
 _GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
 # What stands between "CUDA error" and "out of memory": codes, file names, brackets.
 _CODE = (
-    r"(?:\s*(?:\([^()\n]{0,160}\)|\[[^\[\]\n]{0,160}\]|in [\w:~<>.]+|with error|code|status"
-    r"|\d+|[:=,#.-]))*\s*['\"(]?"
+    r"(?:\s{0,4}(?:\([^()\n]{0,160}\)|\[[^\[\]\n]{0,160}\]|in [\w:~<>.]+|with error|code|status"
+    r"|\d+|[:=,#.-]))*\s{0,4}['\"(]?"
 )
 
 DEVICE = (
@@ -32,9 +32,9 @@ DEVICE = (
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
     _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE + r"[Oo]ut of memory\b",
-    r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|\s*$|\n)",
+    r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|$|\n)",
     r"\bTriton Error \[(?:CUDA|HIP)\]: out of memory\b",
-    r"\b(?:cuda|hip|cu|musa)\w*(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w*\b"
+    r"\b(?:cuda|hip|cu|musa)\w{0,20}(?:[Mm]alloc|Alloc|MemCreate|CtxCreate)\w{0,20}\b"
     r"[^\n]{0,80}?\bout of memory\b",
     r"\b(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY)\b",
     r"\berror == cudaSuccess\. 2 vs 0\b|\bcode: 2, reason: out of memory\b",  # Caffe2, dlib
@@ -101,7 +101,7 @@ HOST = (
     r"\bnot enough memory: you tried to allocate\b",
     r"\bposix_memalign\([^\n]*\) == 0\. 12 vs 0\b",
     r"\bstd::bad_alloc\b",
-    r"(?:^|[:\n]\s*)bad allocation\.?\s*(?:$|\n)",
+    r"(?:^|[:\n][ \t]{0,8})bad allocation\.?[ \t]{0,8}(?:$|\n)",
     r"\[Errno 12\]",
     r"\b[Cc]annot allocate memory \((?:os error |errno[ =]?)?12\)",
     r"\[WinError (?:8|14|1455)\]",
