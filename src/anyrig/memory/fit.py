@@ -1,0 +1,312 @@
+"""The largest batch that works under a budget, found in a few tries and never untested.
+
+`fit` runs a step at a few sizes, reads the peak of each, and predicts (`estimate`, `seek`). Each
+try runs several steps, because an optimiser's state appears with the first one. A size counts as
+too large when it runs out of memory; when it ran and took more than the budget, as where a driver
+spills into the host's memory and never fails; or when its speed falls off a cliff, the last
+resort where nobody tells the memory. It knows no framework: the meter and the recogniser of
+out-of-memory errors are handed to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from anyrig.errors import BadInput, DeviceLost, OutOfMemory
+from anyrig.memory.recover import Recognise, attempt
+from anyrig.memory.seek import Outcome, Rules, Try, best, next_size
+from anyrig.units import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.backends import MemoryNow
+    from anyrig.memory.oom import Shortage
+
+log = logging.getLogger(__name__)
+Clock = Callable[[], float]
+# Speed under this share of the best is a cliff: the work has left the device's own memory.
+_CLIFF = 0.5
+# With memory figures, only a batch that fills this much of the budget can have left it.
+_FULL = 0.25
+# A slow step is run again so often before it counts: somebody else may have used the device.
+_SECOND_LOOKS = 2
+
+
+class Meter(Protocol):
+    """What `fit` asks of a device; `anyrig.backends.Bound` is one."""
+
+    def synchronise(self) -> None:
+        """Wait until the device has done all it was given."""
+
+    def memory(self) -> MemoryNow:
+        """What is held now, and at most since the last `reset_peak`."""
+
+    def reset_peak(self) -> None:
+        """Begin to measure the peak anew."""
+
+    def release(self) -> None:
+        """Give back what the framework keeps and no tensor uses."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The largest batch that worked, and how it was found."""
+
+    batch: int
+    tries: tuple[Try, ...]
+    """Every size that was run, in order; `batch` is one of them."""
+    reason: str
+    budget_bytes: int | None = None
+
+    @property
+    def answer(self) -> Try:
+        """The try of the answer itself."""
+        return next(one for one in self.tries if one.ran and one.size == self.batch)
+
+    @property
+    def throughput(self) -> float | None:
+        """Items a second at the answer."""
+        return self.answer.rate
+
+    @property
+    def fastest(self) -> Try:
+        """The try with the most items a second; a smaller batch may be as fast."""
+        return max((one for one in self.tries if one.ran), key=lambda one: one.rate or 0.0)
+
+    @property
+    def num_out_of_memory(self) -> int:
+        """How many tries ran out of memory."""
+        return sum(one.outcome == "out of memory" for one in self.tries)
+
+    @property
+    def seconds(self) -> float:
+        """All tries together."""
+        return sum(one.seconds for one in self.tries)
+
+
+def fit(
+    step: Callable[[int], object],
+    *,
+    meter: Meter,
+    budget_bytes: int | None,
+    recognise: Recognise,
+    most: int | None = None,
+    start: int = 1,
+    multiple: int = 1,
+    max_trials: int = 24,
+    verify_steps: int = 3,
+    longest_trial_s: float = 120.0,
+    tolerance: float = 0.05,
+    tell: Callable[[str], None] = lambda _: None,
+    clock: Clock = time.perf_counter,
+) -> Fit:
+    """The largest batch that works; an error when the smallest does not.
+
+    Args:
+        step: runs one step of a given batch size, as the real work will: forward, backward and the
+            optimiser's step for training.
+        meter: the device the step runs on.
+        budget_bytes: the most that may be taken of it; None where nothing is known.
+        recognise: what an error says of memory; None for any other error, which is raised.
+        most: the largest size that makes sense, such as the number of items there are.
+        start: where to begin: 1, or a size that is known to have worked.
+        multiple: sizes are multiples of this.
+        max_trials: the most sizes to run.
+        verify_steps: steps a try runs; two at least, an optimiser's state comes with the first.
+        longest_trial_s: no larger size is tried once one took so long.
+        tolerance: how far below the largest size that works the answer may lie.
+        tell: is told what is being tried.
+        clock: the time in seconds.
+    """
+    if start < 1 or multiple < 1 or max_trials < 1 or (most is not None and most < multiple):
+        raise BadInput(
+            f"no batch size: start {start}, multiple {multiple}, most {most}",
+            hint="Sizes count from 1, and `most` is at least one multiple.",
+        )
+    rules = Rules(budget_bytes, most, start, multiple, tolerance)
+    trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), clock)
+    tries: list[Try] = []
+    why = ""
+    while (size := next_size(tries, rules)) is not None and not why:
+        tell(_asking(size, tries, budget_bytes))
+        tries.append(
+            trial.run(size, max((one.rate or 0.0 for one in tries if one.ran), default=0.0))
+        )
+        log.info("%s", try_text(tries[-1]))
+        why = _enough(tries, max_trials, longest_trial_s, meter, budget_bytes)
+    return _answer(tries, rules, why, trial.shortage)
+
+
+class Trial:
+    """Runs sizes, one after the other, and keeps nothing of them but figures."""
+
+    def __init__(
+        self,
+        step: Callable[[int], object],
+        meter: Meter,
+        budget_bytes: int | None,
+        recognise: Recognise,
+        num_steps: int,
+        clock: Clock,
+    ) -> None:
+        self._step, self._meter, self._budget_bytes = step, meter, budget_bytes
+        self._recognise, self._num_steps, self._clock = recognise, num_steps, clock
+        self.shortage: Shortage | None = None
+        """What the last failure said of memory."""
+
+    def run(self, size: int, best_rate: float = 0.0) -> Try:
+        """One size, for all its steps or until it fails."""
+        self._meter.release()
+        self._meter.reset_peak()
+        begun = self._clock()
+        times: list[float] = []
+        ended = attempt(lambda: self._steps(size, times, best_rate), self._recognise, self._meter)
+        seconds = self._clock() - begun
+        if ended.result is None:
+            self.shortage = ended.shortage
+            self._refuse_lost(size)
+            return Try(size, "out of memory", len(times), seconds)
+        seen = self._meter.memory()
+        step_s = min(times[1:] or times)
+        live, taken = _live(seen), _taken(seen)
+        return Try(
+            size, ended.result, len(times), seconds, step_s, live, taken, seen.allocated_bytes
+        )
+
+    def _refuse_lost(self, size: int) -> None:
+        if self.shortage is not None and self.shortage.fatal:
+            raise DeviceLost(
+                f"the device was lost at a batch of {size}: {self.shortage.said}",
+                hint="Begin anew in a new process, with a smaller start or budget.",
+            )
+
+    def _steps(self, size: int, times: list[float], best_rate: float) -> Outcome:
+        looks = 0
+        while len(times) < self._num_steps + looks:
+            times.append(self._timed(size))
+            taken = _taken(self._meter.memory())
+            if self._share(taken) > 1:
+                return "over budget"
+            done = len(times) == self._num_steps + looks
+            if done and self._share(taken) >= _FULL and _slow(size, times, best_rate):
+                if looks == _SECOND_LOOKS:
+                    return "slow"
+                looks += 1
+        return "ran"
+
+    def _share(self, taken: int | None) -> float:
+        """How full the budget is; just full where nobody can tell."""
+        if self._budget_bytes is None or taken is None:
+            return 1.0
+        return taken / self._budget_bytes
+
+    def _timed(self, size: int) -> float:
+        before = self._clock()
+        result = self._step(size)
+        self._meter.synchronise()
+        after = self._clock()
+        del result
+        return after - before
+
+
+def _slow(size: int, times: Sequence[float], best_rate: float) -> bool:
+    step_s = min(times[1:])
+    return step_s > 0 and size / step_s < _CLIFF * best_rate
+
+
+def _taken(seen: MemoryNow) -> int | None:
+    """What counts against the budget: the peak, or what is held where no peak is told."""
+    peaks = [n for n in (seen.peak_reserved_bytes, seen.peak_bytes) if n is not None]
+    held = [n for n in (seen.reserved_bytes, seen.allocated_bytes) if n is not None]
+    return max(peaks or held, default=None)
+
+
+def _live(seen: MemoryNow) -> int | None:
+    return seen.peak_bytes if seen.peak_bytes is not None else _taken(seen)
+
+
+def _enough(
+    tries: Sequence[Try],
+    max_trials: int,
+    longest_trial_s: float,
+    meter: Meter,
+    budget_bytes: int | None,
+) -> str:
+    """Why no other size is tried, whatever it may be; nothing when the search may go on."""
+    if len(tries) >= max_trials:
+        return f"all {max_trials} tries are used"
+    last = tries[-1]
+    if last.ran and last.seconds > longest_trial_s:
+        return f"a try took {seconds_text(last.seconds)}"
+    if last.outcome == "over budget" and budget_bytes is not None:
+        meter.release()
+        held = meter.memory().allocated_bytes
+        if held is not None and held > budget_bytes:
+            # Some runtimes never shrink: a smaller size would be judged by the larger one's memory.
+            return "the runtime keeps what it once took"
+    return ""
+
+
+def _answer(tries: Sequence[Try], rules: Rules, why: str, shortage: Shortage | None) -> Fit:
+    good = best(tries)
+    if good is None:
+        raise _nothing(min(tries, key=lambda one: one.size), rules, why, shortage)
+    failed = min((one for one in tries if not one.ran), key=lambda one: one.size, default=None)
+    parts = [f"{good.size} ran {good.num_steps} steps{_took(good, rules.budget_bytes)}"]
+    if failed is not None:
+        parts.append(f"{failed.size} {_FAILED[failed.outcome]}")
+    elif rules.most is not None and good.size + rules.multiple > rules.most:
+        parts.append(f"{rules.most} is all that was asked for")
+    elif not why:
+        parts.append("larger ones would leave the budget")
+    if why:
+        parts.append(f"no more was tried: {why}")
+    return Fit(good.size, tuple(tries), "; ".join(parts), rules.budget_bytes)
+
+
+def _nothing(smallest: Try, rules: Rules, why: str, shortage: Shortage | None) -> OutOfMemory:
+    message = f"a batch of {smallest.size} does not fit: {_failure(smallest, rules, shortage)}"
+    if smallest.size > rules.multiple:
+        hint = f"Start smaller than {smallest.size}."
+        return OutOfMemory(f"{message}; no smaller one was tried: {why}", hint=hint)
+    return OutOfMemory(
+        message,
+        hint="Take shorter inputs, a smaller model or a larger budget; for training also bf16 or "
+        "fp16, gradient checkpointing, or an optimiser with less state.",
+    )
+
+
+_FAILED = {
+    "out of memory": "ran out of memory",
+    "over budget": "took more than the budget",
+    "slow": "was less than half as fast",
+}
+
+
+def _failure(one: Try, rules: Rules, shortage: Shortage | None) -> str:
+    if one.outcome == "over budget" and one.peak_bytes and rules.budget_bytes:
+        return f"it took {bytes_text(one.peak_bytes)} of {bytes_text(rules.budget_bytes)}"
+    return (shortage.said if shortage else "") or "out of memory"
+
+
+def _took(one: Try, budget_bytes: int | None) -> str:
+    if one.peak_bytes is None:
+        return ""
+    of = f" of {bytes_text(budget_bytes)}" if budget_bytes is not None else ""
+    return f" and took {bytes_text(one.peak_bytes)}{of}"
+
+
+def _asking(size: int, tries: Sequence[Try], budget_bytes: int | None) -> str:
+    good = best(tries)
+    known = f", {good.size} worked{_took(good, budget_bytes)}" if good else ""
+    return f"batch {size}{known}"
+
+
+def try_text(one: Try) -> str:
+    """A try in one line, for the log."""
+    speed = f", {one.rate:.4g} items/s" if one.rate else ""
+    result = "ran" if one.ran else _FAILED[one.outcome]
+    return f"batch {one.size}: {result}{_took(one, None)} in {seconds_text(one.seconds)}{speed}"
