@@ -1,0 +1,146 @@
+"""Work beside the usual ways: how much is padded, and when unequal devices are done.
+
+Devices are rehearsed by engines that sleep, so the figures are the plan's and the pool's own: real
+processes, real pipes, no computing. Loading is left out. The peer is a shared queue from which each
+process pulls the next item, as `multiprocessing.Pool` and task queues with a prefetch of one do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import re
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.placement import Placement
+from anyrig.work.engine import Recipe
+from anyrig.work.pack import Budget, numbered, pack
+from anyrig.work.pool import Pool
+from benchmarks.harness import ROOT, Row
+
+ROUNDS = 5
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+FIXED = 32
+
+
+def run(hardware: str) -> list[Row]:
+    return [*_packing(), *_pools()]
+
+
+# -- packing ------------------------------------------------------------------------------------
+
+
+def _packing() -> list[Row]:
+    rng = random.Random(20261115)
+    middle = math.log(61) - 0.32
+    tokens = [min(482, max(1, round(rng.lognormvariate(middle, 0.8)))) for _ in range(20_000)]
+    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+    letters = [len(sentence) for sentence in re.split(r"(?<=[.!?])\s+", text)]
+    rows = []
+    for what, costs in (("20,000 lognormal lengths", tokens), ("sentences of Alice", letters)):
+        batches = list(pack(numbered(costs, float), Budget(8192)))
+        ours = sum(b.cost for b in batches) / sum(costs)
+        by_length = _fixed(sorted(costs, reverse=True))
+        rows.append(Row(f"padded over real cost, {what}", ours, "", _fixed(costs),
+                        f"batches of {FIXED} in order", high=1.05))  # fmt: skip
+        rows.append(Row(f"padded over real cost, {what}", ours, "", by_length,
+                        f"batches of {FIXED}, all sorted", high=1.05))  # fmt: skip
+    return rows
+
+
+def _fixed(costs: Sequence[int]) -> float:
+    parts = [costs[i : i + FIXED] for i in range(0, len(costs), FIXED)]
+    return sum(len(part) * max(part) for part in parts) / sum(costs)
+
+
+# -- unequal devices ----------------------------------------------------------------------------
+
+
+def _pools() -> list[Row]:
+    rng = random.Random(7)
+    costs = [0.1 * rng.uniform(0.2, 1.8) for _ in range(100)]
+    rows = []
+    for speeds, bar in (((1.0, 0.5, 0.2), 1.04), ((1.0, 0.2, 0.025), 1.015)):
+        best = _ideal(costs, speeds) if bar == 1.04 else _best_subset(costs, speeds)
+        ours, peer = _ours(costs, speeds), _peer(costs, speeds)
+        named = ", ".join(f"{speed:g}" for speed in speeds)
+        against = "the ideal" if bar == 1.04 else "the best subset"
+        rows.append(
+            Row(
+                f"time over {against}, speeds {named}",
+                statistics.median(ours) / best,
+                "",
+                statistics.median(peer) / best,
+                "shared queue",
+                high=bar,
+                spread=f"{min(ours) / best:.3f}-{max(ours) / best:.3f} of {len(ours)}",
+            )
+        )
+    return rows
+
+
+def _ours(costs: Sequence[float], speeds: Sequence[float]) -> list[float]:
+    names = {f"device{number}": speed for number, speed in enumerate(speeds)}
+    seats = [Placement(Device(name, "cpu", "test", name), DRIVE) for name in names]
+    recipe = Recipe("anyrig.work.rehearse:Rehearsal", {"speeds": names})
+    times = []
+    for _ in range(ROUNDS):
+        with Pool(seats, recipe, environment=os.environ) as pool:
+            pool.wait_ready()
+            start = time.perf_counter()
+            assert sum(1 for _ in pool.run(costs, cost=float)) == len(costs)
+            times.append(time.perf_counter() - start)
+    return times
+
+
+_speed = 1.0
+
+
+def _enter(speeds: Any) -> None:
+    global _speed
+    _speed = speeds.get()
+
+
+def _sleep(cost: float) -> float:
+    time.sleep(cost / _speed)
+    return 2 * cost
+
+
+def _peer(costs: Sequence[float], speeds: Sequence[float]) -> list[float]:
+    spawn = multiprocessing.get_context("spawn")
+    times = []
+    for _ in range(ROUNDS):
+        waiting = spawn.SimpleQueue()
+        for speed in speeds:
+            waiting.put(speed)
+        with spawn.Pool(len(speeds), _enter, (waiting,)) as pool:
+            pool.map(_sleep, [0.0] * 30, chunksize=1)  # every process has started
+            time.sleep(0.5)
+            start = time.perf_counter()
+            list(pool.imap(_sleep, costs))
+            times.append(time.perf_counter() - start)
+    return times
+
+
+def _ideal(costs: Sequence[float], speeds: Sequence[float]) -> float:
+    return max(sum(costs) / sum(speeds), max(costs) / max(speeds))
+
+
+def _best_subset(costs: Sequence[float], speeds: Sequence[float]) -> float:
+    """The best any subset can do when every item goes, whole, to the device that ends it first."""
+    ends = []
+    for size in range(1, len(speeds) + 1):
+        for subset in itertools.combinations(speeds, size):
+            free = [0.0] * size
+            for cost in sorted(costs, reverse=True):
+                place = min(range(size), key=lambda n: free[n] + cost / subset[n])
+                free[place] += cost / subset[place]
+            ends.append(max(free))
+    return min(ends)
