@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +127,14 @@ def where_it_ran(profile: Path) -> dict[str, int]:
     return counts
 
 
+TELLS = hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info")
+"""Whether a session can say who runs its nodes; an older one only after a run, by a profile."""
+
+
 def assigned(made: Any) -> dict[str, int]:
     """How many nodes of a session's graph each provider was given; nothing where it cannot tell."""
-    tell = getattr(made, "get_provider_graph_assignment_info", None)
     counts: dict[str, int] = {}
-    for part in tell() if tell is not None else ():
+    for part in made.get_provider_graph_assignment_info() if TELLS else ():
         counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
     return counts
 
@@ -141,11 +145,17 @@ class Model:
     def __init__(self, made: Any, wanted: str, nodes: dict[str, int]) -> None:
         self.session = made
         self.nodes = nodes
-        """Provider to number of nodes."""
-        main = max(nodes, key=lambda name: nodes[name]) if nodes else made.get_providers()[0]
-        self.ran_on = wanted if nodes.get(wanted) else main
-        """The provider that was asked for if it runs any node; else the one that runs most."""
+        """Provider to number of nodes; with an older runtime empty until the first run."""
         self._wanted = wanted
+        self._profiled = False
+
+    @property
+    def ran_on(self) -> str:
+        """The provider that was asked for if it runs any node; else the one that runs most."""
+        if self._wanted in self.nodes:
+            return self._wanted
+        most = max(self.nodes, key=lambda name: self.nodes[name], default="")
+        return most or str(self.session.get_providers()[0])
 
     @property
     def fell_back(self) -> str:
@@ -163,7 +173,19 @@ class Model:
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Every output, once it is on the host."""
         outputs: list[Any] = self.session.run(None, feeds)
+        if not self.nodes and not TELLS and not self._profiled:
+            self._profiled = True
+            profile = Path(self.session.end_profiling())
+            self.nodes = where_it_ran(profile)
+            profile.unlink(missing_ok=True)
+            self.tell()
         return outputs
+
+    def tell(self) -> None:
+        """Say in the log what runs elsewhere than was asked for."""
+        if self.fell_back:
+            level = logging.INFO if self.ran_on == self._wanted else logging.WARNING
+            log.log(level, "%s", self.fell_back)
 
 
 class OnnxBound:
@@ -184,12 +206,15 @@ class OnnxBound:
         """A model on the device; a silent fall-back to the CPU is in the answer and in the log."""
         source = str(model) if isinstance(model, Path) else model
         made = session(
-            source, self._device, self._drive, threads=self._threads, limit_bytes=self._limit_bytes
+            source,
+            self._device,
+            self._drive,
+            profile="" if TELLS else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
+            threads=self._threads,
+            limit_bytes=self._limit_bytes,
         )
         loaded = Model(made, self._drive.provider, assigned(made))
-        if loaded.fell_back:
-            log.log(logging.INFO if loaded.ran_on == self.name else logging.WARNING,
-                    "%s: %s", self._device.name, loaded.fell_back)  # fmt: skip
+        loaded.tell()
         self.name = loaded.ran_on
         return loaded
 

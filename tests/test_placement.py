@@ -1,0 +1,150 @@
+"""Need in, placement out: on recorded machines, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anyrig.devices.choose import Choice, Wish, choose
+from anyrig.devices.describe import Machine
+from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
+from anyrig.placement import Need, Placed, Wanted, place
+from anyrig.units import GIB
+from tests.conftest import NAMES
+
+Machines = Callable[..., Machine]
+VOICE = Need("the voice", precisions=("fp32", "bf16", "fp16"), worker_bytes=2 * GIB)
+
+
+def chosen(machine: Machine, word: str = "auto") -> Choice:
+    return choose(machine, [Wish(word, "flag")])
+
+
+def placed(machine: Machine, word: str = "auto", need: Need = VOICE, **wanted: object) -> Placed:
+    return place(machine, chosen(machine, word), need, Wanted(**wanted))  # type: ignore[arg-type]
+
+
+def test_a_gpu_with_everything(machine: Machines) -> None:
+    found = placed(machine("h200-linux"))
+    (placement,) = found.placements
+    assert placement.device.name == "NVIDIA H200"
+    assert (placement.drive.backend, placement.drive.word) == ("torch", "cuda:0")
+    assert placement.precision in ("fp16", "bf16")
+    assert placement.budget_bytes is not None
+    assert placement.budget_bytes < (placement.device.memory.total_bytes or 0)
+    assert placement.threads == 16
+    assert "16 threads: all usable cores" in placement.reasons
+    assert found.fallback is not None
+    assert found.fallback.device.kind == "cpu"
+    assert found.warnings == ()
+
+
+def test_every_device_shares_the_cores(machine: Machines) -> None:
+    found = placed(machine("h200-linux"), "all")
+    assert [p.device.kind for p in found.placements] == ["gpu", "cpu"]
+    assert {p.threads for p in found.placements} == {8}
+    assert "8 threads: 16 usable cores over 2 processes" in found.placements[0].reasons
+    assert found.fallback is None
+
+
+def test_workers_share_a_device_and_are_refused_above_its_budget(machine: Machines) -> None:
+    here = machine("h200-linux")
+    (one,) = placed(here).placements
+    (four,) = placed(here, workers_per_device=4).placements
+    assert one.budget_bytes is not None
+    assert four.budget_bytes == one.budget_bytes // 4
+    assert four.workers == 4
+    with pytest.raises(BadInput, match=r"100 workers of 2 GiB each do not fit") as caught:
+        placed(here, workers_per_device=100)
+    assert "--workers-per-device" in caught.value.hint
+    with pytest.raises(BadInput, match="--workers-per-device 0"):
+        placed(here, workers_per_device=0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "share"), [("quality", 0.85), ("balanced", 0.9), ("low-memory", 0.55)]
+)
+def test_the_profile_sets_the_budget(machine: Machines, profile: str, share: float) -> None:
+    (placement,) = placed(machine("h200-linux"), profile=profile).placements
+    total = placement.device.memory.total_bytes
+    assert total is not None
+    assert placement.budget_bytes == int(total * share)
+    assert any(f"{share:.0%}" in reason and profile in reason for reason in placement.reasons)
+
+
+def test_what_was_asked_for_wins(machine: Machines) -> None:
+    here = machine("h200-linux")
+    (placement,) = placed(here, precision="fp32", memory_gb=24).placements
+    assert (placement.precision, placement.budget_bytes) == ("fp32", 24 * GIB)
+    (half,) = placed(here, memory_fraction=0.5).placements
+    assert half.budget_bytes == (half.device.memory.total_bytes or 0) // 2
+    with pytest.raises(BadInput, match="both given"):
+        placed(here, memory_gb=24, memory_fraction=0.5)
+
+
+def test_measured_speeds_reach_the_placement(machine: Machines) -> None:
+    here = machine("h200-linux")
+    gpu = here.gpus[0].id
+    speeds = {gpu: {("torch", "bf16"): 700e12, ("torch", "fp16"): 600e12, ("torch", "fp32"): 50e12}}
+    found = place(here, chosen(here), VOICE, speeds=speeds)  # type: ignore[arg-type]
+    assert (found.placements[0].precision, found.placements[0].speed) == ("bf16", 700e12)
+
+
+def test_a_format_that_failed_its_self_test_is_not_taken(machine: Machines) -> None:
+    here = machine("h200-linux")
+    failed = {here.gpus[0].id: {"fp16": "NaN", "bf16": "NaN"}}
+    found = place(here, chosen(here), VOICE, failed=failed)  # type: ignore[arg-type]
+    assert found.placements[0].precision == "fp32"
+
+
+def test_what_does_not_fit_goes_to_the_cpu_with_a_warning(machine: Machines) -> None:
+    here = machine("arc-b580-linux")
+    need = Need("a giant", ("torch", "onnx"), worker_bytes=15 * GIB)
+    found = placed(here, need=need)
+    assert found.placements[0].device.kind == "cpu"
+    assert "it needs 15 GiB and may use" in found.warnings[0]
+
+
+def test_what_fits_nowhere_is_an_error(machine: Machines) -> None:
+    with pytest.raises(OutOfMemory, match="a giant fits nowhere") as caught:
+        placed(machine("t4-linux"), need=Need("a giant", worker_bytes=900 * GIB))
+    assert "--memory-gb" in caught.value.hint
+
+
+def test_an_engine_without_a_way_to_the_gpu_says_so(machine: Machines) -> None:
+    found = placed(machine("h200-linux"), need=Need("a model", backends=("onnx",)))
+    assert found.placements[0].device.kind == "cpu"
+    assert "runs through ONNX Runtime" in found.warnings[0]
+    (over,) = found.passed_over
+    assert over.device.name == "NVIDIA H200"
+
+
+def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) -> None:
+    found = placed(machine("h200-linux"), need=Need("a tiny model", gpu=False))
+    assert found.placements[0].device.kind == "cpu"
+    assert "gains nothing" in found.passed_over[0].reason
+
+
+def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
+    with pytest.raises(DeviceUnusable, match="nothing can run a model"):
+        placed(machine("h200-linux"), "cpu", need=Need("a model", backends=()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_machine_has_a_place_for_small_work(machine: Machines, name: str) -> None:
+    here = machine(name)
+    need = Need("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
+    if not any(device.usable for device in here.devices):
+        with pytest.raises(DeviceUnusable):
+            place(here, chosen(here), need)
+        return
+    for placement in place(here, chosen(here), need).placements:
+        assert placement.drive.usable
+        assert placement.threads >= 1
+        assert len(placement.reasons) >= 5
+        total = placement.device.memory.total_bytes
+        if total is not None and placement.budget_bytes is not None:
+            assert 0 <= placement.budget_bytes <= total
+        if placement.precision == "bf16":
+            assert placement.device.features.bf16
