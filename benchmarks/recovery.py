@@ -171,26 +171,24 @@ def _pattern(trial: Trial) -> None:
 
 
 def _accelerate(trial: Trial) -> None:
-    import torch
-    from accelerate.utils import find_executable_batch_size  # type: ignore[import-not-found,unused-ignore]
+    from accelerate.utils import memory  # type: ignore[import-not-found,unused-ignore]
 
-    empty = torch.cuda.empty_cache
+    clear_device_cache = memory.clear_device_cache
+    steps = iter(range(EVENTS))
 
-    def noted() -> None:
+    def noted(garbage_collection: bool = False) -> None:
+        gc.collect()
         trial.note()
-        empty()
+        clear_device_cache(garbage_collection)
         trial.given_back()
 
-    torch.cuda.empty_cache = noted
-
-    @find_executable_batch_size(starting_batch_size=1024)  # type: ignore[untyped-decorator,unused-ignore]
     def train(batch_size: int) -> int:
-        if len(trial.alive) < EVENTS:
+        for _ in steps:
             trial.step()
         return batch_size
 
-    train()
-    torch.cuda.empty_cache = empty
+    memory.clear_device_cache = noted
+    memory.find_executable_batch_size(train, starting_batch_size=1024)()
 
 
 WAYS: dict[str, Callable[[Trial], None]] = {

@@ -38,6 +38,7 @@ _ASKED = (
     r"[Rr]equired {n}",
     r"allocate buffer: {c}",
     r"MTLBuffer for size {c}",
+    r"Allocation failed for size::{c}",
     r"alloc memory of {c}",
     r"allocate tensor with {n}",
     r"Buffer size \({c}\)",
@@ -90,5 +91,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _bytes(number: str, unit: str) -> int:
-    plain, factor = number.replace(",", ""), 1024 ** _POWERS[unit[0].lower()]
+    plain = number.replace(",", "")
+    factor: int = 1024 ** _POWERS[unit[0].lower()]
     return int(plain) * factor if plain.isdigit() else round(float(plain) * factor)

@@ -28,6 +28,7 @@ DEVICE = (
     # torch's caching allocators, its MPS and its cudaMallocAsync allocator
     _START + r"(?:CUDA|HIP|ROCm|XPU|MPS(?: backend)?|NPU|MTIA|MUSA|MLU|HPU|GPU) out of memory\b",
     r"\b[A-Z]\w{2,12}(?: backend)? out of memory\. \(?(?:Tried|tried) to allocate\b",
+    r"\bMODULE:PT_DEVMEM Allocation failed\b",  # Gaudi
     r"\bAllocation on device ?\S* would exceed allowed memory\b",
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
