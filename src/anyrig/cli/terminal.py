@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,6 +18,8 @@ from types import FrameType
 from typing import Any
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
+# Arrows and the like: escape and what follows. They are no keys of ours.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O.|.)?", re.DOTALL)
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 
 
@@ -44,6 +47,7 @@ class Terminal:
         self._size = (0, 0)
         self._saved: Any = None
         self._handlers: dict[int, Any] = {}
+        self._typed: list[str] = []
 
     def __enter__(self) -> Terminal:
         self._enter()
@@ -60,8 +64,11 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
-        found = shutil.get_terminal_size()
+        """Columns and lines, as they are now: an exported COLUMNS does not follow a resize."""
+        try:
+            found = os.get_terminal_size(sys.stdout.fileno())
+        except (OSError, ValueError):
+            found = shutil.get_terminal_size()
         return found.columns, found.lines
 
     def draw(self, lines: Sequence[str]) -> None:
@@ -85,14 +92,12 @@ class Terminal:
             return _windows_key(wait_s)
         import select
 
-        ready, _, _ = select.select([sys.stdin], [], [], wait_s)
-        if not ready:
-            return ""
-        pressed = os.read(sys.stdin.fileno(), 64)
-        if not pressed:  # the terminal was closed
-            raise EOFError
-        # Arrows and the like begin with escape and are no keys of ours.
-        return "" if pressed.startswith(b"\x1b") else pressed.decode("utf-8", "replace")[0]
+        if not self._typed and select.select([sys.stdin], [], [], wait_s)[0]:
+            pressed = os.read(sys.stdin.fileno(), 64)
+            if not pressed:  # the terminal was closed
+                raise EOFError
+            self._typed = list(_SEQUENCE.sub("", pressed.decode("utf-8", "replace")))
+        return self._typed.pop(0) if self._typed else ""
 
     def _enter(self) -> None:
         if sys.platform == "win32":

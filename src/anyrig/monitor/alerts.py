@@ -15,6 +15,8 @@ from anyrig.units import bytes_text, plural
 Kind = Literal["memory-trend", "memory-full", "hot", "memory-errors", "lost"]
 # A clock is held down for a moment now and then; this many samples in a row are worth a word.
 _HOT_SAMPLES = 3
+# Noise may look like a trend for a sample; a trend still looks like one in the next.
+_TREND_SAMPLES = 3
 # So many samples without the reason, and it counts as passed.
 _PASSED_SAMPLES = 10
 
@@ -37,6 +39,7 @@ class Watchdog:
         self._raised: set[Kind] = set()
         self._quiet: dict[Kind, int] = {}
         self._errors = 0
+        self._heading = 0
 
     def check(self, history: Sequence[Sample]) -> list[Alert]:
         """What is new and wrong in the newest of these samples."""
@@ -72,10 +75,14 @@ class Watchdog:
                 if sample.memory_used_bytes is not None
             ]
             ahead = outlook(points, float(total), limits)
-        if ahead is not None and ahead.seconds_left <= limits.horizon_s:
-            return self._raise("memory-trend", newest, ahead.text)
-        self._pass("memory-trend")
-        return []
+        if ahead is None or ahead.seconds_left > limits.horizon_s:
+            self._heading = 0
+            self._pass("memory-trend")
+            return []
+        self._heading += 1
+        if self._heading < _TREND_SAMPLES:
+            return []
+        return self._raise("memory-trend", newest, ahead.text)
 
     def _heat(self, history: Sequence[Sample]) -> list[Alert]:
         newest = history[-1]

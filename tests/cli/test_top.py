@@ -1,0 +1,444 @@
+"""`anyrig top`: the frame at every size, the forms for programs, and a real terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from anyrig.cli.canvas import bar, clean, clipped, cut, graph, line, padded, rendered, wide
+from anyrig.cli.frame import SORTS, JobLine, View, frame
+from anyrig.devices.describe import Machine
+from anyrig.monitor.alerts import Alert
+from anyrig.monitor.sample import HostProcess, HostSample, ProcessUse, Sample, Snapshot
+from tests.conftest import MACHINES, NAMES, Anyrig
+
+GIB = 1024**3
+NOW = 1_800_000_000.0
+SIZES = [(80, 24), (140, 40), (60, 15), (40, 10), (200, 60), (20, 5), (100, None)]
+
+
+def sample(machine: Machine, place: int, second: float) -> Sample:
+    device = machine.devices[place]
+    total = device.memory.total_bytes or 8 * GIB
+    load = 50 + 40 * math.sin(second / 7 + place)
+    ours = ProcessUse(1000 + place, "python", total // 4, load / 2, True)
+    theirs = ProcessUse(2000 + place, "Xorg", GIB // 4, 1.0, False)
+    return Sample(
+        device.id, device.name, second, NOW - 300 + second, compute_percent=load,
+        memory_total_bytes=total, memory_used_bytes=total // 2, memory_free_bytes=total // 2,
+        memory_ours_bytes=total // 4, memory_others_bytes=total // 4, power_w=400.0,
+        power_limit_w=700.0, temperature_c=60.0, clock_mhz=1980,
+        throttling=("power limit",) if place == 0 else ("idle",), pcie_generation=4,
+        pcie_generation_max=5, pcie_width=8, pcie_width_max=16, pcie_rx_bytes_s=2e9,
+        pcie_tx_bytes_s=1e9, processes=(ours, theirs) if device.kind == "gpu" else None,
+    )  # fmt: skip
+
+
+def moment(machine: Machine) -> tuple[Snapshot, dict[str, list[Sample]]]:
+    """Five minutes of figures of a machine, made up."""
+    histories = {
+        device.id: [sample(machine, place, float(second)) for second in range(300)]
+        for place, device in enumerate(machine.devices)
+    }
+    known = tuple(
+        HostProcess(1000 + n, "python", "ada", f"python -m anyrig train gpt2 {n}", 98.0, GIB, True)
+        for n in range(len(machine.gpus))
+    )
+    serving = HostProcess(77, "anyrig", "ada", "anyrig serve --port 3000", 2.0, GIB // 4, True)
+    other = HostProcess(2000, "Xorg", "root", "Xorg :0", 1.0, GIB // 4, False)
+    host = HostSample(299.0, NOW, 40.0, (10.0, 90.0), (1.0, 0.5, 0.2), 64 * GIB, 32 * GIB,
+                      4 * GIB, 8 * GIB, GIB, processes=(*known, serving, other))  # fmt: skip
+    latest = tuple(histories[device.id][-1] for device in machine.devices)
+    return Snapshot(299.0, NOW, latest, host), histories
+
+
+def text_of(machine: Machine, view: View, **changes: object) -> list[str]:
+    snapshot, histories = moment(machine)
+    if "devices" in changes:
+        snapshot = replace(snapshot, devices=changes.pop("devices"))  # type: ignore[arg-type]
+    lines = frame(snapshot, histories, machine, view, **changes)  # type: ignore[arg-type]
+    return [rendered(row, colours=False) for row in lines]
+
+
+# -- the frame -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("name", ["h200-linux", "h100x8-mig", "rtx4090-rtxpro6000-wsl2", "no-gpu"])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_a_frame_fits_every_terminal(
+    name: str, width: int, height: int | None, unicode: bool, machine: Callable[..., Machine]
+) -> None:
+    lines = text_of(machine(name), View(width, height, unicode))
+    assert height is None or len(lines) <= height
+    assert all(wide(row) <= width for row in lines)
+    assert unicode or all(row.isascii() for row in lines)
+
+
+def test_what_a_frame_of_two_gpus_says(machine: Callable[..., Machine]) -> None:
+    lines = text_of(machine("rtx4090-rtxpro6000-wsl2"), View(140, 40))
+    text = "\n".join(lines)
+    for words in (
+        "0 NVIDIA GeForce RTX 4090", "1 NVIDIA RTX PRO 6000", "CPU AMD Ryzen", "60 C  400/700 W",
+        "1980 MHz", "held down by power limit", "PCIe 4 x8 of 5 x16 in 2.0 GB/s out 1.0 GB/s",
+        "12.0/24 GiB", "load 1.00 0.50 0.20", "swap 1 GiB of 8 GiB", "python -m anyrig train gpt2",
+        "anyrig serve --port 3000", "our processes, by memory", "q quit",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "idle" not in text  # an idle clock is nobody's concern
+    assert "Xorg" not in text
+    assert any("⣿" in row for row in lines)  # there is room for graphs
+
+
+def test_everybodys_processes_on_demand(machine: Callable[..., Machine]) -> None:
+    text = "\n".join(text_of(machine("h200-linux"), View(120, 40, everybody=True)))
+    assert "Xorg :0" in text
+    assert "all processes" in text
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_sorting(sort: str, machine: Callable[..., Machine]) -> None:
+    lines = text_of(machine("rtx4090-rtxpro6000-wsl2"), View(140, 60, sort=sort))
+    start = next(n for n, row in enumerate(lines) if row.startswith("GPU "))
+    pids = [int(row.split()[1]) for row in lines[start + 1 :]]
+    assert len(pids) == 3
+    if sort == "pid":
+        assert pids == [77, 1000, 1001]
+    if sort == "memory":
+        assert pids == [1001, 1000, 77]  # 96 GB, 24 GB, none
+
+
+def test_more_room_shows_more(machine: Callable[..., Machine]) -> None:
+    pair = machine("rtx4090-rtxpro6000-wsl2")
+    heights = [
+        sum("⣿" in row for row in text_of(pair, View(100, height))) for height in (16, 24, 40)
+    ]
+    assert heights[0] == 0
+    assert heights[0] < heights[1] < heights[2]
+
+
+def test_many_devices_are_one_line_each_and_none_is_hidden_unsaid(
+    machine: Callable[..., Machine],
+) -> None:
+    many = machine("h100x8-mig")
+    lines = text_of(many, View(100, 24))
+    assert sum(row.lstrip().startswith(("0 N", "5 N", "6:1 N", "7:6 N")) for row in lines) == 4
+    few = text_of(many, View(100, 10))
+    assert any("more devices" in row for row in few)
+    assert any(row.startswith("GPU ") for row in few)  # the table stays
+
+
+def test_a_lost_device_is_said_in_words(machine: Callable[..., Machine]) -> None:
+    h200 = machine("h200-linux")
+    gone = Sample(h200.gpus[0].id, h200.gpus[0].name, 299.0, NOW, lost="NVML: GPU is lost")
+    cpu = sample(h200, 1, 299.0)
+    for height in (40, 5):
+        text = "\n".join(text_of(h200, View(100, height), devices=(gone, cpu)))
+        assert "lost: NVML: GPU is lost" in text
+
+
+def test_what_nobody_knows_is_a_dash(machine: Callable[..., Machine]) -> None:
+    h200 = machine("h200-linux")
+    nothing = Sample(h200.gpus[0].id, "H200", 299.0, NOW, unknown={"device": "no answer: why"})
+    lines = text_of(h200, View(100, 40), devices=(nothing, sample(h200, 1, 299.0)))
+    text = "\n".join(lines[:9])
+    assert "no answer: why" in text
+    assert " 0 %" not in text
+    assert lines[2].rstrip().endswith(" -")
+
+
+def test_warnings_and_jobs_have_their_place(machine: Callable[..., Machine]) -> None:
+    alerts = [
+        Alert("hot", "x", "H200", "too hot at 91 C", NOW - 10),
+        Alert("hot", "x", "H200", "long ago", NOW - 4000),
+    ]
+    jobs = [JobLine("moby-dick.epub", "running", 0.41, "2 h 10 min left")]
+    text = "\n".join(text_of(machine("h200-linux"), View(100, 40), alerts=alerts, jobs=jobs))
+    assert "! H200: too hot at 91 C" in text
+    assert "long ago" not in text
+    assert "moby-dick.epub" in text
+    assert "41% 2 h 10 min left" in text
+
+
+def test_others_cannot_write_on_our_screen(machine: Callable[..., Machine]) -> None:
+    """A process may call itself anything, escape codes included."""
+    h200 = machine("h200-linux")
+    snapshot, histories = moment(h200)
+    evil = HostProcess(1000, "x", "a\x1b[2J", "x\x1b]0;owned\x07\r\n\u202eabc", 1.0, 1, True)
+    snapshot = replace(snapshot, host=replace(snapshot.host, processes=(evil,)))
+    for row in frame(snapshot, histories, h200, View(120, 40)):
+        text = rendered(row, colours=False)
+        assert "\x1b" not in text
+        assert "\r" not in text
+        assert "\u202e" not in text
+
+
+def test_help_pause_and_the_keys(machine: Callable[..., Machine]) -> None:
+    h200 = machine("h200-linux")
+    assert any("sort processes" in row for row in text_of(h200, View(80, 24, help=True)))
+    assert "paused" in text_of(h200, View(100, 24, paused=True))[0]
+    assert "q quit" in text_of(h200, View(80, 24))[0]
+
+
+# -- the canvas ------------------------------------------------------------------------------------
+
+
+def test_widths() -> None:
+    assert wide("日本") == 4
+    assert cut("日本", 3) == "日"
+    assert padded("日本", 6) == "日本  "
+    assert padded("ab", 4, right=True) == "  ab"
+    assert clean("a\x1b[31mb\x7f") == "a?[31mb?"
+    assert rendered(clipped(line("abc", "def"), 4), colours=False) == "abcd"
+
+
+def test_bars() -> None:
+    def drawn(percent: float | None, unicode: bool = True) -> str:
+        return rendered(bar(percent, 10, "good", unicode=unicode), colours=False)
+
+    assert drawn(50) == "█████░░░░░"
+    assert drawn(55) == "█████▌░░░░"
+    assert drawn(0) == "░░░░░░░░░░"
+    assert drawn(1) == "▌░░░░░░░░░"  # a little is not nothing
+    assert drawn(None) == drawn(0)
+    assert drawn(250) == "██████████"
+    assert drawn(50, unicode=False) == "#####....."
+
+
+def test_graphs() -> None:
+    assert graph([0, 100], 1, 1, unicode=True) == ["⣸"]
+    assert graph([100, 100, 0, 0], 2, 2, unicode=True) == ["⣿ ", "⣿⣀"]
+    assert graph([None, 100], 2, 1, unicode=True) == [" ⢸"]
+    assert graph([0, 50, 100], 5, 1, unicode=False) == ["  .=#"]
+    assert graph([], 3, 1, unicode=True) == ["   "]
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_one_frame_is_printed(anyrig: Anyrig) -> None:
+    done = anyrig("top", stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("anyrig top  ")
+    assert "CPU " in done.stdout
+    assert "\x1b" not in done.stdout
+    assert " %" in done.stdout  # the load is there: two looks were taken
+
+
+def test_json_is_one_document(anyrig: Anyrig) -> None:
+    done = anyrig("top", "--json")
+    data = json.loads(done.stdout)
+    assert data["devices"][-1]["device"] == "cpu"
+    assert 0 <= data["host"]["cpu_percent"] <= 100
+    assert data["host"]["memory_total_bytes"] > GIB
+
+
+def test_json_lines(anyrig: Anyrig) -> None:
+    done = anyrig("top", "--json", "--count", "3", "--interval", "0.1")
+    rows = [json.loads(row) for row in done.stdout.splitlines()]
+    assert len(rows) == 3
+    assert rows[0]["time"] < rows[1]["time"] < rows[2]["time"]
+    assert all(set(row) == set(rows[0]) for row in rows)
+
+
+def test_prometheus_text(anyrig: Anyrig) -> None:
+    done = anyrig("top", "--prometheus")
+    names = {family.name for family in text_string_to_metric_families(done.stdout)}
+    assert {"anyrig_device_up", "anyrig_host_cpu_ratio"} <= names
+
+
+def test_our_own_processes_are_listed(anyrig: Anyrig) -> None:
+    words = [sys.executable, "-c", "input()", "-m", "anyrig.pretended"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+        done = anyrig("top", "--json")
+        child.communicate(b"\n")
+    processes = json.loads(done.stdout)["host"]["processes"]
+    assert child.pid in [process["pid"] for process in processes if process["ours"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recorded_machine_shows_what_is_fixed(name: str, machine: Callable[..., Machine]) -> None:
+    from anyrig.cli.top import _recorded
+
+    there = machine(name)
+    snapshot = _recorded(there)
+    text = "\n".join(
+        rendered(row, colours=False) for row in frame(snapshot, {}, there, View(120, None))
+    )
+    for gpu in there.gpus:
+        assert gpu.name[:40] in text
+    assert "a recorded machine is not sampled" in text
+
+
+def test_one_device_of_several(anyrig: Anyrig) -> None:
+    pair = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
+    done = anyrig("top", "--machine", pair, "--device", "4090", "--json")
+    names = [row["name"] for row in json.loads(done.stdout)["devices"]]
+    assert len(names) == 2
+    assert "4090" in names[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--interval", "0"], "not between"),
+        (["--interval", "soon"], "not between"),
+        (["--interval", "nan"], "not between"),
+        (["--count", "0"], "no number of samples"),
+        (["--count", "x"], "no number of samples"),
+        (["--json", "--prometheus"], "two forms"),
+        (["--once", "--watch"], "one sample"),
+        (["--sort", "age"], "invalid choice"),
+        (["--device", "nonsense"], "no device matches"),
+    ],
+)
+def test_mistakes(anyrig: Anyrig, words: list[str], message: str) -> None:
+    done = anyrig("top", *words)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[0]
+    assert "  hint: " in done.stderr
+
+
+def test_no_framework_is_loaded() -> None:
+    code = (
+        "import json, sys; from anyrig.cli import main; code = main(['top', '--once']);"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    loaded = set(json.loads(done.stderr.strip().splitlines()[-1]))
+    assert not loaded & {"torch", "numpy", "onnxruntime", "rich", "pydantic", "fastapi"}
+
+
+# -- a real terminal -------------------------------------------------------------------------------
+
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?25h\x1b[?1049l"
+pty_only = pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix terminal")
+
+
+class Screen:
+    """The far end of a terminal."""
+
+    def __init__(self, fd: int, pid: int) -> None:
+        self.fd, self.pid, self.seen = fd, pid, b""
+
+    def until(self, words: bytes, seconds: float = 60.0) -> bytes:
+        """Read until something is shown; what was shown since the last call."""
+        start, end = len(self.seen), time.monotonic() + seconds
+        while words not in self.seen[start:]:
+            assert time.monotonic() < end, self.seen[start:]
+            ready, _, _ = select.select([self.fd], [], [], 0.2)
+            if ready:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError:  # the other end has closed
+                    break
+        assert words in self.seen[start:], self.seen[start:]
+        return self.seen[start:]
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        import fcntl
+        import termios
+
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def echoes(self) -> bool:
+        import termios
+
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
+
+    def exit_code(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@contextmanager
+def opened(*words: str, colours: bool = False) -> Iterator[Screen]:
+    import pty
+
+    pid, fd = pty.fork()
+    if pid == 0:
+        environment = {**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
+        if colours:
+            environment.pop("NO_COLOR")
+        command = [sys.executable, "-m", "anyrig", "top", "--interval", "0.2", *words]
+        os.execve(sys.executable, command, environment)
+    screen = Screen(fd, pid)
+    screen.resize(100, 30)
+    try:
+        yield screen
+    finally:
+        os.close(fd)
+
+
+@pty_only
+@pytest.mark.parametrize("end", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+def test_the_view_opens_and_leaves_everything_as_it_was(end: bytes) -> None:
+    with opened() as screen:
+        screen.until(ENTER)
+        screen.until(b"CPU ")
+        assert not screen.echoes()
+        screen.type(end)
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+        assert screen.echoes()
+    assert b"Traceback" not in screen.seen
+
+
+@pty_only
+def test_a_request_to_end_restores_the_terminal_too() -> None:
+    with opened() as screen:
+        screen.until(b"CPU ")
+        os.kill(screen.pid, signal.SIGTERM)
+        screen.until(LEAVE)
+        assert screen.exit_code() == 128 + signal.SIGTERM
+        assert screen.echoes()
+
+
+@pty_only
+def test_keys_and_resizing() -> None:
+    with opened() as screen:
+        screen.until(b"CPU ")
+        screen.type(b"h")
+        screen.until(b"sort processes by memory")
+        screen.type(b"h")
+        screen.until(b"load ")
+        screen.type(b"p")
+        screen.until(b"paused")
+        screen.type(b"\x1b[A")  # an arrow does nothing
+        screen.resize(60, 12)
+        screen.until(b"\x1b[2J")
+        screen.type(b"p\x1b[Bsq")  # typed ahead, with an arrow in between
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+
+
+@pty_only
+def test_it_leaves_after_so_many_samples() -> None:
+    with opened("--count", "2") as screen:
+        screen.until(LEAVE)
+        assert screen.exit_code() == 0
+
+
+@pty_only
+def test_colours_are_a_wish() -> None:
+    with opened("--count", "2") as screen:
+        screen.until(LEAVE)
+    assert b"\x1b[1m" not in screen.seen
+    with opened("--count", "2", colours=True) as screen:
+        screen.until(LEAVE)
+    assert b"\x1b[1m" in screen.seen
