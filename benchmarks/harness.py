@@ -19,7 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 # theme -> classes of machine it runs on; the module has `run(hardware) -> list[Row]`.
-THEMES = {"listing": ("cpu", "h200"), "kernels": ("cpu", "h200"), "recovery": ("cpu", "h200"), "precision": ("cpu", "h200"), "work": ("cpu",), "store": ("cpu",)}
+THEMES = {
+    "listing": ("cpu", "h200"),
+    "kernels": ("cpu", "h200"),
+    "recovery": ("cpu", "h200"),
+    "precision": ("cpu", "h200"),
+    "work": ("cpu",),
+    "store": ("cpu",),
+}
 CLASSES = ("cpu", "h200")
 
 
