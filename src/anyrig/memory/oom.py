@@ -105,7 +105,7 @@ def recognise_text(text: str) -> Shortage | None:
 def device_lost(error: BaseException) -> str | None:
     """What a library said when it lost its device for this process; None when it did not."""
     for link in _explained(error):
-        text = _text(link)
+        text = _outcome(_text(link))
         if isinstance(link, DeviceLost) or not _LOST_CLASSES.isdisjoint(_names(link)):
             return _first_line(text) or type(link).__name__
         if _code(link) in _CODES_LOST or (_speaks(link) and loss_in(text)):
@@ -132,7 +132,7 @@ def _recognise(error: BaseException, seen: set[int]) -> Shortage | None:
 def _of_group(group: BaseExceptionGroup[BaseException], seen: set[int]) -> Shortage | None:
     """The first shortage of a group in which nothing else failed; a cancelled task did not fail."""
     members = [one for one in group.exceptions if type(one).__name__ != "CancelledError"]
-    found = [_recognise(one, seen) for one in members]
+    found = [_recognise(one, set(seen)) for one in members]
     if not found or any(one is None for one in found):
         return None
     shortages = [one for one in found if one is not None]

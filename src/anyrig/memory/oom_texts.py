@@ -174,7 +174,7 @@ LOST = (
 _HOST_HINT = (
     r"pinned (?:host )?memory|cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|hipHostMalloc"
     r"|cudaHostRegister|bytes on host\b|device:CPU:|by allocator \w*cpu\b|OUT_OF_HOST_MEMORY"
-    r"|OutOfHostMemory|HOST_ALLOC|on CPU\b"
+    r"|OutOfHostMemory|HOST_ALLOC|memory error on CPU\b"
 )
 _DEVICE_HINT = (
     r"\bGPU|\bCUDA|\bcuda|\bHIP\b|\bXPU|\bVRAM|\bMetal\b|\bVulkan|\b(?:from|on) device\b|\bdml"
