@@ -148,3 +148,11 @@ def test_every_recorded_machine_has_a_place_for_small_work(machine: Machines, na
             assert 0 <= placement.budget_bytes <= total
         if placement.precision == "bf16":
             assert placement.device.features.bf16
+
+
+def test_a_workers_allocator_is_told_before_it_starts(machine: Machines) -> None:
+    (placement,) = placed(machine("h200-linux")).placements
+    assert placement.variables == {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert any("expandable segments" in reason for reason in placement.reasons)
+    (cpu,) = placed(machine("no-gpu")).placements
+    assert cpu.variables == {}

@@ -15,7 +15,7 @@ from anyrig.devices.choose import Choice, PassedOver
 from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.devices.words import drive_for
 from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
-from anyrig.memory import estimate
+from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.presets import Profile, preset
 from anyrig.units import bytes_text, flops_text, plural
@@ -97,6 +97,7 @@ def place(
     *,
     speeds: Speeds | None = None,
     failed: Mapping[str, Mapping[Precision, str]] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Placed:
     """Where a piece of work runs.
 
@@ -107,6 +108,7 @@ def place(
         wanted: what the person asked for.
         speeds: what was measured.
         failed: by device id, number formats that its self-test found wrong.
+        environment: what is set already; a worker's allocator settings are laid on top.
     """
     wanted = wanted or Wanted()
     _check(wanted)
@@ -122,7 +124,8 @@ def place(
         if not placements:
             raise _nowhere(need, (*passed, *more))
         warnings.append(f"{need.what} runs on the CPU: {why}")
-    shared = _with_threads(placements, machine.cpu.cores_usable)
+    tuned = [_with_allocator(p, machine, environment or {}) for p in placements]
+    shared = _with_threads(tuned, machine.cpu.cores_usable)
     warnings += [text for placement in shared for text in placement.warnings]
     return Placed(shared, _fallback(maker, shared, cpu), tuple(passed), tuple(warnings))
 
@@ -253,6 +256,25 @@ def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placem
     if processes == 1:
         told = f"{plural(threads, 'thread')}: all usable cores"
     return tuple(replace(p, threads=threads, reasons=(*p.reasons, told)) for p in placements)
+
+
+def _with_allocator(
+    placement: Placement, machine: Machine, environment: Mapping[str, str]
+) -> Placement:
+    """What a worker's allocator is told before its framework starts; never afterwards."""
+    found = allocator.settings_for(
+        placement.device,
+        placement.drive,
+        environment,
+        torch_started=False,
+        torch_version=machine.packages.get("torch", ""),
+        platform="linux" if machine.platform.system == "Linux" else "other",
+        wsl=bool(machine.platform.wsl),
+    )
+    if not found.variables:
+        return placement
+    reasons = (*placement.reasons, f"allocator: {found.reason}")
+    return replace(placement, variables=found.variables, reasons=reasons)
 
 
 def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Placement | None:

@@ -161,9 +161,9 @@ def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
 
 def test_an_engine_that_cannot_be_made_is_an_error_with_its_hint() -> None:
     recipe = Recipe("anyrig.work.rehearse:Nothing")
-    with Pool([seat("a")], recipe, environment=os.environ) as made:
-        with pytest.raises(BadInput, match="no engine") as caught:
-            made.wait_ready()
+    made = Pool([seat("a")], recipe, environment=os.environ)
+    with made, pytest.raises(BadInput, match="no engine") as caught:
+        made.wait_ready()
     assert "importable" in caught.value.hint
 
 

@@ -41,7 +41,7 @@ def main() -> int:
         return 0
     pace = Pace(
         start=request.start,
-        most=request.most,
+        failed=request.failed,
         items=engine.most_items,
         pads=engine.pads,
         grows=request.grows or engine.batch_invariant,
@@ -165,7 +165,6 @@ class Desk:
             report.num_out_of_memory,
             report.peak_bytes,
             self._pace.budget,
-            self._pace.worked_at,
             self._pace.failed_at,
         )
         try:

@@ -39,6 +39,9 @@ class Recipe:
     factory: str
     """`module:name` of something that takes a placement and the options."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """The engine's name and version, to find what earlier runs learnt of batch sizes."""
+    version: str = ""
 
 
 def make(factory: str, placement: Placement, options: Mapping[str, Any]) -> Engine:

@@ -23,6 +23,7 @@ _PATIENCE = 32  # good batches at the limit before more is tried; doubles with e
 _RAISE = 1.15
 _NEAR = 0.7
 _KEPT = 64
+_FELT_S = 0.001  # a call that costs less than this is not worth any padding
 _RECENT = 8
 
 
@@ -42,6 +43,7 @@ class Pace:
         self,
         *,
         start: float = 0.0,
+        failed: float | None = None,
         most: float = math.inf,
         items: int = 1 << 30,
         pads: bool = True,
@@ -50,7 +52,8 @@ class Pace:
         """Begin.
 
         Args:
-            start: a cost that is known to be good here; 0 begins with one item.
+            start: a cost that was good here before; 0 begins with one item.
+            failed: a cost that ran out of memory here before.
             most: a cost never to go beyond.
             items: a number of items never to go beyond.
             pads: whether the engine pads its batches.
@@ -61,12 +64,15 @@ class Pace:
         self.failed_at: float | None = None
         """The last cost that ran out of memory."""
         self.num_failures = 0
+        self._settled = False
+        self._good = 0
         self._most = self._limit = most
         self._items, self._pads, self._grows = items, pads, grows
         self._level: int | None = _level(start) if start else None
-        self._settled = bool(start)
+        if failed is not None:
+            self.worked_at = start if start < failed else 0.0
+            self.ran_out(failed)
         self._rungs: dict[int, Rung] = {}
-        self._good = 0
         self._unreached = 0
         self._num_calls = 0
         self._call_cost = 0.0
@@ -181,5 +187,7 @@ def call_cost(seen: Sequence[tuple[float, float]]) -> float:
     if max(costs) - min(costs) < 0.1 * middle:
         return 0.0
     slope, base = statistics.linear_regression(costs, times)
+    if base < _FELT_S:
+        return 0.0
     # A line is a crude model: it may not claim more than the batches that were really seen.
     return middle if slope <= 0 else max(0.0, min(base / slope, middle))

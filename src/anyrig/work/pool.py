@@ -23,9 +23,10 @@ from anyrig.work.pack import LOOK_AHEAD
 from anyrig.work.shift import WAKE, Shift
 from anyrig.work.source import Source
 from anyrig.work.staff import Staff
-from anyrig.work.worker import Said, Start
+from anyrig.work.worker import Said
 
 if TYPE_CHECKING:
+    from anyrig.memory.limits import Limits
     from anyrig.placement import Placement
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ class Pool:
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        known: Callable[[Placement], Start] = lambda placement: Start(),
+        limits: Limits | None = None,
+        stamp: str = "",
         deterministic: bool = False,
     ) -> None:
         """Start the workers; they load while this goes on.
@@ -53,12 +55,13 @@ class Pool:
             recipe: how each makes its engine.
             environment: this process's own.
             fallback: where items go when no device is left; usually the CPU.
-            known: what is known of batch sizes on a placement.
+            limits: batch sizes that earlier runs found; what this one finds is kept there.
+            stamp: driver and library versions, under which sizes hold.
             deterministic: an item's result must not depend on its company.
         """
         self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._staff = Staff(
-            recipe, environment, self._events, fallback=fallback, known=known,
+            recipe, environment, self._events, fallback=fallback, limits=limits, stamp=stamp,
             deterministic=deterministic,
         )  # fmt: skip
         self._closed = self._running = False
@@ -116,6 +119,7 @@ class Pool:
             thread.join(timeout=5)
             self._first += report.num_items + look_ahead
             self._running = False
+            self._staff.remember()
             report.warnings += [w for w in self._staff.warnings if w not in report.warnings]
 
     def close(self) -> None:

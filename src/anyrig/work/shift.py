@@ -172,8 +172,8 @@ class Shift:
         self._now_at[lane.number] = message.begun
         if message.num_batches:
             lane.learn(message.real_cost, message.seconds)
+            self._staff.learned(worker, message)
         lane.budget = message.budget
-        self._staff.learned(worker, message.worked_at, message.failed_at)
         self._report.batches_done(message)
         brought = [outcome.index for outcome in message.outcomes]
         fresh = set(self._plan.returned(lane, brought, time.monotonic()))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
 from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.memory.limits import Key, Limits
 from anyrig.units import seconds_text
-from anyrig.work import wire
+from anyrig.work import known, wire
 from anyrig.work.blame import Ledger
 from anyrig.work.engine import Recipe
+from anyrig.work.known import Sizes
 from anyrig.work.schedule import Lane
-from anyrig.work.worker import Gone, Said, Start, Worker
+from anyrig.work.worker import Gone, Said, Worker
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -32,16 +34,18 @@ class Staff:
         events: queue.SimpleQueue[Any],
         *,
         fallback: Placement | None,
-        known: Callable[[Placement], Start],
+        limits: Limits | None,
+        stamp: str,
         deterministic: bool,
     ) -> None:
         self._recipe, self._environment, self._events = recipe, environment, events
-        self._fallback, self._known, self._deterministic = fallback, known, deterministic
+        self._fallback, self._deterministic = fallback, deterministic
+        self._limits, self._stamp = limits, stamp
         self.ready: dict[int, Worker] = {}
         self._loading: dict[int, Worker] = {}
         self._lanes: dict[int, Lane[Any]] = {}
-        self.sizes: dict[str, tuple[float, float | None]] = {}
-        """By device: the largest batch that worked, and the last that did not fit."""
+        self._learnt: dict[str, tuple[Placement, wire.Done]] = {}
+        """By device: what its worker last said of batch sizes."""
         self._suspended: dict[str, list[Placement]] = {}
         self._refusal: AnyrigError | None = None
         self._number = 0
@@ -60,13 +64,40 @@ class Staff:
 
     def hire(self, placement: Placement) -> None:
         """One more worker on a placement; it is ready once its engine is loaded."""
-        known = self._known(placement)
-        if self._deterministic:
-            known = known._replace(grows=False)
         self._number += 1
         self._loading[self._number] = Worker(
-            self._number, placement, self._recipe, self._environment, self._events, known
+            self._number,
+            placement,
+            self._recipe,
+            self._environment,
+            self._events,
+            self._sizes(placement),
+            grows=not self._deterministic,
         )
+
+    def _sizes(self, placement: Placement) -> Sizes:
+        """From this run's other workers on the device, else from earlier runs."""
+        if placement.device.id in self._learnt:
+            _, told = self._learnt[placement.device.id]
+            return Sizes(told.budget.cost, told.failed_at)
+        return known.sizes(self._limits, self._key(placement)) if self._limits else Sizes()
+
+    def _key(self, placement: Placement) -> Key:
+        recipe = self._recipe
+        name = recipe.name or recipe.factory
+        return known.key_of(placement, name, recipe.version, self._stamp)
+
+    def remember(self) -> None:
+        """Keep what was learnt of batch sizes for the next run."""
+        for placement, told in self._learnt.values() if self._limits else ():
+            assert self._limits is not None
+            known.remember(
+                self._limits,
+                self._key(placement),
+                told.budget.cost,
+                told.failed_at,
+                told.peak_bytes,
+            )
 
     def heard(self, said: Said) -> Worker | None:
         """What a message means for the staff; the worker it made ready or lost, if any."""
@@ -91,9 +122,9 @@ class Staff:
             worker.number, Lane(worker.number, prior=worker.placement.speed)
         )
 
-    def learned(self, worker: Worker, worked_at: float, failed_at: float | None) -> None:
-        """How large batches may be on a placement, for its next worker."""
-        self.sizes[worker.placement.device.id] = (worked_at, failed_at)
+    def learned(self, worker: Worker, told: wire.Done) -> None:
+        """How large batches are on a device, for its next worker and the next run."""
+        self._learnt[worker.placement.device.id] = (worker.placement, told)
 
     def lose(self, worker: Worker, said: str, suspects: list[int]) -> None:
         """A ready worker is gone: strike it off, and hire another where the device may go on."""

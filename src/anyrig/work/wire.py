@@ -25,8 +25,8 @@ class Load(NamedTuple):
     """Where the parent imports from."""
     start: float
     """The cost of a batch that is known to be good; 0 when none is."""
-    most: float
-    """The cost of a batch that is known not to fit, less a little; infinite when none is."""
+    failed: float | None
+    """The cost of a batch that did not fit."""
     grows: bool
 
 
@@ -78,7 +78,6 @@ class Done(NamedTuple):
     num_out_of_memory: int
     peak_bytes: int | None
     budget: Any
-    worked_at: float
     failed_at: float | None
 
 

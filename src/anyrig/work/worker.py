@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.backends import spawn
 from anyrig.backends.bind import bind
 from anyrig.work import wire
+from anyrig.work.known import Sizes
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -36,14 +37,6 @@ class Said(NamedTuple):
     message: Any
 
 
-class Start(NamedTuple):
-    """How large batches begin and end, from what is known of this device and engine."""
-
-    start: float = 0.0
-    most: float = float("inf")
-    grows: bool = True
-
-
 class Worker:
     """One process on one device."""
 
@@ -54,7 +47,9 @@ class Worker:
         recipe: Recipe,
         environment: Mapping[str, str],
         events: queue.SimpleQueue[Any],
-        known: Start,
+        known: Sizes,
+        *,
+        grows: bool = True,
     ) -> None:
         self.number, self.placement = number, placement
         variables, seen = bind(placement.device, environment)
@@ -75,7 +70,7 @@ class Worker:
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
         there = replace(placement, device=seen)
         options = dict(recipe.options)
-        self.tell(wire.Load(recipe.factory, there, options, paths, *known))
+        self.tell(wire.Load(recipe.factory, there, options, paths, *known, grows))
 
     @property
     def pid(self) -> int:
