@@ -60,12 +60,14 @@ _FREE = (
     r"There are {n} free",
     r"[Ff]ree memory: {n}",
     r"; {n} free\b",
+    r"Driver report {n} free",
 )
 _TOTAL = (
     r"total capac(?:i?ty) of {n}",
     r"{n} total capacity",
     r"Device limit[ ]*: {n}",
     r"max allowed: {n}",
+    r"free and {n} total",
 )
 
 

@@ -80,12 +80,15 @@ DEVICE = (
     # Metal and MLX
     r"\bInsufficient Memory \((?:0*8:|IOAF code 8)",
     r"\bCommandBufferCallbackErrorOutOfMemory\b|\bkIO\w+ErrorOutOfMemory\b",
-    r"\bFailed to allocate \w+ MTLBuffer for size \d+",
+    r"\bFailed to allocate \w+ MTLBuffer for size [1-9]",
     r"\[(?:metal::malloc|malloc_or_wait)\] (?:Attempting|Unable) to allocate\b",
     # XLA, TensorFlow, Paddle, CuPy, ggml, faiss, XGBoost
     r"(?:RESOURCE_EXHAUSTED|[Rr]esource exhausted|ResourceExhaustedError)\b[^\n]{0,200}?"
     r"(?:[Oo]ut of memory|\bOOM\b|[Ff]ailed to allocate|Error allocating device buffer)",
     r"\bOOM when allocating (?:a )?(?:tensor|buffer)\b",
+    r"\bfailed to allocate memory \[Op:\w+\]",
+    r"\bError allocating \d+ bytes of device memory\b",  # Theano
+    r"\bstd::bad_alloc: (?:out_of_memory: )?(?:RMM failure|CUDA error) at\b",
     r"\bRan out of memory in memory space \w+",
     r"\bDst tensor is not initialized\b",
     r"\bOut of memory error on (?:GPU|CPU|XPU|\w+ device)\b",
