@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.errors import BadInput, DeviceLost, OutOfMemory
-from anyrig.memory.fit import Fit, fit
+from anyrig.memory.fit import Fit, Trial, fit
 from anyrig.memory.oom import Shortage
 from anyrig.units import GIB, MIB
 from tests.memory.simulated import Full, Simulated, recognise
@@ -190,6 +190,26 @@ def test_a_start_that_is_too_large_comes_down() -> None:
     device = Simulated()
     found = search(device, start=5000)
     check(device, found)
+    assert found.batch >= 0.95 * device.largest()
+
+
+def test_a_slow_device_is_not_kept_busy_for_hours() -> None:
+    device = Simulated(seconds_an_item=5.0)
+    found = search(device, longest_trial_s=60.0)
+    check(device, found)
+    assert found.batch == 3
+    assert max(one.seconds for one in found.tries) <= 61.0
+    assert "a try takes" in found.reason
+
+
+def test_a_search_goes_on_from_what_was_tried() -> None:
+    device = Simulated(kept=0.03)
+    trial = Trial(device.step, device, device.capacity_bytes, recognise, clock=device.clock)
+    swept = [trial.run(size) for size in (1, 2, 4, 8, 16, 32, 64)]
+    found = search(device, tried=swept)
+    check(device, found)
+    assert found.tries[:7] == tuple(swept)
+    assert len(found.tries) <= 10
     assert found.batch >= 0.95 * device.largest()
 
 

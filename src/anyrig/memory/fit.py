@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
-# Speed under this share of the best is a cliff: the work has left the device's own memory.
-_CLIFF = 0.5
 # With memory figures, only a batch that fills this much of the budget can have left it.
-_FULL = 0.25
+_FULL = 0.5
 # A slow step is run again so often before it counts: somebody else may have used the device.
 _SECOND_LOOKS = 2
 
@@ -100,6 +98,8 @@ def fit(
     verify_steps: int = 3,
     longest_trial_s: float = 120.0,
     tolerance: float = 0.05,
+    cliff: float = 0.5,
+    tried: Sequence[Try] = (),
     tell: Callable[[str], None] = lambda _: None,
     clock: Clock = time.perf_counter,
 ) -> Fit:
@@ -116,8 +116,11 @@ def fit(
         multiple: sizes are multiples of this.
         max_trials: the most sizes to run.
         verify_steps: steps a try runs; two at least, an optimiser's state comes with the first.
-        longest_trial_s: no larger size is tried once one took so long.
+        longest_trial_s: no size is tried that would take longer.
         tolerance: how far below the largest size that works the answer may lie.
+        cliff: a size slower than this share of the best speed has left the device's own memory; 0
+            where that cannot be, as on a CPU that tells its memory.
+        tried: what `Trial` ran already under the same budget; the search goes on from there.
         tell: is told what is being tried.
         clock: the time in seconds.
     """
@@ -127,16 +130,17 @@ def fit(
             hint="Sizes count from 1, and `most` is at least one multiple.",
         )
     rules = Rules(budget_bytes, most, start, multiple, tolerance)
-    trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), clock)
-    tries: list[Try] = []
+    trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), cliff, clock)
+    tries = list(tried)
     why = ""
-    while (size := next_size(tries, rules)) is not None and not why:
+    while (wished := next_size(tries, rules)) is not None:
+        size = _affordable(wished, tries, rules, longest_trial_s)
+        why = _enough(size, tries, max_trials, meter, budget_bytes)
+        if why:
+            break
         tell(_asking(size, tries, budget_bytes))
-        tries.append(
-            trial.run(size, max((one.rate or 0.0 for one in tries if one.ran), default=0.0))
-        )
+        tries.append(trial.run(size, best_rate(tries)))
         log.info("%s", try_text(tries[-1]))
-        why = _enough(tries, max_trials, longest_trial_s, meter, budget_bytes)
     return _answer(tries, rules, why, trial.shortage)
 
 
@@ -149,11 +153,13 @@ class Trial:
         meter: Meter,
         budget_bytes: int | None,
         recognise: Recognise,
-        num_steps: int,
-        clock: Clock,
+        num_steps: int = 3,
+        cliff: float = 0.5,
+        clock: Clock = time.perf_counter,
     ) -> None:
         self._step, self._meter, self._budget_bytes = step, meter, budget_bytes
         self._recognise, self._num_steps, self._clock = recognise, num_steps, clock
+        self._cliff = cliff
         self.shortage: Shortage | None = None
         """What the last failure said of memory."""
 
@@ -170,7 +176,7 @@ class Trial:
             self._refuse_lost(size)
             return Try(size, "out of memory", len(times), seconds)
         seen = self._meter.memory()
-        step_s = min(times[1:] or times)
+        step_s = _pace(times)
         live, taken = _live(seen), _taken(seen)
         return Try(
             size, ended.result, len(times), seconds, step_s, live, taken, seen.allocated_bytes
@@ -191,7 +197,8 @@ class Trial:
             if self._share(taken) > 1:
                 return "over budget"
             done = len(times) == self._num_steps + looks
-            if done and self._share(taken) >= _FULL and _slow(size, times, best_rate):
+            slow = size < self._cliff * best_rate * _pace(times)
+            if done and slow and self._share(taken) >= _FULL:
                 if looks == _SECOND_LOOKS:
                     return "slow"
                 looks += 1
@@ -212,9 +219,9 @@ class Trial:
         return after - before
 
 
-def _slow(size: int, times: Sequence[float], best_rate: float) -> bool:
-    step_s = min(times[1:])
-    return step_s > 0 and size / step_s < _CLIFF * best_rate
+def _pace(times: Sequence[float]) -> float:
+    """The fastest step but the first, which also warms up."""
+    return min(times[1:] or times)
 
 
 def _taken(seen: MemoryNow) -> int | None:
@@ -228,20 +235,29 @@ def _live(seen: MemoryNow) -> int | None:
     return seen.peak_bytes if seen.peak_bytes is not None else _taken(seen)
 
 
+def best_rate(tries: Sequence[Try]) -> float:
+    """The most items a second so far."""
+    return max((one.rate or 0.0 for one in tries if one.ran), default=0.0)
+
+
+def _affordable(wished: int, tries: Sequence[Try], rules: Rules, longest_trial_s: float) -> int:
+    """The size, or as much of it as can be run in the time there is."""
+    good = best(tries)
+    if good is None or good.seconds <= 0 or wished <= good.size:
+        return wished
+    return min(wished, rules.down(good.size * longest_trial_s / good.seconds))
+
+
 def _enough(
-    tries: Sequence[Try],
-    max_trials: int,
-    longest_trial_s: float,
-    meter: Meter,
-    budget_bytes: int | None,
+    size: int, tries: Sequence[Try], max_trials: int, meter: Meter, budget_bytes: int | None
 ) -> str:
-    """Why no other size is tried, whatever it may be; nothing when the search may go on."""
+    """Why no other size is tried; nothing when the search may go on."""
     if len(tries) >= max_trials:
         return f"all {max_trials} tries are used"
-    last = tries[-1]
-    if last.ran and last.seconds > longest_trial_s:
-        return f"a try took {seconds_text(last.seconds)}"
-    if last.outcome == "over budget" and budget_bytes is not None:
+    good = best(tries)
+    if good is not None and size <= good.size:
+        return f"a try takes {seconds_text(good.seconds)}"
+    if tries and tries[-1].outcome == "over budget" and budget_bytes is not None:
         meter.release()
         held = meter.memory().allocated_bytes
         if held is not None and held > budget_bytes:

@@ -1,0 +1,265 @@
+"""`anyrig profile`: memory and speed against batch size, and the largest batch that fits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.cli.context import Context
+from anyrig.cli.devices import writable
+from anyrig.cli.pick import pick
+from anyrig.cli.show import Progress, paint, print_json, print_warning, table
+from anyrig.cli.workload import BUILT_IN, Wanted, Workload, way_to, workload
+from anyrig.errors import BadInput
+from anyrig.units import bytes_text, is_number, seconds_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyrig.backends import Bound
+    from anyrig.devices.describe import Device, Drive, Precision
+    from anyrig.memory.estimate import Budget
+    from anyrig.memory.fit import Fit
+    from anyrig.memory.seek import Try
+
+HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
+is, and the largest that fits a budget, always verified by running it. WHAT is
+`transformer` (built in), MODULE:FUNCTION that returns a torch module, or an .onnx
+file. Running out of memory at some size is part of it."""
+_BAR = 24
+_MOST_SWEPT = 4096
+_MARKS = {"ran": "", "out of memory": "out of memory", "over budget": "over the budget",
+          "slow": "less than half as fast"}  # fmt: skip
+
+
+class Profile(NamedTuple):
+    """What was measured."""
+
+    device: Device
+    drive: Drive
+    title: str
+    precision: str
+    budget: Budget
+    found: Fit
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("what", nargs="?", metavar="WHAT", default=BUILT_IN,
+                        help=f"{BUILT_IN} (the default), MODULE:FUNCTION, FILE.onnx")  # fmt: skip
+    parser.add_argument("--inference", action="store_true", help="the forward pass, no training")
+    parser.add_argument("--precision", metavar="NAME", default="auto",
+                        help="fp32, tf32, fp16 or bf16; auto takes the device's best")  # fmt: skip
+    parser.add_argument("--shape", metavar="N,N", type=_numbers, default=(),
+                        help="one input of MODULE:FUNCTION, without the batch")  # fmt: skip
+    parser.add_argument("--tokens", metavar="N", type=_number,
+                        help="inputs are token numbers below N instead of floats")  # fmt: skip
+    parser.add_argument("--length", metavar="N", type=_number,
+                        help="sequence length; in an .onnx file every other open axis")  # fmt: skip
+    memory = parser.add_mutually_exclusive_group()
+    memory.add_argument("--memory-gb", metavar="N", type=float, help="the budget in GiB")
+    memory.add_argument("--memory-fraction", metavar="X", type=float,
+                        help="the budget as a share of the device's memory")  # fmt: skip
+    parser.add_argument("--sizes", metavar="N,N", type=_numbers, default=(),
+                        help="batch sizes to measure (1, 2, 4, ... while they fit)")  # fmt: skip
+    parser.add_argument("--most", metavar="N", type=_number, help="no batch larger than this")
+    parser.add_argument("--longest", metavar="S", type=float, default=30.0,
+                        help="no batch that takes longer, in seconds (30)")  # fmt: skip
+    parser.add_argument("--plot", metavar="FILE", help="write the plot there as SVG as well")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print."""
+    context = Context(options)
+    if options.plot:
+        writable(Path(options.plot))
+    if options.longest <= 0:
+        raise BadInput(f"--longest {options.longest:g}", hint="Give seconds above 0.")
+    profile = _measure(context)
+    if options.plot:
+        from anyrig.memory.plot import svg
+        from anyrig.store import atomic
+
+        subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
+        atomic.write_text(Path(options.plot), svg(profile.found, subtitle))
+    if options.json:
+        print_json(_json(profile))
+        return 0
+    print(report(profile))
+    if options.plot:
+        print(f"Plot in {options.plot}.")
+    return 0
+
+
+def _measure(context: Context) -> Profile:
+    from anyrig.backends import attach
+    from anyrig.memory.estimate import budget
+
+    options = context.options
+    choice = pick(context)
+    wanted = Wanted(
+        options.what, not options.inference, options.shape, options.length, options.tokens
+    )
+    work = workload(wanted, choice.device)
+    drive = way_to(choice.device, choice.word, is_onnx=work.is_onnx)
+    precision = _precision(context, choice.device, drive, work, wanted.training)
+    bound = attach(choice.device, drive)
+    allowed = budget(bound.memory(), gib=options.memory_gb, fraction=options.memory_fraction)
+    asked = options.memory_gb is not None or options.memory_fraction is not None
+    if asked and allowed.num_bytes is not None:
+        # What was asked for is made real where the framework can be held to it.
+        bound.limit(allowed.num_bytes)
+    step = work.make(bound, precision)
+    # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
+    cliff = 0.0 if choice.device.kind == "cpu" else 0.5
+    found = _tried(context, step, bound, allowed, cliff)
+    shown = "as in the file" if work.is_onnx else precision
+    return Profile(choice.device, drive, work.title, shown, allowed, found)
+
+
+def _precision(
+    context: Context, device: Device, drive: Drive, work: Workload, training: bool
+) -> Precision:
+    if work.is_onnx:
+        if context.options.precision != "auto":
+            print_warning("an .onnx file holds its number format: --precision changes nothing")
+        return "fp32"
+    from anyrig.precision.choose import choose
+
+    chosen = choose(device, drive, ("bf16", "fp16", "tf32", "fp32"),
+                    asked=context.options.precision, training=training)  # fmt: skip
+    for warning in chosen.warnings:
+        print_warning(warning)
+    return chosen.precision
+
+
+def _tried(
+    context: Context, step: Callable[[int], object], bound: Bound, allowed: Budget, cliff: float
+) -> Fit:
+    """The sizes of the sweep, then the largest that fits."""
+    from anyrig.memory.fit import Trial, best_rate, fit
+    from anyrig.memory.oom import recognise
+    from anyrig.memory.seek import Rules, forecast
+
+    options = context.options
+    trial = Trial(step, bound, allowed.num_bytes, recognise, cliff=cliff)
+    rules = Rules(allowed.num_bytes, options.most)
+    tries: list[Try] = []
+    sizes = _sizes(options.sizes, options.most)
+    with Progress(sum(sizes) + 2 * sizes[-1], "item") as progress:
+        for size in sizes:
+            view = forecast(tries, rules)
+            bounded = view is not None and view.bound is not None and size > view.bound
+            if not options.sizes and (bounded or _too_long(size, tries, options.longest)):
+                break
+            progress.step(f"batch {size}")
+            tries.append(trial.run(size, best_rate(tries)))
+            for _ in range(size):
+                progress.done()
+            if not tries[-1].ran:
+                break
+        return fit(
+            step, meter=bound, budget_bytes=allowed.num_bytes, recognise=recognise,
+            most=options.most, start=sizes[0], max_trials=len(tries) + 12,
+            longest_trial_s=options.longest, cliff=cliff, tried=tries, tell=progress.step,
+        )  # fmt: skip
+
+
+def _sizes(asked: Sequence[int], most: int | None) -> list[int]:
+    if asked:
+        return sorted({size for size in asked if most is None or size <= most}) or [1]
+    top = min(most or _MOST_SWEPT, _MOST_SWEPT)
+    return [1 << power for power in range(top.bit_length()) if 1 << power <= top]
+
+
+def _too_long(size: int, tries: Sequence[Try], longest_s: float) -> bool:
+    return bool(tries) and tries[-1].seconds * size / tries[-1].size > longest_s
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def report(profile: Profile) -> str:
+    """The table, bars to see it by, and what follows from it."""
+    found, limit = profile.found, profile.budget.num_bytes
+    tries = sorted(found.tries, key=lambda one: one.size)
+    rows = [["batch", "peak memory", "of the budget", "a step", "items/s", ""]]
+    rows += [_row(one, limit) for one in tries]
+    top_rate = max((one.rate or 0.0 for one in tries if one.ran), default=0.0)
+    bars = [_bars(one, limit, top_rate) for one in tries]
+    room = bytes_text(limit) if limit is not None else "unknown"
+    fastest = found.fastest
+    lines = [
+        f"{profile.title}, {profile.precision}, on {profile.device.name} through "
+        f"{'torch' if profile.drive.backend == 'torch' else 'ONNX Runtime'}",
+        f"Budget: {room} ({profile.budget.reason})",
+        "",
+        table(rows, right=(0, 1, 2, 3, 4)),
+        "",
+        f"{'batch':>7}  {'memory':<{_BAR}}  speed",
+        *bars,
+        "",
+        f"{paint('Largest batch', 'bold')}: {found.batch} ({found.reason})",
+        f"{paint('Fastest batch', 'bold')}: {fastest.size}, {fastest.rate or 0:.4g} items/s"
+        f"{_early(tries, fastest)}",
+    ]
+    return "\n".join(lines)
+
+
+def _row(one: Try, limit: int | None) -> list[str]:
+    peak = bytes_text(one.peak_bytes) if one.peak_bytes is not None else "-"
+    share = f"{one.peak_bytes / limit:.0%}" if one.peak_bytes is not None and limit else "-"
+    step = seconds_text(one.step_s) if one.step_s is not None else "-"
+    rate = f"{one.rate:.4g}" if one.rate else "-"
+    mark = _MARKS[one.outcome]
+    return [str(one.size), peak, share, step, rate, paint(mark, "warning") if mark else ""]
+
+
+def _bars(one: Try, limit: int | None, top_rate: float) -> str:
+    if not one.ran:
+        return f"{one.size:>7}  {_MARKS[one.outcome]}"
+    share = one.peak_bytes / limit if one.peak_bytes is not None and limit else 0.0
+    memory = "#" * max(1, round(_BAR * min(1.0, share))) if share else "-"
+    speed = "#" * max(1, round(_BAR * (one.rate or 0.0) / top_rate)) if top_rate else ""
+    return f"{one.size:>7}  {paint(f'{memory:<{_BAR}}', 'warning')}  {paint(speed, 'good')}"
+
+
+def _early(tries: Sequence[Try], fastest: Try) -> str:
+    """The smallest batch that is as fast, within a twentieth: it leaves memory to others."""
+    for one in tries:
+        if one.ran and (one.rate or 0.0) >= 0.95 * (fastest.rate or 0.0):
+            return f"; {one.size} is within 5 %" if one.size < fastest.size else ""
+    return ""
+
+
+def _json(profile: Profile) -> dict[str, Any]:
+    found = profile.found
+    tries = [{**asdict(one), "items_per_s": one.rate} for one in found.tries]
+    return {
+        "device": profile.device.id,
+        "backend": profile.drive.backend,
+        "what": profile.title,
+        "precision": profile.precision,
+        "budget_bytes": profile.budget.num_bytes,
+        "budget_reason": profile.budget.reason,
+        "batch": found.batch,
+        "reason": found.reason,
+        "fastest": found.fastest.size,
+        "items_per_s": found.throughput,
+        "peak_bytes": found.answer.peak_bytes,
+        "out_of_memory": found.num_out_of_memory,
+        "tries": tries,
+    }
+
+
+def _number(text: str) -> int:
+    if not is_number(text) or int(text) < 1:
+        raise BadInput(f"{text!r} is no number above 0", hint="Such as 64.")
+    return int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(_number(part.strip()) for part in text.split(",") if part.strip())

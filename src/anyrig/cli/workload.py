@@ -1,0 +1,216 @@
+"""What `anyrig profile` runs: a step of any batch size out of a word on the command line."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.devices.words import drive_for
+from anyrig.errors import AnyrigError, BadInput, DeviceUnusable, MissingPackage
+
+if TYPE_CHECKING:
+    from anyrig.backends import Bound
+    from anyrig.devices.describe import Device, Drive, Precision
+
+BUILT_IN = "transformer"
+# On a CPU the large one would take minutes a step.
+_LARGE, _SMALL = (8, 1024, 16, 4096), (2, 256, 4, 1024)
+_LENGTH, _SHORT = 1024, 128
+_KINDS = {
+    "tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(bool)": "bool",
+    "tensor(uint8)": "uint8", "tensor(int8)": "int8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for."""
+
+    what: str
+    training: bool = True
+    shape: tuple[int, ...] = ()
+    length: int | None = None
+    vocabulary: int | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Something to run at any batch size, and what it is."""
+
+    title: str
+    make: Callable[[Bound, Precision], Callable[[int], object]]
+    """Builds the step. The device is held to its budget before this is called."""
+    is_onnx: bool = False
+
+
+def workload(wanted: Wanted, device: Device) -> Workload:
+    """The workload that a word names: built in, a function of a module, or an ONNX file."""
+    if wanted.what.endswith(".onnx"):
+        return _onnx(wanted)
+    if wanted.what == BUILT_IN:
+        return _built_in(wanted, device)
+    if ":" in wanted.what and Path(wanted.what).suffix != ".onnx":
+        return _factory(wanted)
+    raise BadInput(
+        f"nothing to measure is called {wanted.what!r}",
+        hint=f"Name {BUILT_IN}, MODULE:FUNCTION that returns a torch module, or an .onnx file.",
+    )
+
+
+def way_to(device: Device, word: str, *, is_onnx: bool) -> Drive:
+    """The drive that can run a workload on a device."""
+    backend = "onnx" if is_onnx else "torch"
+    asked = drive_for(device, word)
+    if asked is not None and asked.backend == backend:
+        return asked
+    for drive in device.drives:
+        if drive.backend == backend and drive.usable:
+            return drive
+    fix = next((d.fix for d in device.drives if d.backend == backend and d.fix), "")
+    if not is_onnx and importlib.util.find_spec("torch") is None:
+        fix = fix or "pip install 'anyrig[torch]'"
+        raise MissingPackage(
+            "a torch module needs torch, which is not installed",
+            hint=f"{fix}; or name an .onnx file.",
+        )
+    raise DeviceUnusable(
+        f"{device.name} cannot be used through {'ONNX Runtime' if is_onnx else 'torch'}",
+        hint=fix or "Run `anyrig doctor`, or name another --device.",
+    )
+
+
+# -- torch ----------------------------------------------------------------------------------------
+
+
+def _built_in(wanted: Wanted, device: Device) -> Workload:
+    layers, width, heads, inner = _SMALL if device.kind == "cpu" else _LARGE
+    length = wanted.length or (_SHORT if device.kind == "cpu" else _LENGTH)
+
+    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
+        from anyrig.memory.module import transformer
+
+        return _step(wanted, transformer(layers, width, heads, inner), (length, width), bound,
+                     precision)  # fmt: skip
+
+    size = f"{layers} layers, width {width}, length {length}"
+    return Workload(f"{_kind(wanted)} of a transformer ({size})", make)
+
+
+def _factory(wanted: Wanted) -> Workload:
+    if not wanted.shape:
+        raise BadInput(
+            f"{wanted.what} needs the shape of one input",
+            hint="Say it with --shape 512,1024, without the batch; --tokens N for token numbers.",
+        )
+
+    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
+        return _step(wanted, _called(wanted.what), wanted.shape, bound, precision)
+
+    shape = " x ".join(map(str, wanted.shape))
+    return Workload(f"{_kind(wanted)} of {wanted.what} (input {shape})", make)
+
+
+def _kind(wanted: Wanted) -> str:
+    return "training step with AdamW" if wanted.training else "forward pass"
+
+
+def _step(
+    wanted: Wanted, module: Any, shape: Sequence[int], bound: Bound, precision: Precision
+) -> Callable[[int], object]:
+    from anyrig.memory.module import step_of
+
+    device: Any = getattr(bound, "device")  # noqa: B009 - only torch's has one
+    return step_of(
+        module, shape, device,
+        training=wanted.training, precision=precision, vocabulary=wanted.vocabulary,
+    )  # fmt: skip
+
+
+def _called(name: str) -> Any:
+    """The module that a function of the user's makes."""
+    place, _, function = name.partition(":")
+    # As with `python -m`: the present folder is searched first.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(importlib.import_module(place), function)
+    except ImportError as error:
+        raise BadInput(
+            f"{place} cannot be imported: {error}", hint="Run this where Python finds it."
+        ) from error
+    except AttributeError as error:
+        raise BadInput(f"{place} has no {function}", hint="Name a function in it.") from error
+    made = factory()
+    if not callable(getattr(made, "parameters", None)):
+        raise BadInput(
+            f"{name} returned a {type(made).__name__}", hint="It must return a torch module."
+        )
+    return made
+
+
+# -- ONNX -----------------------------------------------------------------------------------------
+
+
+def _onnx(wanted: Wanted) -> Workload:
+    path = Path(wanted.what)
+    if not path.is_file():
+        raise BadInput(f"no file {path}", hint="Name an .onnx file that is there.")
+
+    def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
+        from anyrig.backends.onnx import OnnxBound
+
+        assert isinstance(bound, OnnxBound)
+        try:
+            model = bound.load(path)
+        except AnyrigError:
+            raise
+        except Exception as error:
+            raise BadInput(
+                f"{path} cannot be loaded: {str(error).partition(chr(10))[0]}",
+                hint="Is it an ONNX model? -vv says more.",
+            ) from error
+        inputs = [(one.name, one.type, one.shape) for one in model.session.get_inputs()]
+        _check_inputs(path, inputs)
+        return lambda batch: model.run(_feeds(inputs, batch, wanted))
+
+    return Workload(f"forward pass of {path.name}", make, is_onnx=True)
+
+
+def _check_inputs(path: Path, inputs: Sequence[tuple[str, str, Sequence[Any]]]) -> None:
+    for name, kind, _ in inputs:
+        if kind not in _KINDS:
+            raise BadInput(
+                f"{path}: input {name} is a {kind}", hint="Only plain tensors can be made."
+            )
+    if not any(shape and not isinstance(shape[0], int) for _, _, shape in inputs):
+        raise BadInput(
+            f"{path} takes one batch size only: its inputs begin with a fixed number",
+            hint="Export it with a dynamic first axis.",
+        )
+
+
+def _feeds(
+    inputs: Sequence[tuple[str, str, Sequence[Any]]], batch: int, wanted: Wanted
+) -> dict[str, Any]:
+    """Inputs of the right shape: noise for floats, ones for whole numbers, valid as any token."""
+    import numpy as np
+
+    random = np.random.default_rng(1)
+    feeds: dict[str, Any] = {}
+    for name, kind, axes in inputs:
+        sizes = [axis if isinstance(axis, int) else wanted.length or _SHORT for axis in axes]
+        if axes and not isinstance(axes[0], int):
+            sizes[0] = batch
+        number = np.dtype(_KINDS[kind])
+        if number.kind == "f":
+            feeds[name] = random.standard_normal(sizes, dtype=np.float32).astype(number)
+        else:
+            feeds[name] = np.ones(sizes, dtype=number)
+    return feeds
