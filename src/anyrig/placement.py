@@ -67,6 +67,8 @@ class Placement:
     """Processes on this device."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """What a worker's environment must hold before its framework loads."""
+    batch_speed: float = 0.95
+    """The smallest batch is taken that keeps this share of the best speed."""
     speed: float | None = None
     """The device's measured speed at this precision, to begin with."""
     reasons: tuple[str, ...] = ()
@@ -189,9 +191,16 @@ class _Maker:
         if speed is not None:
             reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
         return Placement(
-            device, drive, chosen.precision, budget_bytes, 1, workers, {}, speed, tuple(reasons),
-            chosen.warnings,
-        )  # fmt: skip
+            device,
+            drive,
+            chosen.precision,
+            budget_bytes,
+            workers=workers,
+            batch_speed=preset(wanted.profile).batch,
+            speed=speed,
+            reasons=tuple(reasons),
+            warnings=chosen.warnings,
+        )
 
     def _drive(self, device: Device) -> Drive | None:
         """What the word asks for where the engine has that way; else the engine's own best."""

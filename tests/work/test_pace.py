@@ -114,3 +114,11 @@ def test_an_engine_of_one_item_at_a_time_is_not_given_more_and_more() -> None:
     for _ in range(100):
         pace.worked(10.0, 0.01)
     assert pace.budget.cost <= 64
+
+
+def test_a_profile_may_be_content_with_less_speed() -> None:
+    def seconds(cost: float) -> float:
+        return 0.010 + cost * 1e-6
+
+    full, half = drive(Pace(), seconds, 80), drive(Pace(keep=0.5), seconds, 80)
+    assert half < full / 4

@@ -58,6 +58,9 @@ def _end_with_parent() -> None:
 
 
 def _serve(request: dict[str, Any], say: Any) -> None:
+    if "selftest" in request:
+        _self_test(request, say)
+        return
     from anyrig.backends import open_runner
     from anyrig.bench import kernels
     from anyrig.devices.describe import Drive, device_from_json
@@ -86,6 +89,23 @@ def _serve(request: dict[str, Any], say: Any) -> None:
     )
     for figure in figures:
         say("figure", figure={**asdict(figure), "backend": drive.backend})
+
+
+def _self_test(request: dict[str, Any], say: Any) -> None:
+    from pathlib import Path
+
+    from anyrig.devices.describe import Drive, device_from_json
+    from anyrig.precision import selftest
+
+    device, drive = device_from_json(request["device"]), Drive(**request["drive"])
+    report = selftest.guarded(device, drive, Path(request["selftest"]), again=True)
+    say(
+        "selftest",
+        seconds=report.seconds,
+        messages=report.messages,
+        failed=report.failed,
+        rows=selftest.table(report.results),
+    )
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anyrig.devices.choose import Evidence
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.describe import BackendName, Device, Machine, Precision
 from anyrig.store import atomic
 
 _FORMAT = 1
@@ -81,6 +81,15 @@ class Book:
         page = old.joined(measured) if old else measured
         return replace(self, devices={**self.devices, measured.device: page})
 
+    def speeds(self, machine: Machine) -> dict[str, dict[tuple[BackendName, Precision], float]]:
+        """By device id: the best measured FLOP/s by backend and number format."""
+        found = {}
+        for device in machine.devices:
+            page = self.of(device, machine)
+            if page is not None:
+                found[device.id] = _by_format(page)
+        return found
+
     def evidence(self, machine: Machine, kernel: str = "product") -> Evidence:
         """Speeds and faults for `choose`: each device's best figure of the size people compare."""
         speeds: dict[str, float] = {}
@@ -96,6 +105,15 @@ class Book:
             if page.broken:
                 broken[device.id] = page.broken
         return Evidence(speeds=speeds, broken=broken)
+
+
+def _by_format(page: Measured) -> dict[tuple[BackendName, Precision], float]:
+    found: dict[tuple[BackendName, Precision], float] = {}
+    for figure in page.figures:
+        if figure.kernel == "product":
+            key = cast("tuple[BackendName, Precision]", (figure.backend, figure.precision))
+            found[key] = max(figure.value, found.get(key, 0.0))
+    return found
 
 
 def stamp(device: Device, machine: Machine) -> str:

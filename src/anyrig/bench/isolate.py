@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
-from anyrig.backends import QUIET
+from anyrig.backends import spawn
 from anyrig.backends.bind import bind
 from anyrig.bench.figures import Figure
 from anyrig.devices.describe import Device, Drive, to_json
@@ -88,33 +85,53 @@ def probe(device: Device, drive: Drive, environment: Mapping[str, str]) -> Probe
     return Probe(drive.backend, device.id, False, "the child said nothing")
 
 
+@dataclass(frozen=True)
+class SelfTested:
+    """What a device's self-test came to, in a process of its own."""
+
+    device: str
+    seconds: float = 0.0
+    messages: tuple[str, ...] = ()
+    """What is switched off from now on, and why."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Number formats that are wrong, and what was seen."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    error: str = ""
+    """Why there is no answer."""
+
+
+def self_test(
+    device: Device, drive: Drive, path: Path, environment: Mapping[str, str]
+) -> SelfTested:
+    """Whether a device's attention and products are right, through torch; kept at a path."""
+    variables, seen = bind(device, environment)
+    request = {"device": to_json(seen), "drive": drive.__dict__, "selftest": str(path)}
+    for line in _child(request, {**environment, **variables}, START_S):
+        if line["kind"] == "selftest":
+            return SelfTested(
+                device.id,
+                line["seconds"],
+                tuple(line["messages"]),
+                line["failed"],
+                tuple(tuple(row) for row in line["rows"]),
+            )
+        if line["kind"] == "failed":
+            return SelfTested(device.id, error=line["error"])
+    return SelfTested(device.id, error="the child said nothing")
+
+
 def _child(
     request: Mapping[str, Any], environment: Mapping[str, str], limit_s: float
 ) -> Iterator[dict[str, Any]]:
     """The child's lines; a last one says why when it dies or does not end in time."""
-    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
-    process = subprocess.Popen(
-        # -P: no module of the present folder stands in for one of a library's.
-        [sys.executable, "-P", "-m", "anyrig.bench.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-        env={**QUIET, **environment, "PYTHONPATH": path},
-    )
+    process = spawn.start("anyrig.bench.child", environment)
     lines: queue.Queue[str | None] = queue.Queue()
-    errors: list[str] = []
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    readers = [
-        threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True),
-        threading.Thread(target=_collect, args=(process.stderr, errors), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
+    murmur = spawn.Murmur(process.stderr)
+    reader = threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True)
+    reader.start()
     try:
         _send(process.stdin, json.dumps(request))
         deadline = time.monotonic() + limit_s
@@ -132,18 +149,14 @@ def _child(
                 failed = failed or answer["kind"] == "failed"
                 yield answer
         code = process.wait()
-        readers[1].join(timeout=5)
-        if errors:
-            log.debug("child said: %s", "".join(errors)[-2000:])
+        said = murmur.lines()
+        if said:
+            log.debug("child said: %s", "\n".join(said)[-2000:])
         if code and not failed:
-            yield {"kind": "failed", "error": _death(code, errors)}
+            yield {"kind": "failed", "error": f"the child {spawn.death(code, said)}"}
     finally:
-        process.kill()
-        process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        for reader in readers:
-            reader.join(timeout=5)
+        spawn.stop(process)
+        reader.join(timeout=5)
 
 
 def _ours(line: str) -> dict[str, Any] | None:
@@ -155,28 +168,17 @@ def _ours(line: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) and "kind" in answer else None
 
 
-def _send(pipe: IO[str], text: str) -> None:
+def _send(pipe: IO[bytes], text: str) -> None:
     """Ask. The pipe stays open: its end tells the child that its parent is gone."""
     try:
-        pipe.write(text + "\n")
+        pipe.write(text.encode() + b"\n")
         pipe.flush()
     except BrokenPipeError:
         log.debug("the child ended before it was asked")
 
 
-def _pump(pipe: IO[str], lines: queue.Queue[str | None]) -> None:
+def _pump(pipe: IO[bytes], lines: queue.Queue[str | None]) -> None:
     with pipe:
         for line in pipe:
-            lines.put(line)
+            lines.put(line.decode("utf-8", "replace"))
     lines.put(None)
-
-
-def _collect(pipe: IO[str], errors: list[str]) -> None:
-    with pipe:
-        errors.extend(pipe)
-
-
-def _death(code: int, errors: list[str]) -> str:
-    last = next((line.strip() for line in reversed(errors) if line.strip()), "")
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return f"the child {how}" + (f": {last[:300]}" if last else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,3 +142,9 @@ class Context:
         """Whether a device may be measured on its first use."""
         off = bool(getattr(self.options, "no_bench", False))
         return self.loaded.settings.bench and not off and self.record is None
+
+    def log_reasons(self, title: str, reasons: Iterable[str]) -> None:
+        """Put into the log why something was decided so."""
+        log.info("%s", title)
+        for reason in reasons:
+            log.info("  %s", reason)

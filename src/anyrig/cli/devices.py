@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import local_fix, machine_text, print_json, print_warning
+from anyrig.cli.show import (
+    local_fix,
+    machine_text,
+    paint,
+    print_json,
+    print_warning,
+    table,
+    wrapped,
+)
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Machine, to_json
 from anyrig.errors import BadInput, NoSuchDevice
@@ -24,12 +32,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--record", metavar="FILE", help="write down what the system's interfaces answer here"
     )
 
+    parser.add_argument(
+        "--profiles",
+        action="store_true",
+        help="say instead what each --profile comes to on each device: format, memory, batch",
+    )
+
 
 def run(options: argparse.Namespace) -> int:
     """Print the machine."""
     context = Context(options)
     if options.record:
         return _record(context, Path(options.record))
+    if options.profiles:
+        return _profiles(context)
     machine = context.machine
     fix = local_fix if context.record is None else str
     try:
@@ -49,6 +65,32 @@ def run(options: argparse.Namespace) -> int:
             print_warning(f"the {report.source} source failed: {report.reason}")
     for warning in choice.warnings:
         print_warning(warning)
+    return 0
+
+
+def _profiles(context: Context) -> int:
+    """Every profile on every device, by what is measured and described."""
+    from anyrig.precision.profiles import HEADER, presets_table, profile_table
+
+    book = context.book.speeds(context.machine)
+    speeds = {
+        device: {precision: value for (backend, precision), value in found.items()}
+        for device, found in book.items()
+    }
+    rows = profile_table(context.machine, speeds=speeds)
+    if context.options.json:
+        print_json({"profiles": [dict(zip(HEADER, row, strict=True)) for row in rows]})
+        return 0
+    devices = dict.fromkeys(row[0] for row in rows)
+    for name in devices:
+        print(f"{paint(name, 'bold')}")
+        mine = [row[1:] for row in rows if row[0] == name]
+        print(table([HEADER[1:5], *(row[:4] for row in mine)]))
+        for reason in dict.fromkeys(row[4] for row in mine):
+            names = ", ".join(row[0] for row in mine if row[4] == reason)
+            print(wrapped(f"  {names}: ", reason))
+        print()
+    print(table([row[:2] for row in presets_table()]))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.pick import keep_figures
@@ -15,7 +15,10 @@ from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
 from anyrig.devices.words import match
 from anyrig.errors import AnyrigError, BadRecord
-from anyrig.units import plural
+from anyrig.units import plural, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.bench.isolate import SelfTested
 
 HELP = """Check platform, drivers, packages, limits and permissions; run a real kernel on every
 usable device and compare it with the CPU. Each finding is good, a warning or broken,
@@ -26,6 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own flags."""
     parser.add_argument("--machine", metavar="FILE", help="a recorded machine instead of this one")
     parser.add_argument("--no-kernels", action="store_true", help="run nothing on the devices")
+    parser.add_argument(
+        "--selftest",
+        action="store_true",
+        help="also compare every attention backend and number format of torch with fp32; what is"
+        " wrong is switched off from then on (ten seconds a device)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,14 +47,52 @@ def run(options: argparse.Namespace) -> int:
     if context.record is None and not options.no_kernels:
         probes = _prove(context, devices)
         _keep(context, probes)
-    findings = (*diagnose(context.machine, probes), *_choice(context))
+    tested = _self_test(context, devices) if options.selftest and context.record is None else ()
+    findings = (*diagnose(context.machine, probes), *_verdicts(tested), *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
     if options.json:
         rows = {"findings": [asdict(f) for f in findings], "probes": [asdict(p) for p in probes]}
-        print_json({**rows, "broken": len(broken)})
+        tests = {"selftests": [asdict(test) for test in tested]} if options.selftest else {}
+        print_json({**rows, **tests, "broken": len(broken)})
     else:
         _print(findings, live=context.record is None, proven=bool(probes))
     return 1 if broken else 0
+
+
+def _self_test(context: Context, devices: Sequence[Device]) -> tuple[SelfTested, ...]:
+    """Every device that torch drives, each in a child of its own."""
+    from anyrig.bench import isolate
+
+    pairs = [
+        (device, drive)
+        for device in devices
+        for drive in device.drives
+        if drive.usable and not device.blocked and drive.backend == "torch"
+    ]
+    found = []
+    with Progress(len(pairs), "self-test") as progress:
+        for device, drive in pairs:
+            progress.step(device.name)
+            path = context.folders.selftests
+            found.append(isolate.self_test(device, drive, path, context.environment))
+            progress.done()
+    return tuple(found)
+
+
+def _verdicts(tested: Sequence[SelfTested]) -> Iterator[Finding]:
+    """What the self-tests found, one line for each fault."""
+    for test in tested:
+        if test.error:
+            yield Finding("self-test", "warning", f"could not be run: {test.error}")
+            continue
+        for message in test.messages:
+            yield Finding("self-test", "warning", message)
+        for precision, seen in test.failed.items():
+            yield Finding("self-test", "warning", f"{precision} is not used: {seen}")
+        if not test.messages and not test.failed:
+            right = sum(row[4] == "right" for row in test.rows)
+            told = f"{right} comparisons with fp32 agree, in {seconds_text(test.seconds)}"
+            yield Finding("self-test", "good", told)
 
 
 def _choice(context: Context) -> Iterator[Finding]:

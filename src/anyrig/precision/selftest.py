@@ -211,6 +211,20 @@ def load(path: Path) -> dict[str, Report]:
         return {}
 
 
+def known_failures(
+    path: Path, devices: Iterable[Device], torch_version: str
+) -> dict[str, dict[Precision, str]]:
+    """By device id: formats that an earlier test under the same driver and torch found wrong."""
+    found: dict[str, dict[Precision, str]] = {}
+    for key, report in load(path).items():
+        parts = key.split("; ")
+        for device in devices:
+            mine = parts[0] == device.id and f"driver {device.driver_version or '-'}" in parts
+            if mine and f"torch {torch_version}" in parts and report.failed:
+                found[device.id] = report.failed
+    return found
+
+
 def _report(key: str, row: Mapping[str, Any]) -> Report:
     results = tuple(from_plain(result) for result in row["results"])
     return Report(results, key, float(row["seconds"]), kept=True)

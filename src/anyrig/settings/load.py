@@ -10,9 +10,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
+from anyrig.devices.describe import Precision
 from anyrig.errors import BadSetting
+from anyrig.precision.presets import Profile
 from anyrig.units import is_number
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,39 @@ class ServerSettings:
 
 
 @dataclass(frozen=True)
+class ComputeSettings:
+    """How models are run."""
+
+    precision: str = "auto"
+    """auto, fp32, tf32, fp16, bf16 or fp8."""
+    profile: Profile = "balanced"
+    """quality, balanced, fast or low-memory."""
+    memory_gb: float = 0.0
+    """The most memory of a device to take, in GiB; 0 leaves it to the profile."""
+    memory_fraction: float = 0.0
+    """The same as a share of the device's memory."""
+    workers_per_device: int = 1
+    """Processes on each device."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("auto", *get_args(Precision)):
+            known = ", ".join(("auto", *get_args(Precision)))
+            raise BadSetting(f"compute.precision is {self.precision!r}", hint=f"One of: {known}.")
+        if self.profile not in get_args(Profile):
+            known = ", ".join(get_args(Profile))
+            raise BadSetting(f"compute.profile is {self.profile!r}", hint=f"One of: {known}.")
+        if self.memory_gb < 0 or not 0 <= self.memory_fraction <= 1:
+            raise BadSetting(
+                "compute.memory_gb or compute.memory_fraction is no amount of memory",
+                hint="Gibibytes from 0 up, or a share from 0 to 1.",
+            )
+        if self.workers_per_device < 1:
+            raise BadSetting(
+                f"compute.workers_per_device is {self.workers_per_device}", hint="At least 1."
+            )
+
+
+@dataclass(frozen=True)
 class CacheSettings:
     """Where results are kept, and how much of them."""
 
@@ -86,6 +121,7 @@ class Settings:
     speech: SpeechSettings = field(default_factory=SpeechSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    compute: ComputeSettings = field(default_factory=ComputeSettings)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def main() -> int:
         items=engine.most_items,
         pads=engine.pads,
         grows=request.grows or engine.batch_invariant,
+        keep=request.placement.batch_speed,
     )
     try:
         Desk(engine, pace, line, inbox).work()

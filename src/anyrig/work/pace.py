@@ -48,6 +48,7 @@ class Pace:
         items: int = 1 << 30,
         pads: bool = True,
         grows: bool = True,
+        keep: float = 1 / WORTH,
     ) -> None:
         """Begin.
 
@@ -58,7 +59,9 @@ class Pace:
             items: a number of items never to go beyond.
             pads: whether the engine pads its batches.
             grows: False keeps to one item a batch, so that a result never depends on its company.
+            keep: of all sizes the smallest is taken that keeps this share of the best speed.
         """
+        self._keep = keep
         self.worked_at = 0.0
         """The largest cost that worked."""
         self.failed_at: float | None = None
@@ -171,7 +174,7 @@ class Pace:
     def _settle(self) -> None:
         """The smallest size that gives nearly the best rate."""
         best = max(rung.rate for rung in self._rungs.values())
-        self._level = min(level for level, r in self._rungs.items() if r.rate * WORTH >= best)
+        self._level = min(level for level, r in self._rungs.items() if r.rate >= self._keep * best)
         self._settled = True
 
 

@@ -1,0 +1,109 @@
+"""What every command that computes has in common: its options, and the placement they lead to."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from anyrig.cli.context import Context
+from anyrig.cli.show import print_warning
+from anyrig.errors import BadInput
+from anyrig.precision.presets import PRESETS
+
+if TYPE_CHECKING:
+    from anyrig.devices.choose import Choice
+    from anyrig.devices.describe import Precision
+    from anyrig.placement import Need, Placed, Wanted
+
+VALUE_FLAGS = "--precision --profile --memory-gb --memory-fraction --workers-per-device".split()
+
+
+def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
+    """The options of a command that computes."""
+    group = parser.add_argument_group("how it computes")
+    group.add_argument(
+        "--precision",
+        metavar="FORMAT",
+        help="auto, fp32, tf32, fp16, bf16 or fp8; auto takes what was measured to be best",
+    )
+    group.add_argument(
+        "--profile",
+        choices=tuple(PRESETS),
+        help="what to prefer; `anyrig devices --profiles` shows what each means here",
+    )
+    memory = group.add_mutually_exclusive_group()
+    memory.add_argument(
+        "--memory-gb", type=positive, metavar="N", help="take no more than N GiB of a device"
+    )
+    memory.add_argument(
+        "--memory-fraction", type=fraction, metavar="X", help="no more than this share, 0 to 1"
+    )
+    if workers:
+        group.add_argument(
+            "--workers-per-device", type=int, metavar="N", help="processes on each device"
+        )
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadInput(f"{text!r} is no amount", hint="Give a number above 0, such as 8 or 0.5.")
+    return value
+
+
+def fraction(text: str) -> float:
+    """A number above 0 and up to 1."""
+    value = positive(text)
+    if value > 1:
+        raise BadInput(f"{text!r} is no share", hint="Give a number up to 1, such as 0.8.")
+    return value
+
+
+def wanted(context: Context) -> Wanted:
+    """What the person asked for: flags over settings."""
+    from anyrig.placement import Wanted
+
+    options, settings = context.options, context.loaded.settings.compute
+    gb, share = getattr(options, "memory_gb", None), getattr(options, "memory_fraction", None)
+    if gb is None and share is None:
+        gb, share = settings.memory_gb or None, settings.memory_fraction or None
+    return Wanted(
+        precision=getattr(options, "precision", None) or settings.precision,
+        profile=getattr(options, "profile", None) or settings.profile,
+        memory_gb=gb,
+        memory_fraction=share,
+        workers_per_device=getattr(options, "workers_per_device", None)
+        or settings.workers_per_device,
+    )
+
+
+def failures(context: Context) -> dict[str, dict[Precision, str]]:
+    """By device id: number formats that a self-test found wrong under the present libraries."""
+    from anyrig.precision.selftest import known_failures
+
+    version = context.machine.packages.get("torch", "")
+    return known_failures(context.folders.selftests, context.machine.devices, version)
+
+
+def placed(context: Context, choice: Choice, need: Need) -> Placed:
+    """Where a piece of work runs; its warnings are printed, its reasons logged."""
+    from anyrig.placement import place
+
+    found = place(
+        context.machine,
+        choice,
+        need,
+        wanted(context),
+        speeds=context.book.speeds(context.machine),
+        failed=failures(context),
+        environment=context.environment,
+    )
+    for warning in found.warnings:
+        print_warning(warning)
+    for placement in found.placements:
+        context.log_reasons(placement.title, placement.reasons)
+    return found
