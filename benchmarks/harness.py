@@ -22,10 +22,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 THEMES = {
     "listing": ("cpu", "h200"),
     "kernels": ("cpu", "h200"),
+    "fit": ("cpu", "h200"),
     "recovery": ("cpu", "h200"),
     "precision": ("cpu", "h200"),
     "work": ("cpu",),
     "store": ("cpu",),
+    "monitor": ("cpu", "h200"),
 }
 CLASSES = ("cpu", "h200")
 

@@ -53,7 +53,7 @@ def svg(found: Fit, subtitle: str) -> str:
 
 def _memory(found: Fit, tries: Sequence[Try], sizes: tuple[int, int]) -> list[str]:
     peaks = [(one.size, one.peak_bytes) for one in tries if one.peak_bytes is not None]
-    highest = max([n for _, n in peaks] + [found.budget_bytes or 0])
+    highest = max([n for _, n in peaks] + [found.budget_bytes or 0]) or GIB
     unit, name = (GIB, "GiB") if highest >= 2 * GIB else (MIB, "MiB")
     top, step = _scale(highest / unit)
     panel = _Panel(_LEFTS[0], sizes, top)

@@ -1,0 +1,244 @@
+"""The largest batch: how few tries it takes, how near it comes, beside accelerate's own finder.
+
+On an H200 held to 24 GiB: a training step of an 8-layer transformer (width 1024, 16 heads, inner
+4096, length 1024, AdamW, bf16 autocast). The truth is found by bisection, each size run for as many
+steps as a try of ours. accelerate's find_executable_batch_size runs the same step, once in the form
+of its own example, where the model is built inside the function, and once with the model kept.
+
+On a plain CPU the same script runs over a stand-in: a step with a memory curve like the H200's that
+raises torch's own error. It says how many tries are made, nothing of seconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from anyrig.backends import MemoryNow, attach
+from anyrig.cli.bench import drive_of
+from anyrig.devices.discover import discover
+from anyrig.memory.fit import Fit, Meter, Trial, fit
+from anyrig.memory.module import step_of, transformer
+from anyrig.memory.oom import recognise
+from anyrig.units import GIB, MIB
+from benchmarks.harness import Row
+
+CAP = 24 * GIB
+LENGTH, WIDTH = 1024, 1024
+STEPS, FURTHER, ROUNDS = 3, 20, 3
+TOO_MANY = 256
+Step = Callable[[int], object]
+
+
+class Rig(Protocol):
+    """A device held to a cap, and a model to build on it."""
+
+    meter: Meter
+    cap: int
+
+    def build(self) -> Step:
+        """A step over a fresh model and optimiser."""
+
+    def clean(self) -> None:
+        """Give everything back."""
+
+
+class Search(NamedTuple):
+    """What a finder did."""
+
+    batch: int
+    seconds: float
+    tries: int
+    failures: int
+
+
+class Gpu:
+    """The first GPU, through torch, held to the cap."""
+
+    def __init__(self) -> None:
+        device = discover(os.environ).gpus[0]
+        bound = attach(device, drive_of(device))
+        self.meter: Meter = bound
+        self.cap = CAP
+        self._device: torch.device = bound.device  # type: ignore[attr-defined]
+        if not bound.limit(CAP):
+            raise RuntimeError("this device cannot be held to a cap")
+
+    def build(self) -> Step:
+        # On the device itself: a build on the host would cost a peer a second at each of its tries.
+        with torch.device(self._device):
+            model = transformer(8, WIDTH, 16, 4096)
+        return step_of(model, (LENGTH, WIDTH), self._device, precision="bf16")
+
+    def clean(self) -> None:
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+class StandIn:
+    """A memory curve like the GPU's, with an error like torch's: for machines without one."""
+
+    fixed, slope, optimiser, kept, stuck = 2 * GIB, 250 * MIB, GIB, 0.05, 0.5
+
+    def __init__(self) -> None:
+        self.meter: Meter = self
+        self.cap = CAP
+        self._peak = (0, 0)
+
+    def build(self) -> Step:
+        return self._step
+
+    def clean(self) -> None:
+        gc.collect()
+
+    def _step(self, batch: int) -> object:
+        tensors = max(self.slope * batch, self.optimiser)
+        live, taken = self.fixed + tensors, self.fixed + int(tensors * (1 + self.kept))
+        if self.fixed + tensors * (1 + self.kept * self.stuck) > self.cap:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB.")
+        self._peak = (max(self._peak[0], live), max(self._peak[1], min(taken, self.cap)))
+        return torch.ones(8, 8) @ torch.ones(8, 8)
+
+    def synchronise(self) -> None:
+        pass
+
+    def memory(self) -> MemoryNow:
+        return MemoryNow(self.fixed, self.fixed, *self._peak, self.cap - self.fixed, self.cap)
+
+    def reset_peak(self) -> None:
+        self._peak = (0, 0)
+
+    def release(self) -> None:
+        pass
+
+
+def run(hardware: str) -> list[Row]:
+    rig: Rig = Gpu() if hardware == "h200" else StandIn()
+    _warm_up(rig)
+    truth = _bisect(rig)
+    print(f"bisection: {truth} is the largest that runs {STEPS} steps", flush=True)
+    ours, found, survived = _ours(rig)
+    rows = [
+        Row("fit: tries", max(one.tries for one in ours), "tries", high=6),
+        Row("fit: out of memory", max(one.failures for one in ours), "times", high=1),
+        Row("fit: batch beside the largest", min(one.batch for one in ours), "items", truth,
+            "bisection", 0.95, 1.05, "ratio", f"{found.batch}: {found.reason}"),
+        Row("fit: further steps survived", survived, "steps", low=FURTHER),
+    ]  # fmt: skip
+    seconds = [one.seconds for one in ours]
+    spread = f"{min(seconds):.2f}-{max(seconds):.2f} of {len(seconds)}"
+    if importlib.util.find_spec("accelerate") is None:
+        print("accelerate is not installed: nothing to compare with", flush=True)
+        return [*rows, Row("fit: time", statistics.median(seconds), "s", spread=spread)]
+    return rows + _beside(rig, ours, spread, timed=hardware == "h200")
+
+
+def _beside(rig: Rig, ours: list[Search], spread: str, *, timed: bool) -> list[Row]:
+    """Ours beside accelerate's, from far above and from its default."""
+    seconds = statistics.median(one.seconds for one in ours)
+    tries = statistics.median(one.tries for one in ours)
+    rows = []
+    for start, bar in ((4096, 1 / 8), (128, 1.0)):
+        # The form of its own example is what people run, so it is what the bar is for.
+        for form, high in (("model built inside", bar), ("model kept", None)):
+            peer = _accelerate(rig, start, inside=high is not None)
+            name = f"accelerate from {start}, {form}"
+            print(f"{name}: {peer}", flush=True)
+            if timed:
+                rows.append(Row(f"fit: time, {form}", seconds, "s", peer.seconds, name, high=high,
+                                judge="ratio" if high else "ours", spread=spread))  # fmt: skip
+        told = f"it ends at {peer.batch} after {peer.failures} failures"
+        rows.append(Row("fit: tries", tries, "tries", peer.tries, f"accelerate from {start}",
+                        spread=told))  # fmt: skip
+    return rows
+
+
+def _warm_up(rig: Rig) -> None:
+    """Libraries load and kernels are found on first use: nobody's time."""
+    step = rig.build()
+    for batch in (1, 16, 64):
+        try:
+            step(batch)
+        except RuntimeError:
+            break
+    rig.meter.synchronise()
+    del step
+    rig.clean()
+
+
+def _bisect(rig: Rig) -> int:
+    trial = Trial(rig.build(), rig.meter, rig.cap, recognise, STEPS, cliff=0.0)
+    low, high = 0, TOO_MANY
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if trial.run(middle).ran else (low, middle)
+    del trial
+    rig.clean()
+    return low
+
+
+def _ours(rig: Rig) -> tuple[list[Search], Fit, int]:
+    """Every round from nothing: build, fit; after the last one the answer goes on for a while."""
+    rounds: list[Search] = []
+    while True:
+        begun = time.perf_counter()
+        step = rig.build()
+        found = fit(step, meter=rig.meter, budget_bytes=rig.cap, recognise=recognise,
+                    verify_steps=STEPS)  # fmt: skip
+        rig.meter.synchronise()
+        seconds = time.perf_counter() - begun
+        rounds.append(Search(found.batch, seconds, len(found.tries), found.num_out_of_memory))
+        shown = ", ".join(f"{one.size} {one.outcome} {one.seconds:.2f} s" for one in found.tries)
+        print(f"ours: {rounds[-1]}: {shown}", flush=True)
+        if len(rounds) == ROUNDS:
+            break
+        del step
+        rig.clean()
+    survived = _further(rig, step, found.batch)
+    del step
+    rig.clean()
+    return rounds, found, survived
+
+
+def _further(rig: Rig, step: Step, batch: int) -> int:
+    for number in range(FURTHER):
+        try:
+            step(batch)
+            rig.meter.synchronise()
+        except RuntimeError as error:
+            print(f"step {number} after the answer failed: {error}", flush=True)
+            return number
+    return FURTHER
+
+
+def _accelerate(rig: Rig, start: int, *, inside: bool) -> Search:
+    from accelerate.utils import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        find_executable_batch_size,
+    )
+
+    tried: list[int] = []
+
+    def work(batch_size: int, kept: Step | None) -> int:
+        tried.append(batch_size)
+        step = rig.build() if kept is None else kept
+        for _ in range(STEPS):
+            step(batch_size)
+        rig.meter.synchronise()
+        return batch_size
+
+    finder: Any = find_executable_batch_size(work, starting_batch_size=start)
+    model = None if inside else rig.build()
+    begun = time.perf_counter()
+    batch = finder(model)
+    seconds = time.perf_counter() - begun
+    del model
+    rig.clean()
+    return Search(batch, seconds, len(tried), len(tried) - 1)

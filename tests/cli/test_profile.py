@@ -1,0 +1,119 @@
+"""`anyrig profile` as a person meets it: real models on the CPU, mistakes, JSON, the plot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.backends import graph
+from tests.conftest import Anyrig
+
+QUICK = ("--no-bench", "--device", "cpu", "--length", "8", "--precision", "fp32")
+
+
+def onnx_model(batch: int | None) -> bytes:
+    """`y = x @ weight`, with an open first axis where no batch is given."""
+    axes = (
+        graph._text(2, "batch") if batch is None else graph._number(1, batch),
+        graph._number(1, 4),
+    )
+    shape = b"".join(graph._message(1, axis) for axis in axes)
+    kind = graph._message(2, graph._message(1, graph._number(1, 1) + graph._message(2, shape)))
+    weight = np.eye(4, dtype=np.float32)
+    return graph._model(
+        nodes=[graph._node("MatMul", ["x", "weight"], ["y"])],
+        inputs=[graph._text(1, "x") + kind],
+        outputs=[graph._text(1, "y") + kind],
+        weights=[graph._tensor("weight", 1, (4, 4), weight.tobytes())],
+    )
+
+
+def test_the_built_in_model(anyrig: Anyrig) -> None:
+    done = anyrig("profile", *QUICK, "--sizes", "1,2", "--most", "3", "--plot", "plot.svg")
+    assert done.returncode == 0, done.stderr
+    head, budget, *rest = done.stdout.splitlines()
+    assert head.startswith("training step with AdamW of a transformer")
+    assert budget.startswith("Budget: ")
+    assert any(line.split()[:1] == ["2"] for line in rest)
+    assert "Largest batch: 3 (3 ran 3 steps and took" in done.stdout
+    assert "3 is all that was asked for" in done.stdout
+    assert "Fastest batch: " in done.stdout
+    assert Path("plot.svg").read_text().startswith("<svg")
+
+
+def test_json(anyrig: Anyrig) -> None:
+    done = anyrig("profile", *QUICK, "--inference", "--most", "4", "--json")
+    data = json.loads(done.stdout)
+    assert [one["size"] for one in data["tries"]] == [1, 2, 4]
+    assert data["batch"] == 4
+    assert data["device"] == "cpu"
+    assert data["precision"] == "fp32"
+    assert all(one["peak_bytes"] > 0 for one in data["tries"])
+    assert data["what"].startswith("forward pass")
+
+
+def test_a_budget_that_is_too_small_is_one_error(anyrig: Anyrig) -> None:
+    done = anyrig("profile", *QUICK, "--memory-gb", "0.01")
+    assert done.returncode == 3
+    assert "a batch of 1 does not fit: it took" in done.stderr
+    assert "hint:" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_module_of_the_users_own(anyrig: Anyrig) -> None:
+    Path("mine.py").write_text(
+        "from torch import nn\n"
+        "def model(): return nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))\n"
+        "def nothing(): return 3\n"
+    )
+    words = ("--no-bench", "--device", "cpu", "--shape", "6", "--tokens", "50", "--most", "2")
+    done = anyrig("profile", "mine:model", *words)
+    assert done.returncode == 0, done.stderr
+    assert "of mine:model (input 6)" in done.stdout
+    assert "returned a int" in anyrig("profile", "mine:nothing", *words).stderr
+    assert "has no other" in anyrig("profile", "mine:other", *words).stderr
+    assert "cannot be imported" in anyrig("profile", "nowhere:model", *words).stderr
+
+
+def test_an_onnx_file(anyrig: Anyrig) -> None:
+    Path("open.onnx").write_bytes(onnx_model(None))
+    Path("fixed.onnx").write_bytes(onnx_model(1))
+    Path("broken.onnx").write_bytes(b"no model")
+    words = ("--no-bench", "--device", "cpu", "--most", "64")
+    done = anyrig("profile", "open.onnx", *words)
+    assert done.returncode == 0, done.stderr
+    assert "forward pass of open.onnx" in done.stdout
+    assert "Largest batch: 64" in done.stdout
+    assert "through ONNX Runtime" in done.stdout
+    assert "one batch size only" in anyrig("profile", "fixed.onnx", *words).stderr
+    assert "cannot be loaded" in anyrig("profile", "broken.onnx", *words).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["nonsense"], "nothing to measure is called 'nonsense'", "MODULE:FUNCTION"),
+        (["none.onnx"], "no file none.onnx", "that is there"),
+        (["mine:model"], "needs the shape", "--shape"),
+        (["--sizes", "1,x"], "'x' is no number", "Such as"),
+        (["--most", "0"], "'0' is no number", "Such as"),
+        (["--memory-gb", "-1"], "leaves no memory", "above 0"),
+        (["--memory-fraction", "1.5"], "--memory-fraction 1.5", "from 0 to 1"),
+        (["--memory-gb", "1", "--memory-fraction", "0.5"], "not allowed with", "--help"),
+        (["--longest", "0"], "--longest 0", "above 0"),
+        (["--plot", "/proc/nowhere/x.svg"], "no folder", "Make the folder"),
+    ],
+)
+def test_a_mistake_is_one_error_with_a_hint(
+    anyrig: Anyrig, words: list[str], message: str, hint: str
+) -> None:
+    done = anyrig("profile", "--no-bench", "--device", "cpu", *words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    first, second, *rest = done.stderr.splitlines()
+    assert message in first
+    assert hint in second
+    assert not rest
