@@ -8,18 +8,16 @@ from typing import NamedTuple
 
 from anyrig.cli.canvas import Line, Span, Style, bar, clean, clipped, columns, graph, line, padded
 from anyrig.cli.canvas import wide as wide_of
+from anyrig.cli.process_table import processes
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import number_text
 from anyrig.monitor.alerts import Alert
 from anyrig.monitor.sample import IDLE, HostSample, Sample, Snapshot
 from anyrig.units import GIB, MIB, bandwidth_text, bytes_text
 
-SORTS = ("memory", "gpu", "cpu", "pid")
 # Above these percentages a bar is yellow, then red.
 _BUSY, _FULL = 60.0, 85.0
 _MOST_GRAPH_ROWS = 4
-# Below this many columns the table of processes leaves some out.
-_NARROW = 72
 _ALERT_S = 300.0
 _KEYS = ("q quit  s sort  a all  p pause  h help", "q quit  h help", "q quit")
 _HELP = (
@@ -86,7 +84,8 @@ def frame(
         return _cut([*top, (), *(line(f"  {text}") for text in _HELP)], view)
     fresh = [alert for alert in alerts if snapshot.wall_s - alert.wall_s < _ALERT_S][-2:]
     top += [line(Span(f"! {alert.name}: {alert.text}", "warning")) for alert in fresh]
-    below = _jobs(jobs, view) + _processes(snapshot, machine, view)
+    table = processes(snapshot, machine, view.width, view.sort, view.everybody, view.live)
+    below = _jobs(jobs, view) + table
     layout = _layout(len(snapshot.devices), len(top), len(below), view)
     blocks: list[Line] = []
     for sample in snapshot.devices:
@@ -313,74 +312,6 @@ def _jobs(jobs: Sequence[JobLine], view: View) -> list[Line]:
     return rows
 
 
-class _Row(NamedTuple):
-    device: str
-    pid: int
-    user: str
-    memory: int | None
-    gpu: float | None
-    cpu: float | None
-    host: int | None
-    command: str
-
-
-def _processes(snapshot: Snapshot, machine: Machine, view: View) -> list[Line]:
-    rows, others = _rows(snapshot, machine, view.everybody)
-    keys = {
-        "memory": lambda row: (-(row.memory or 0), -(row.host or 0)),
-        "gpu": lambda row: -(row.gpu or 0.0),
-        "cpu": lambda row: -(row.cpu or 0.0),
-        "pid": lambda row: row.pid,
-    }
-    rows.sort(key=keys[view.sort])
-    whose = "all processes" if view.everybody else "our processes"
-    if not rows:
-        hint = f" ({others} of others: {'a' if view.live else '--all'} shows them)"
-        none = f"no {'process on a device' if view.everybody else 'process of ours'}"
-        return [line(Span(f"{none}{hint if others else ''}", "dim"))]
-    small = view.width < _NARROW
-    user, host = ("", "") if small else (" USER    ", f" {'HOST':>9}")
-    head = f"GPU     PID{user} {'MEMORY':>9}  GPU %  CPU %{host}  COMMAND"
-    title = padded(f"{head}   ({whose}, by {view.sort})", view.width)
-    return [line(Span(title, "bold")), *(_process(row, small) for row in rows)]
-
-
-def _process(row: _Row, small: bool) -> Line:
-    user, host = ("", "") if small else (f" {padded(row.user, 8)}", f" {_size(row.host):>9}")
-    cells = (
-        f"{row.device:>3} {row.pid:>7}{user} {_size(row.memory):>9}"
-        f" {_figure(row.gpu):>6} {_figure(row.cpu):>6}{host}  "
-    )
-    return line(cells, row.command)
-
-
-def _rows(snapshot: Snapshot, machine: Machine, everybody: bool) -> tuple[list[_Row], int]:
-    """The rows to show, and how many processes are left out."""
-    known = {process.pid: process for process in snapshot.host.processes}
-    rows: list[_Row] = []
-    shown, hidden = set(), set()
-    for sample in snapshot.devices:
-        device = machine.find(sample.device)
-        for use in sample.processes or ():
-            if use.ours is False and not everybody:
-                hidden.add(use.pid)
-                continue
-            shown.add(use.pid)
-            host = known.get(use.pid)
-            rows.append(_Row(
-                number_text(device) if device else "?", use.pid,
-                clean(host.user or "-") if host else "-", use.memory_bytes, use.compute_percent,
-                host.cpu_percent if host else None, host.memory_bytes if host else None,
-                clean(host.command if host else use.name or "not visible from here"),
-            ))  # fmt: skip
-    for process in snapshot.host.processes:
-        if process.ours and process.pid not in shown:
-            rows.append(_Row("-", process.pid, clean(process.user or "-"), None, None,
-                             process.cpu_percent, process.memory_bytes,
-                             clean(process.command)))  # fmt: skip
-    return rows, len(hidden)
-
-
 def _memory_pair(sample: Sample) -> str:
     """`63.2/140 GiB`."""
     used, total = sample.memory_used_bytes, sample.memory_total_bytes
@@ -389,14 +320,6 @@ def _memory_pair(sample: Sample) -> str:
     unit, name = (GIB, "GiB") if total >= GIB else (MIB, "MiB")
     first = "-" if used is None else f"{used / unit:.{0 if used >= 100 * unit else 1}f}"
     return f"{first}/{total / unit:.{0 if total >= 10 * unit else 1}f} {name}"
-
-
-def _size(count: int | None) -> str:
-    return "-" if count is None else bytes_text(count)
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
 
 
 def _percent(value: float | None) -> str:

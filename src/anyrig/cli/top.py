@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.canvas import rendered
 from anyrig.cli.context import Context
-from anyrig.cli.frame import SORTS, View, frame
+from anyrig.cli.frame import View, frame
+from anyrig.cli.process_table import SORTS
 from anyrig.cli.show import print_json
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
 from anyrig.devices.describe import Machine

@@ -196,24 +196,23 @@ def _load() -> tuple[float, float, float]:
     return os.getloadavg() if hasattr(os, "getloadavg") else _unsupported("load average")
 
 
-def _clock() -> int | None:
+def _clock() -> int:
     import psutil
 
     told = psutil.cpu_freq()
-    return round(told.current) if told and told.current else None
+    return round(told.current) if told and told.current else _unsupported("clock it tells")
 
 
-def _temperature() -> float | None:
+def _temperature() -> float:
     """The processor's own sensor, where the system shows one."""
     import psutil
 
-    if not hasattr(psutil, "sensors_temperatures"):
-        _unsupported("temperature sensor")
-    sensors = psutil.sensors_temperatures()
+    ask: Any = getattr(psutil, "sensors_temperatures", dict)
+    sensors = ask()
     for name in ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal"):
         if sensors.get(name):
             return float(max(sensor.current for sensor in sensors[name]))
-    return None
+    return _unsupported("sensor of the processor")
 
 
 def _unsupported(what: str) -> NoReturn:
