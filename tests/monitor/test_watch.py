@@ -133,6 +133,21 @@ def test_a_reader_that_hangs_holds_nobody_up(h200: Machine) -> None:
     hanging.let_go.set()
 
 
+def test_late_samples_keep_the_order_of_time(h200: Machine) -> None:
+    hanging = Hanging(h200.gpus[0])
+    monitor = Monitor(h200, 0.1, readers=[hanging])
+    monitor.sample()
+    hanging.let_go.set()
+    until(lambda: hanging.reads == 1)
+    monitor.sample()
+    monitor.stop()
+    first, second = monitor.history(h200.gpus[0].id)
+    assert first.memory_used_bytes is None
+    assert second.memory_used_bytes == GIB
+    assert second.monotonic_s > first.monotonic_s
+    assert second.monotonic_s == monitor.history("cpu")[-1].monotonic_s
+
+
 def test_stop_does_not_wait_for_a_hanging_driver(h200: Machine) -> None:
     hanging = Hanging(h200.gpus[0])
     monitor = Monitor(h200, 60.0, readers=[hanging]).start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 from anyrig.devices.describe import Device
 from anyrig.monitor.processes import Crowd
@@ -44,8 +45,8 @@ class Lane:
             self._ready.wait_for(lambda: self._samples is not None or self._closed, wait_s)
             samples, self._samples = self._samples, None
             if samples is not None:
-                self._asked_s = None
-                return samples
+                asked_s, self._asked_s = self._asked_s, None
+                return samples if asked_s == moment.monotonic_s else _now(samples, moment)
             asked_s = moment.monotonic_s if self._asked_s is None else self._asked_s
         silent_s = moment.monotonic_s - asked_s + wait_s
         return [_awaited(device, moment, silent_s) for device in self._reader.devices]
@@ -77,6 +78,13 @@ class Lane:
             log.debug("a reader failed", exc_info=True)
             reason = {"device": f"no answer: {type(error).__name__}: {error}"}
             return [Sample(d.id, d.name, *moment, unknown=reason) for d in self._reader.devices]
+
+
+def _now(samples: list[Sample], moment: Moment) -> list[Sample]:
+    """Samples asked for earlier that came just now, in the order of time with all others."""
+    return [
+        replace(sample, monotonic_s=moment.monotonic_s, wall_s=moment.wall_s) for sample in samples
+    ]
 
 
 def _awaited(device: Device, moment: Moment, silent_s: float) -> Sample:

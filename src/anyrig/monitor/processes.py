@@ -43,8 +43,10 @@ class Crowd:
         self._asker.seldom("gone", self._forget)
 
     def _forget(self) -> None:
-        for pid in [pid for pid, known in self._known.items() if not (known and known.alive())]:
-            del self._known[pid]
+        # Readers on their own threads may meet somebody meanwhile: a copy is looked through.
+        for pid, known in list(self._known.items()):
+            if known is None or not known.alive():
+                self._known.pop(pid, None)
 
     def is_ours(self, pid: int) -> bool | None:
         """Whether a process is one of ours; None where its number may mean another one."""
@@ -82,8 +84,10 @@ class _Known:
 
     @classmethod
     def meet(cls, pid: int) -> _Known | None:
-        import psutil
-
+        try:
+            import psutil
+        except ImportError:
+            return None
         try:
             return cls(psutil.Process(pid))
         except (psutil.Error, OSError, ValueError):
@@ -178,8 +182,10 @@ def runs_program(command: list[str], program: str) -> bool:
 
 
 def _with_children(roots: list[int]) -> frozenset[int]:
-    import psutil
-
+    try:
+        import psutil
+    except ImportError:
+        return frozenset(roots)
     found = set(roots)
     for root in roots:
         try:

@@ -102,6 +102,12 @@ class NvidiaReader:
         return ""
 
 
+def _field(value: Any) -> float:
+    """A field's number, out of the member of the union that its type names."""
+    members = {0: "dVal", 1: "uiVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+    return float(getattr(value.value, members.get(value.valueType, "ullVal")))
+
+
 class _Gpu:
     """One GPU or MIG instance: its handle and what does not change."""
 
@@ -244,9 +250,7 @@ class _Gpu:
         found: dict[str, float] = {"at_s": now_s}
         for name, value in zip(_FIELDS, values, strict=True):
             if value.nvmlReturn == 0:
-                # Every unsigned type lies at the start of the union; the widest reads short.
-                wide = value.valueType not in (1, 6)
-                found[name] = int(value.value.ullVal if wide else value.value.uiVal)
+                found[name] = _field(value)
             elif value.nvmlReturn in _LOST:
                 raise Lost("NVML: the GPU is lost")
         return found
