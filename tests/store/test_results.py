@@ -320,6 +320,32 @@ def test_prune_gives_the_room_back(tmp_path: Path) -> None:
     assert len(told) > 1  # in steps
 
 
+@pytest.mark.parametrize("wal", [True, False], ids=["wal", "delete"])
+def test_everything_goes_at_once(tmp_path: Path, wal: bool) -> None:
+    """The file itself goes when nobody else has it open; its rows go otherwise."""
+    path = tmp_path / "r"
+    with Store(path, wal=wal) as one, Store(path, wal=wal) as other:
+        keys = _fill(one, 20)
+        with other.holding("book"):
+            assert other.has(keys) == set(keys)
+            assert one.prune(to_bytes=0) == (0, 0, 20)
+            assert one.prune(to_bytes=0, held=True)[0] == 20
+            assert other.has(keys) == set()
+            assert other.put("a", b"1", kind="speech")
+            assert one.size().num_held == 1
+            one.close()
+            path.unlink()  # by hand
+            for end in ("-wal", "-shm", "-journal"):
+                Path(f"{path}{end}").unlink(missing_ok=True)
+            assert other.put("a", b"2", kind="speech")
+            assert (one.size().num_held, one.size().jobs) == (1, ("book",))
+        other.close()
+        assert one.prune(to_bytes=0)[0] == 1
+        assert not path.exists()
+        assert one.put("b", b"2", kind="speech")
+        assert other.has("ab") == {"b"}
+
+
 # -- together ----------------------------------------------------------------------------------
 
 

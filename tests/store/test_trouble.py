@@ -14,6 +14,7 @@ import pytest
 from anyrig.errors import StoreFailed
 from anyrig.store import archive
 from anyrig.store.database import set_aside
+from anyrig.store.door import Door
 from anyrig.store.drives import network_drive
 from anyrig.store.results import Store
 from tests.conftest import ROOT
@@ -253,7 +254,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         store.database.maintain("PRAGMA max_page_count = 50")
         with pytest.raises(StoreFailed, match="no room left") as caught:
             store.put("b", bytes(1_000_000), kind="speech")
-        assert "anyrig cache prune" in caught.value.hint
+        assert "anyrig cache prune --all" in caught.value.hint
         assert store.get("a")
         assert not store.has("b")
         assert store.put("c", b"small", kind="speech")
@@ -359,3 +360,24 @@ def test_a_network_drive_gets_the_rollback_journal(
         store.put("a", b"1", kind="speech")
         assert store.database.journal == "delete"
         assert "network drive (nfs4)" in store.database.journal_reason
+
+
+# -- the door ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no door is needed there")
+def test_the_door_is_closed_to_one_while_others_are_in(tmp_path: Path) -> None:
+    one, two, three = (Door(tmp_path / "lock") for _ in range(3))
+    one.share()
+    two.share()
+    with three.alone(wait_s=0) as alone:
+        assert not alone
+    one.leave()
+    two.leave()
+    with three.alone(wait_s=0) as alone, one.alone(wait_s=0.05) as other:
+        assert (alone, other) == (True, False)
+    nowhere = Door(tmp_path / "none" / "lock")
+    nowhere.share()
+    nowhere.leave()
+    with nowhere.alone(wait_s=0) as alone:
+        assert alone

@@ -55,6 +55,8 @@ def churn(small: Store, name: str, chance: random.Random, number: int) -> None:
         small.drop(name)
     elif action == 5:
         small.prune(to_bytes=SMALL_LIMIT // 2)
+    elif action == 6 and chance.random() < 0.2:
+        small.prune(to_bytes=0, held=True)  # the file itself goes, under the others' hands
     elif action == 6:
         with small.holding(f"job {number}"):
             small.put(name, content(name), kind="speech")

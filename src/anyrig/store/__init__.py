@@ -1,1 +1,4 @@
-"""Things kept on disk. For now: small files that are written whole or not at all."""
+"""Things kept on disk: results by key (`results`), and small files written whole or not at all.
+
+Nothing is re-exported: `atomic` is wanted by commands that must not pay for SQLite.
+"""

@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from anyrig.store.door import Door
 from anyrig.store.drives import network_drive
-from anyrig.store.refusals import between_processes, malformed, translated
+from anyrig.store.refusals import malformed, moved, translated
 from anyrig.store.schema import (
     LOG_BYTES,
     PAGE,
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Journal = Literal["wal", "delete"]
 _NOWHERE = (0, 0)
+_LEAVE_S = 5.0  # how long others are given to find a malformed file and close it
 # Connections that a fork carried into a child: SQLite forbids even closing them there.
 _LEFT_BEHIND: list[sqlite3.Connection] = []
 
@@ -57,6 +59,7 @@ class Database:
         self._file = _NOWHERE
         self._owner = os.getpid()
         self._lock = threading.RLock()
+        self._door = Door(path.with_name(f"{path.name}.lock"))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -80,12 +83,34 @@ class Database:
             # executescript, as execute stops a PRAGMA without columns after its first step.
             self._ready().executescript(script)
 
+    def begin_anew(self) -> bool:
+        """Delete the file with all that is in it; False where others have it open.
+
+        At once, whatever its size, and on a full disk too, where even deleting rows needs room.
+        """
+        with self.alone(), translated(self.path):
+            self.close()
+            with self._door.alone(wait_s=0) as alone:
+                if not alone:
+                    return False
+                try:
+                    # First: SQLite deletes a log that it finds beside an empty file.
+                    os.unlink(self.path)
+                except OSError as error:  # Windows, while another has it open
+                    log.debug("%s cannot be deleted: %s", self.path, error)
+                    return False
+                for end in ("-wal", "-shm", "-journal"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(f"{self.path}{end}")
+            return True
+
     def close(self) -> None:
         """Close the connection; it is opened again when asked for something."""
         with self.alone():
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            self._door.leave()
 
     def _do(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         with self.alone(), translated(self.path):
@@ -93,9 +118,14 @@ class Database:
                 try:
                     return self._transaction(work, begin)
                 except sqlite3.DatabaseError as error:
-                    if attempt == 2 or not malformed(error) or self.read_only:
+                    if attempt == 2 or self.read_only:
                         raise
-                    self._set_aside(str(error))
+                    if moved(error):
+                        self.close()  # replaced since we looked: opened anew
+                    elif malformed(error):
+                        self._set_aside(str(error))
+                    else:
+                        raise
         raise AssertionError("two attempts answer or raise")
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
@@ -117,9 +147,10 @@ class Database:
         if self._connection is not None and _identity(self.path) != self._file:
             # Set aside by another process, or deleted by hand: what we have open is no one else's.
             log.info("%s was replaced: opened anew", self.path)
-            self._connection.close()
-            self._connection = None
+            self.close()
         if self._connection is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._door.share()
             # Before it is looked at: what turns out to be malformed is this file, no later one.
             self._file = _identity(self.path)
             self._connection = self._open()
@@ -131,14 +162,13 @@ class Database:
         if self._connection is not None:
             _LEFT_BEHIND.append(self._connection)
         self._connection, self._owner, self._lock = None, os.getpid(), threading.RLock()
+        self._door.leave()
 
     # -- opening -----------------------------------------------------------------------------------
 
     def _open(self) -> sqlite3.Connection:
         folder = self.path.parent
         there = self.path.exists()
-        if not there:
-            folder.mkdir(parents=True, exist_ok=True)
         writable = os.access(folder, os.W_OK) and (not there or os.access(self.path, os.W_OK))
         if not writable and not there:
             raise PermissionError(13, "permission denied", str(folder))
@@ -184,19 +214,20 @@ class Database:
 
     def _set_aside(self, why: str) -> None:
         """Rename a malformed file, unless another process has just done so."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        with between_processes(self.path.with_name(f"{self.path.name}.lock")):
+        self.close()
+        with self._door.alone(_LEAVE_S) as alone:
             if _identity(self.path) != self._file:
                 return
+            if not alone:
+                log.debug("%s is renamed while others have it open", self.path)
             aside = _free_name(self.path)
-            # The log first: beside a new file it would be taken for that file's own.
-            for end in ("-wal", "-journal", ""):
+            # The file last: with its name free, another process may begin a new one at once.
+            for end in ("-wal", "-journal"):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(f"{self.path}{end}", f"{aside}{end}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.path}-shm")
+            os.replace(self.path, aside)
         log.warning(
             "%s cannot be read (%s): it was set aside as %s and a new one begun;"
             " `anyrig cache import %s` brings back what is whole in it",

@@ -48,6 +48,8 @@ class Holds:
         """Hold results within the caller's transaction; call `held` once that is kept."""
         new = self.lacking(keys)
         for job in dict.fromkeys(self._jobs) if new else ():
+            # There already, unless the file was begun anew; a hold without its job would never end.
+            connection.execute("INSERT OR IGNORE INTO jobs VALUES (?, ?)", (job, self._clock()))
             connection.executemany(
                 "INSERT OR IGNORE INTO held SELECT id, ? FROM results WHERE key = ?",
                 [(job, key) for key in new],

@@ -1,4 +1,4 @@
-"""What SQLite and the system refuse, in our words; and a lock that processes share."""
+"""What SQLite and the system refuse, in our words."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def damaged(why: str) -> sqlite3.DatabaseError:
     return error
 
 
+def moved(error: sqlite3.Error) -> bool:
+    """Whether another file has taken the place of the one that is open."""
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
+
+
 def malformed(error: sqlite3.Error) -> bool:
     """Whether the file itself is at fault, not the disk, the folder or another process."""
     return code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -32,8 +37,8 @@ def malformed(error: sqlite3.Error) -> bool:
 _REFUSALS = {
     sqlite3.SQLITE_FULL: (
         "there is no room left for {path}",
-        "Free some space, drop old results with `anyrig cache prune --to 1G`, or set cache.folder"
-        " (ANYRIG_CACHE_FOLDER) to a folder on another disk. What is kept can still be read.",
+        "Free some space, or set cache.folder (ANYRIG_CACHE_FOLDER) to a folder on another disk."
+        " What is kept can still be read; `anyrig cache prune --all` deletes it.",
     ),
     sqlite3.SQLITE_IOERR: (
         "the disk refused to read or write {path}",
@@ -66,23 +71,3 @@ def translated(path: Path) -> Iterator[None]:
             f"cannot use {path}: {error.strerror or error}",
             hint="Set cache.folder (ANYRIG_CACHE_FOLDER) to a folder you may write to.",
         ) from error
-
-
-@contextlib.contextmanager
-def between_processes(path: Path) -> Iterator[None]:
-    """A block that one process at a time is in; the system opens it again when one dies inside."""
-    with open(path, "a+b") as file:
-        with contextlib.suppress(OSError):  # a file system without locks: go on without
-            _lock_file(file.fileno())
-        yield
-
-
-def _lock_file(descriptor: int) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)

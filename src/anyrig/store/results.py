@@ -199,6 +199,9 @@ class Store:
             plan = self.database.read(lambda c: upkeep.plan(c, chosen, to_bytes))
         if dry_run:
             return plan
+        everything = to_bytes <= 0 and chosen == room.Selection(held=held) and not plan.num_held
+        if everything and not self.database.read_only and self.database.begin_anew():
+            return plan
         done = self._make_room(chosen, to_bytes, tell, plan.num_results)
         upkeep.shrink(self.database)
         return done._replace(num_held=plan.num_held)
