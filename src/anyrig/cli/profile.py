@@ -19,10 +19,9 @@ from anyrig.units import bytes_text, is_number, seconds_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from anyrig.backends import Bound
     from anyrig.devices.describe import Device, Drive, Precision
     from anyrig.memory.estimate import Budget
-    from anyrig.memory.fit import Fit
+    from anyrig.memory.fit import Fit, Meter
     from anyrig.memory.seek import Try
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
@@ -97,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
 def _measure(context: Context) -> Profile:
     from anyrig.backends import attach
     from anyrig.memory.estimate import budget
+    from anyrig.memory.host import Trimming
 
     options = context.options
     choice = pick(context)
@@ -113,9 +113,11 @@ def _measure(context: Context) -> Profile:
         # What was asked for is made real where the framework can be held to it.
         bound.limit(allowed.num_bytes)
     step = work.make(bound, precision)
+    on_cpu = choice.device.kind == "cpu"
     # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
-    cliff = 0.0 if choice.device.kind == "cpu" else 0.5
-    found = _tried(context, step, bound, allowed, cliff)
+    found = _tried(
+        context, step, Trimming(bound) if on_cpu else bound, allowed, 0.0 if on_cpu else 0.5
+    )
     shown = "as in the file" if work.is_onnx else precision
     return Profile(choice.device, drive, work.title, shown, allowed, found)
 
@@ -137,7 +139,7 @@ def _precision(
 
 
 def _tried(
-    context: Context, step: Callable[[int], object], bound: Bound, allowed: Budget, cliff: float
+    context: Context, step: Callable[[int], object], meter: Meter, allowed: Budget, cliff: float
 ) -> Fit:
     """The sizes of the sweep, then the largest that fits."""
     from anyrig.memory.fit import Trial, best_rate, fit
@@ -145,7 +147,7 @@ def _tried(
     from anyrig.memory.seek import Rules, forecast
 
     options = context.options
-    trial = Trial(step, bound, allowed.num_bytes, recognise, cliff=cliff)
+    trial = Trial(step, meter, allowed.num_bytes, recognise, cliff=cliff)
     rules = Rules(allowed.num_bytes, options.most)
     tries: list[Try] = []
     sizes = _sizes(options.sizes, options.most)
@@ -162,7 +164,7 @@ def _tried(
             if not tries[-1].ran:
                 break
         return fit(
-            step, meter=bound, budget_bytes=allowed.num_bytes, recognise=recognise,
+            step, meter=meter, budget_bytes=allowed.num_bytes, recognise=recognise,
             most=options.most, start=sizes[0], max_trials=len(tries) + 12,
             longest_trial_s=options.longest, cliff=cliff, tried=tries, tell=progress.step,
         )  # fmt: skip

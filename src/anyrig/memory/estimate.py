@@ -52,8 +52,8 @@ class Outlook(NamedTuple):
     """The largest size that the steepest reading still puts within the budget."""
     bound: int | None
     """The largest size that the flattest reading leaves possible; None when nothing bounds it."""
-    signal: float
-    """How much of the budget the largest probe moved: small ones say little of large batches."""
+    moved_bytes: int
+    """What the largest probe added to what rests: a small one says little of large batches."""
 
 
 class Budget(NamedTuple):
@@ -104,8 +104,7 @@ def outlook(
     flattest = min(live) * (_FLATTER if around else _FLATTER_ALONE)
     left = budget_bytes - (base.live_bytes if held else base.taken_bytes)
     bound = base.size + _more(left, flattest) if flattest > 0 else None
-    moved = (base.taken_bytes - rest_bytes) / max(1, budget_bytes - rest_bytes)
-    return Outlook(sure, bound, moved)
+    return Outlook(sure, bound, max(0, base.taken_bytes - rest_bytes))
 
 
 def _slopes(

@@ -176,10 +176,10 @@ class Trial:
             self._refuse_lost(size)
             return Try(size, "out of memory", len(times), seconds)
         seen = self._meter.memory()
-        step_s = _pace(times)
-        live, taken = _live(seen), _taken(seen)
+        self._meter.release()  # on a CPU, what rests shows only then
+        rest = self._meter.memory().allocated_bytes
         return Try(
-            size, ended.result, len(times), seconds, step_s, live, taken, seen.allocated_bytes
+            size, ended.result, len(times), seconds, _pace(times), _live(seen), _taken(seen), rest
         )
 
     def _refuse_lost(self, size: int) -> None:

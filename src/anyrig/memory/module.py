@@ -15,6 +15,7 @@ from torch import nn
 
 from anyrig.errors import BadInput
 from anyrig.memory.fit import Fit, Meter, fit
+from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def fit_module(
     )  # fmt: skip
     if device.type == "cpu":
         limits.setdefault("cliff", 0.0)
+        bound = Trimming(bound)
     return fit(step, meter=bound, budget_bytes=budget_bytes, recognise=recognise, **limits)
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anyrig.memory.estimate import Outlook, Point, outlook
+from anyrig.units import MIB
 
 Outcome = Literal["ran", "out of memory", "over budget", "slow"]
-# How many times larger than the largest tested size a next one may be: probes that moved little
-# memory are trusted less.
-_FAR, _NEAR, _SIGNAL = 32, 16, 1 / 64
+# How many times larger than the largest tested size a next one may be, by what that one moved of
+# the budget: much, little, or nothing, which a runtime that keeps what it once took also shows.
+_FAR, _NEAR, _NEXT = 32, 16, 4
+_MUCH, _NOTHING_BYTES = 1 / 64, 4 * MIB
 # After a prediction failed, this much of it; when it was far off, the gap is halved instead.
 _BACK, _FAR_OFF = 0.92, 8
 _SHRINK = 4
@@ -130,8 +132,10 @@ def _wish(
 ) -> float:
     """Where to go from the largest size that ran."""
     last = tries[-1]
-    if not last.ran and last.outcome != "over budget":
-        return _back(size, last.size, view)
+    # A batch that took too much tells where the budget ends; if that was wrong, halve the gap.
+    misled = len(tries) > 1 and not tries[-2].ran
+    if not last.ran and (last.outcome != "over budget" or misled):
+        return _back(size, last.size, None if misled else view)
     failed = min((one.size for one in tries if one.outcome in ("out of memory", "slow")), default=0)
     if view is None:
         return (size + failed) / 2 if failed else size * 2
@@ -141,8 +145,13 @@ def _wish(
         careful = min(careful, (size + upper) / 2)
     if failed and view.sure >= (1 - rules.tolerance) * failed:
         return careful
-    reach = size * (_FAR if view.signal >= _SIGNAL else _NEAR)
-    return max(careful, min(view.sure, reach))
+    return max(careful, min(view.sure, size * _reach(view, rules.budget_bytes or 0)))
+
+
+def _reach(view: Outlook, budget_bytes: int) -> int:
+    if view.moved_bytes < _NOTHING_BYTES:
+        return _NEXT
+    return _FAR if view.moved_bytes >= _MUCH * budget_bytes else _NEAR
 
 
 def _back(size: int, failed: int, view: Outlook | None) -> float:
