@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -265,6 +267,8 @@ import logging, os, sys
 from pathlib import Path
 from anyrig.errors import StoreFailed
 from anyrig.store.results import Store
+with Store(Path(sys.argv[2]) / "warm") as store, store.holding("job"):
+    store.put("a", b"", kind="speech"), store.get("a"), store.size()  # everything is imported now
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 with Store(Path(sys.argv[1]) / "r") as store:
@@ -288,20 +292,21 @@ except StoreFailed as error:
 @pytest.mark.skipif(sys.platform == "win32", reason="folders have no mode there")
 @pytest.mark.parametrize("left_open", [False, True])
 def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path, left_open: bool) -> None:
-    folder = tmp_path / "folder"
+    base = Path(tempfile.mkdtemp())  # not tmp_path: that is for its owner alone, all the way up
+    folder = base / "folder"
     _kept(folder / "r", 3)
     other = Store(folder / "r")
     if left_open:
         other.get("key-0")  # its log and the log's index are there now
     for path in (*folder.iterdir(), folder):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        parent.chmod(0o755)  # pytest makes them for their owner alone
+    base.chmod(0o755)
     try:
-        done = _run(_AS_NOBODY, str(folder))
+        done = _run(_AS_NOBODY, str(folder), str(tmp_path))
     finally:
         folder.chmod(0o755)
         other.close()
+        shutil.rmtree(base)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ANYRIG_CACHE_FOLDER") == 2
     assert "may not be written" in done.stdout
