@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.devices.describe import Device, Drive, Precision
     from anyrig.memory.estimate import Budget
     from anyrig.memory.fit import Fit, Meter
-    from anyrig.memory.seek import Try
+    from anyrig.memory.seek import Rules, Try
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
 is, and the largest that fits a budget, always verified by running it. WHAT is
@@ -32,6 +32,18 @@ _BAR = 24
 _MOST_SWEPT = 4096
 _MARKS = {"ran": "", "out of memory": "out of memory", "over budget": "over the budget",
           "slow": "less than half as fast"}  # fmt: skip
+
+
+class _Items(Progress):
+    """Progress counted in items, as time goes by items; how many becomes clear on the way."""
+
+    def expect(self, total: int) -> None:
+        """So many will be run in all."""
+        self._total = max(total, self._done + 1)
+
+    def ran(self, size: int) -> None:
+        """One size is finished."""
+        self._done += size
 
 
 class Profile(NamedTuple):
@@ -144,23 +156,24 @@ def _tried(
     """The sizes of the sweep, then the largest that fits."""
     from anyrig.memory.fit import Trial, best_rate, fit
     from anyrig.memory.oom import recognise
-    from anyrig.memory.seek import Rules, forecast
+    from anyrig.memory.seek import Rules
 
     options = context.options
     trial = Trial(step, meter, allowed.num_bytes, recognise, cliff=cliff)
     rules = Rules(allowed.num_bytes, options.most)
     tries: list[Try] = []
     sizes = _sizes(options.sizes, options.most)
-    with Progress(sum(sizes) + 2 * sizes[-1], "item") as progress:
+    progress = _Items(sum(sizes), "item")
+    with progress:
         for size in sizes:
-            view = forecast(tries, rules)
-            bounded = view is not None and view.bound is not None and size > view.bound
-            if not options.sizes and (bounded or _too_long(size, tries, options.longest)):
+            top = _top(tries, rules, sizes[-1], options.longest)
+            if not options.sizes and size > top:
                 break
+            # After the sweep, two more near the top.
+            progress.expect(sum(one for one in sizes if one <= top) + 2 * top)
             progress.step(f"batch {size}")
             tries.append(trial.run(size, best_rate(tries)))
-            for _ in range(size):
-                progress.done()
+            progress.ran(size)
             if not tries[-1].ran:
                 break
         return fit(
@@ -177,8 +190,15 @@ def _sizes(asked: Sequence[int], most: int | None) -> list[int]:
     return [1 << power for power in range(top.bit_length()) if 1 << power <= top]
 
 
-def _too_long(size: int, tries: Sequence[Try], longest_s: float) -> bool:
-    return bool(tries) and tries[-1].seconds * size / tries[-1].size > longest_s
+def _top(tries: Sequence[Try], rules: Rules, largest: int, longest_s: float) -> int:
+    """The largest size that the tries so far leave worth running."""
+    from anyrig.memory.seek import forecast
+
+    view = forecast(tries, rules)
+    ends = [largest] + ([view.bound] if view is not None and view.bound is not None else [])
+    if tries and tries[-1].steady_s > 0:
+        ends.append(int(tries[-1].size * longest_s / tries[-1].steady_s))
+    return min(ends)
 
 
 # -- what is shown ---------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The largest batch that works under a budget, found in a few tries and never untested.
 
-`fit` runs a step at a few sizes, reads the peak of each, and predicts (`estimate`, `seek`). Each
-try runs several steps, because an optimiser's state appears with the first one. A size counts as
-too large when it runs out of memory; when it ran and took more than the budget, as where a driver
+`fit` runs a step at a few sizes, reads the peak of each, and predicts (`estimate`, `seek`). The
+first try runs several steps, because an optimiser's state appears with the first one; those on the
+way run one, and the answer is run for several again. A size counts as too large when it runs out of memory; when it ran and took more than the budget, as where a driver
 spills into the host's memory and never fails; or when its speed falls off a cliff, the last
 resort where nobody tells the memory. It knows no framework: the meter and the recogniser of
 out-of-memory errors are handed to it.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from anyrig.errors import BadInput, DeviceLost, OutOfMemory
@@ -133,15 +133,18 @@ def fit(
     trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), cliff, clock)
     tries = list(tried)
     why = ""
-    while (wished := next_size(tries, rules)) is not None:
-        size = _affordable(wished, tries, rules, longest_trial_s)
-        why = _enough(size, tries, max_trials, meter, budget_bytes)
-        if why:
-            break
+    while True:
+        wished = next_size(tries, rules)
+        size = None if wished is None else _affordable(wished, tries, rules, longest_trial_s)
+        why = "" if size is None else _enough(size, tries, max_trials, meter, budget_bytes)
+        if size is None or why:
+            if not trial.unproven(best(tries)):
+                return _answer(tries, rules, why, trial.shortage)
+            trial.prove(tries, tell)
+            continue
         tell(_asking(size, tries, budget_bytes))
-        tries.append(trial.run(size, best_rate(tries)))
+        tries.append(trial.run(size, best_rate(tries), num_steps=None if not tries else 1))
         log.info("%s", try_text(tries[-1]))
-    return _answer(tries, rules, why, trial.shortage)
 
 
 class Trial:
@@ -163,13 +166,51 @@ class Trial:
         self.shortage: Shortage | None = None
         """What the last failure said of memory."""
 
-    def run(self, size: int, best_rate: float = 0.0) -> Try:
-        """One size, for all its steps or until it fails."""
+    def run(self, size: int, best_rate: float = 0.0, *, num_steps: int | None = None) -> Try:
+        """One size, for all its steps or until it fails.
+
+        Args:
+            size: the batch.
+            best_rate: items a second of the fastest size so far.
+            num_steps: how many steps; as many as an answer must run when None.
+        """
         self._meter.release()
         self._meter.reset_peak()
+        return self._further(size, best_rate, num_steps or self._num_steps)
+
+    def unproven(self, answer: Try | None) -> bool:
+        """Whether what would be the answer has run fewer steps than an answer must."""
+        return answer is not None and answer.num_steps < self._num_steps
+
+    def prove(self, tries: list[Try], tell: Callable[[str], None]) -> None:
+        """Run the largest size that ran for the rest of its steps: it stays, or fails after all.
+
+        One that was the last to be run goes on where it stands, and is still one try.
+        """
+        answer = best(tries)
+        assert answer is not None
+        tell(f"batch {answer.size}, for {self._num_steps} steps")
+        rate = best_rate([one for one in tries if one is not answer])
+        if tries[-1] is not answer:
+            proven = self.run(answer.size, rate)
+        else:
+            more = self._further(answer.size, rate, self._num_steps - answer.num_steps)
+            proven = replace(
+                more,
+                num_steps=answer.num_steps + more.num_steps,
+                seconds=answer.seconds + more.seconds,
+            )
+        if tries[-1] is answer or not proven.ran:
+            tries.remove(answer)
+        tries.append(proven)
+        log.info("%s", try_text(proven))
+
+    def _further(self, size: int, best_rate: float, num_steps: int) -> Try:
         begun = self._clock()
         times: list[float] = []
-        ended = attempt(lambda: self._steps(size, times, best_rate), self._recognise, self._meter)
+        ended = attempt(
+            lambda: self._steps(size, times, best_rate, num_steps), self._recognise, self._meter
+        )
         seconds = self._clock() - begun
         if ended.result is None:
             self.shortage = ended.shortage
@@ -189,14 +230,14 @@ class Trial:
                 hint="Begin anew in a new process, with a smaller start or budget.",
             )
 
-    def _steps(self, size: int, times: list[float], best_rate: float) -> Outcome:
+    def _steps(self, size: int, times: list[float], best_rate: float, num_steps: int) -> Outcome:
         looks = 0
-        while len(times) < self._num_steps + looks:
+        while len(times) < num_steps + looks:
             times.append(self._timed(size))
             taken = _taken(self._meter.memory())
             if self._share(taken) > 1:
                 return "over budget"
-            done = len(times) == self._num_steps + looks
+            done = len(times) == num_steps + looks
             slow = size < self._cliff * best_rate * _pace(times)
             if done and slow and self._share(taken) >= _FULL:
                 if looks == _SECOND_LOOKS:
@@ -243,9 +284,9 @@ def best_rate(tries: Sequence[Try]) -> float:
 def _affordable(wished: int, tries: Sequence[Try], rules: Rules, longest_trial_s: float) -> int:
     """The size, or as much of it as can be run in the time there is."""
     good = best(tries)
-    if good is None or good.seconds <= 0 or wished <= good.size:
+    if good is None or good.steady_s <= 0 or wished <= good.size:
         return wished
-    return min(wished, rules.down(good.size * longest_trial_s / good.seconds))
+    return min(wished, rules.down(good.size * longest_trial_s / good.steady_s))
 
 
 def _enough(
@@ -256,7 +297,7 @@ def _enough(
         return f"all {max_trials} tries are used"
     good = best(tries)
     if good is not None and size <= good.size:
-        return f"a try takes {seconds_text(good.seconds)}"
+        return f"a try takes {seconds_text(good.steady_s)}"
     if tries and tries[-1].outcome == "over budget" and budget_bytes is not None:
         meter.release()
         held = meter.memory().allocated_bytes

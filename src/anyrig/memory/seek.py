@@ -49,6 +49,11 @@ class Try:
         return self.size / self.step_s if self.step_s else None
 
     @property
+    def steady_s(self) -> float:
+        """What the try would take again, warm."""
+        return (self.step_s or 0.0) * self.num_steps
+
+    @property
     def ran(self) -> bool:
         """Whether the size works."""
         return self.outcome == "ran"
