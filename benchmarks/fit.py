@@ -32,7 +32,7 @@ from benchmarks.harness import Row
 
 CAP = 24 * GIB
 LENGTH, WIDTH = 1024, 1024
-STEPS, FURTHER, ROUNDS = 3, 20, 3
+STEPS, FURTHER, ROUNDS = 2, 20, 3
 TOO_MANY = 256
 Step = Callable[[int], object]
 

@@ -2,10 +2,10 @@
 
 `fit` runs a step at a few sizes, reads the peak of each, and predicts (`estimate`, `seek`). The
 first try runs several steps, because an optimiser's state appears with the first one; those on the
-way run one, and the answer is run for several again. A size counts as too large when it runs out of memory; when it ran and took more than the budget, as where a driver
-spills into the host's memory and never fails; or when its speed falls off a cliff, the last
-resort where nobody tells the memory. It knows no framework: the meter and the recogniser of
-out-of-memory errors are handed to it.
+way run one, and the answer is run for several again. A size counts as too large when it runs out of
+memory; when it ran and took more than the budget, as where a driver spills into the host's memory
+and never fails; or when its speed falls off a cliff, the last resort where nobody tells the
+memory. It knows no framework: the meter and the recogniser of out-of-memory errors are handed in.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Fit:
     @property
     def answer(self) -> Try:
         """The try of the answer itself."""
-        return next(one for one in self.tries if one.ran and one.size == self.batch)
+        found = best([one for one in self.tries if one.size == self.batch])
+        assert found is not None
+        return found
 
     @property
     def throughput(self) -> float | None:
@@ -95,7 +97,7 @@ def fit(
     start: int = 1,
     multiple: int = 1,
     max_trials: int = 24,
-    verify_steps: int = 3,
+    verify_steps: int = 2,
     longest_trial_s: float = 120.0,
     tolerance: float = 0.05,
     cliff: float = 0.5,
@@ -132,19 +134,22 @@ def fit(
     rules = Rules(budget_bytes, most, start, multiple, tolerance)
     trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), cliff, clock)
     tries = list(tried)
-    why = ""
+    longest_step_s = longest_trial_s / max(2, verify_steps)
     while True:
+        last = len(tries) >= max_trials - 1
         wished = next_size(tries, rules)
-        size = None if wished is None else _affordable(wished, tries, rules, longest_trial_s)
+        size = None if wished is None else _affordable(wished, tries, rules, longest_step_s)
         why = "" if size is None else _enough(size, tries, max_trials, meter, budget_bytes)
-        if size is None or why:
-            if not trial.unproven(best(tries)):
-                return _answer(tries, rules, why, trial.shortage)
+        if trial.unproven(best(tries)) and (size is None or why or last):
             trial.prove(tries, tell)
-            continue
-        tell(_asking(size, tries, budget_bytes))
-        tries.append(trial.run(size, best_rate(tries), num_steps=None if not tries else 1))
-        log.info("%s", try_text(tries[-1]))
+        elif size is None or why:
+            return _answer(tries, rules, why, trial.shortage)
+        else:
+            tell(_asking(size, tries, budget_bytes))
+            # On the way one step is enough; where no try is left for a proof, it is its own.
+            num_steps = 1 if tries and not last else None
+            tries.append(trial.run(size, best_rate(tries), num_steps=num_steps))
+            log.info("%s", try_text(tries[-1]))
 
 
 class Trial:
@@ -156,7 +161,7 @@ class Trial:
         meter: Meter,
         budget_bytes: int | None,
         recognise: Recognise,
-        num_steps: int = 3,
+        num_steps: int = 2,
         cliff: float = 0.5,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -281,12 +286,12 @@ def best_rate(tries: Sequence[Try]) -> float:
     return max((one.rate or 0.0 for one in tries if one.ran), default=0.0)
 
 
-def _affordable(wished: int, tries: Sequence[Try], rules: Rules, longest_trial_s: float) -> int:
-    """The size, or as much of it as can be run in the time there is."""
+def _affordable(wished: int, tries: Sequence[Try], rules: Rules, longest_step_s: float) -> int:
+    """The size, or as much of it as can be run in the time there is for a step."""
     good = best(tries)
-    if good is None or good.steady_s <= 0 or wished <= good.size:
+    if good is None or not good.step_s or wished <= good.size:
         return wished
-    return min(wished, rules.down(good.size * longest_trial_s / good.steady_s))
+    return min(wished, rules.down(good.size * longest_step_s / good.step_s))
 
 
 def _enough(

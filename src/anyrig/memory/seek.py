@@ -76,8 +76,9 @@ class Rules:
 
 
 def best(tries: Sequence[Try]) -> Try | None:
-    """The largest size that ran."""
-    return max((one for one in tries if one.ran), key=lambda one: one.size, default=None)
+    """The largest size that ran; of two tries of it, the longer one."""
+    ran = (one for one in tries if one.ran)
+    return max(ran, key=lambda one: (one.size, one.num_steps), default=None)
 
 
 def next_size(tries: Sequence[Try], rules: Rules) -> int | None:
