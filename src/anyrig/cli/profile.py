@@ -30,6 +30,7 @@ is, and the largest that fits a budget, always verified by running it. WHAT is
 file. Running out of memory at some size is part of it."""
 _BAR = 24
 _MOST_SWEPT = 4096
+_STEPS = 3  # the first warms up, the fastest of the others tells the speed
 _MARKS = {"ran": "", "out of memory": "out of memory", "over budget": "over the budget",
           "slow": "less than half as fast"}  # fmt: skip
 
@@ -159,7 +160,7 @@ def _tried(
     from anyrig.memory.seek import Rules
 
     options = context.options
-    trial = Trial(step, meter, allowed.num_bytes, recognise, cliff=cliff)
+    trial = Trial(step, meter, allowed.num_bytes, recognise, _STEPS, cliff)
     rules = Rules(allowed.num_bytes, options.most)
     tries: list[Try] = []
     sizes = _sizes(options.sizes, options.most)
@@ -179,7 +180,8 @@ def _tried(
         return fit(
             step, meter=meter, budget_bytes=allowed.num_bytes, recognise=recognise,
             most=options.most, start=sizes[0], max_trials=len(tries) + 12,
-            longest_trial_s=options.longest, cliff=cliff, tried=tries, tell=progress.step,
+            verify_steps=_STEPS, probe_steps=_STEPS, longest_trial_s=options.longest, cliff=cliff,
+            tried=tries, tell=progress.step,
         )  # fmt: skip
 
 

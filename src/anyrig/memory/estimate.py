@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Left free of what a process could have, for whoever else uses the device.
 _SHARE = 0.9
 # Readings of the probes are off by about this much of the budget.
-_MARGIN = 0.01
+_MARGIN = 0.0
 # The flattest slope is taken this much flatter still; with a single probe it is a guess.
 _FLATTER, _FLATTER_ALONE = 0.95, 0.6
 # A peak this close to the budget was pressed down by the allocator: it says nothing of the slope.

@@ -98,6 +98,7 @@ def fit(
     multiple: int = 1,
     max_trials: int = 24,
     verify_steps: int = 2,
+    probe_steps: int = 1,
     longest_trial_s: float = 120.0,
     tolerance: float = 0.05,
     cliff: float = 0.5,
@@ -118,6 +119,7 @@ def fit(
         multiple: sizes are multiples of this.
         max_trials: the most sizes to run.
         verify_steps: steps a try runs; two at least, an optimiser's state comes with the first.
+        probe_steps: steps of the tries on the way; more than one tells their speed, too.
         longest_trial_s: no size is tried that would take longer.
         tolerance: how far below the largest size that works the answer may lie.
         cliff: a size slower than this share of the best speed has left the device's own memory; 0
@@ -147,7 +149,7 @@ def fit(
         else:
             tell(_asking(size, tries, budget_bytes))
             # On the way one step is enough; where no try is left for a proof, it is its own.
-            num_steps = 1 if tries and not last else None
+            num_steps = probe_steps if tries and not last else None
             tries.append(trial.run(size, best_rate(tries), num_steps=num_steps))
             log.info("%s", try_text(tries[-1]))
 

@@ -20,7 +20,9 @@ Outcome = Literal["ran", "out of memory", "over budget", "slow"]
 _FAR, _NEAR, _NEXT = 32, 16, 4
 _MUCH, _NOTHING_BYTES = 1 / 64, 4 * MIB
 # After a prediction failed, this much of it; when it was far off, the gap is halved instead.
-_BACK, _FAR_OFF = 0.92, 8
+_BACK, _FAR_OFF = 0.95, 8
+# Probes that moved this much of the budget predict well, however far off the failure was.
+_SEEN = 1 / 20
 _SHRINK = 4
 
 
@@ -141,7 +143,7 @@ def _wish(
     # A batch that took too much tells where the budget ends; if that was wrong, halve the gap.
     misled = len(tries) > 1 and not tries[-2].ran
     if not last.ran and (last.outcome != "over budget" or misled):
-        return _back(size, last.size, None if misled else view)
+        return _back(size, last.size, None if misled else view, rules)
     failed = min((one.size for one in tries if one.outcome in ("out of memory", "slow")), default=0)
     if view is None:
         return (size + failed) / 2 if failed else size * 2
@@ -150,7 +152,8 @@ def _wish(
     if upper is not None:
         careful = min(careful, (size + upper) / 2)
     if failed and view.sure >= (1 - rules.tolerance) * failed:
-        return careful
+        # Where a size that runs is near enough to the one that failed.
+        return max(careful, math.ceil((1 - rules.tolerance) * failed))
     return max(careful, min(view.sure, size * _reach(view, rules.budget_bytes or 0)))
 
 
@@ -160,11 +163,12 @@ def _reach(view: Outlook, budget_bytes: int) -> int:
     return _FAR if view.moved_bytes >= _MUCH * budget_bytes else _NEAR
 
 
-def _back(size: int, failed: int, view: Outlook | None) -> float:
+def _back(size: int, failed: int, view: Outlook | None, rules: Rules) -> float:
     """Where to go after a failure."""
     if view is None:
         return (size + failed) / 2
-    if failed <= size * _FAR_OFF:
+    seen = view.moved_bytes >= _SEEN * (rules.budget_bytes or 0)
+    if failed <= size * _FAR_OFF or seen:
         # A little below a prediction that was nearly right, never below the middle.
         return max(failed * _BACK, (size + failed) / 2)
     return math.sqrt(size * failed)

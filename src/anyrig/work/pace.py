@@ -19,6 +19,8 @@ from anyrig.work.pack import Budget
 WORTH = 1.05
 """A larger batch must compute so much more a second to be kept."""
 _TRIES = 2  # the first call of a new shape also loads kernels
+_LOOKS = 6
+_AGAIN = 64  # batches after which a settled size is questioned; doubles each time
 _PATIENCE = 32  # good batches at the limit before more is tried; doubles with each failure
 _RAISE = 1.15
 _NEAR = 0.7
@@ -77,6 +79,7 @@ class Pace:
             self.ran_out(failed)
         self._rungs: dict[int, Rung] = {}
         self._unreached = 0
+        self._num_settled = self._since_settled = 0
         self._num_calls = 0
         self._call_cost = 0.0
         self._seen: deque[tuple[float, float]] = deque(maxlen=_KEPT)
@@ -121,7 +124,9 @@ class Pace:
         rung.rate = max(rung.rate, cost / seconds)
         if self._level is None:
             self._level = _level(cost)
-        if not self._settled:
+        if self._settled:
+            self._look_again()
+        else:
             self._climb()
 
     def ran_out(self, cost: float) -> None:
@@ -145,20 +150,36 @@ class Pace:
             self._limit = min(self._most, self._limit * _RAISE)
 
     def _climb(self) -> None:
-        """Double while it pays. Input whose items are dearer than the rung moves up to them."""
+        """Double while it pays. Input whose items are dearer than the rung moves up to them.
+
+        One good look is enough to go on; a rung is given up only after several poor ones, since
+        the first calls of a new shape load kernels and take memory from the driver.
+        """
         assert self._level is not None
         tried = [level for level, rung in self._rungs.items() if rung.tries >= _TRIES]
         level = max((other for other in tried if other >= self._level), default=None)
         if level is None:
             self._stretch()
             return
-        below = [rung.rate for other, rung in self._rungs.items() if other < level]
-        if below and self._rungs[level].rate < WORTH * max(below):
-            self._settle()
+        rung = self._rungs[level]
+        below = [other.rate for at, other in self._rungs.items() if at < level]
+        if below and rung.rate < WORTH * max(below):
+            if rung.tries >= _LOOKS:
+                self._settle()
         elif 2.0 ** (level + 1) > self._limit:
             self._level, self._settled = level + 1, True  # memory ends it: `budget` holds it down
         else:
             self._level = level + 1
+
+    def _look_again(self) -> None:
+        """Long after it settled, one rung up is tried anew: the device may be free now."""
+        self._since_settled += 1
+        if self._since_settled < _AGAIN << min(self._num_settled, 6) or self._level is None:
+            return
+        above = self._level + 1
+        if 2.0**above <= self._limit and self._items > 1:
+            self._rungs.pop(above, None)
+            self._level, self._settled = above, False
 
     def _stretch(self) -> None:
         """Whole items may not add up to the rung, so that no batch ever reaches it: leave it out.
@@ -176,6 +197,8 @@ class Pace:
         best = max(rung.rate for rung in self._rungs.values())
         self._level = min(level for level, r in self._rungs.items() if r.rate >= self._keep * best)
         self._settled = True
+        self._num_settled += 1
+        self._since_settled = 0
 
 
 def _level(cost: float) -> int:

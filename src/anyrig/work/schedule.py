@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from anyrig.work.pack import Budget, Item, Packer
@@ -192,11 +192,15 @@ class Plan(Generic[T]):
         return seconds * AMPLE < self._end(rates, now, self.waiting.total_cost) - now
 
     def _hand(self, first: Item[T], target: float, budget: Budget) -> list[Item[T]]:
-        """Whole calls, from an item and the oldest ones after it, up to a cost."""
+        """Groups of like items, from an item and the oldest ones after it, up to a cost.
+
+        A group is enough for two calls, so that a worker can try a batch of twice the size.
+        """
         chosen: list[Item[T]] = []
         total = 0.0
+        group = replace(budget, cost=2 * budget.cost, items=2 * budget.items)
         while True:
-            batch = self.waiting.take(first, budget)
+            batch = self.waiting.take(first, group)
             chosen += batch.items
             total += batch.real_cost
             if total >= target or not len(self.waiting):
