@@ -231,3 +231,19 @@ def test_no_worker_outlives_its_pool(way: str) -> None:
         while any(psutil.pid_exists(pid) for pid in pids) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+def test_batches_grow_in_a_worker_where_a_call_costs_much() -> None:
+    report = Report()
+    with pool("a", most_items=4096, call_s=0.005) as made:
+        got = list(made.run([1e-5] * 2000, cost=float, report=report))
+    assert values(got) == [2e-5] * 2000
+    assert report.num_batches < 100
+
+
+def test_batches_grow_beside_a_device_that_takes_one_at_a_time() -> None:
+    report = Report()
+    with pool("a", "b", most_items=4096, call_s=0.005, speeds={"b": 0.05}) as made:
+        got = list(made.run([1e-5] * 3000, cost=float, report=report))
+    assert values(got) == [2e-5] * 3000
+    assert report.num_batches < 200

@@ -175,7 +175,7 @@ class Plan(Generic[T]):
         target = max(rate * SLICE_S, 2 * lane.budget.cost)
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
-        if self._plenty(left + max(target, oldest.cost) / rate, rates, now):
+        if len(rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, rates, now):
             return self._hand(oldest, target, lane.budget)
         if left > LOW_S:
             return []  # near the end nobody takes more than he works on
@@ -210,11 +210,16 @@ class Plan(Generic[T]):
     def _within(
         self, lane: Lane[T], rate: float, rates: dict[int, float], now: float
     ) -> list[Item[T]]:
-        """The dearest item that ends before the others would have done everything."""
+        """One call that ends before the others would have done everything, from the dearest item
+        that does.
+        """
         others = {number: r for number, r in rates.items() if number != lane.number}
-        end = self._end(others, now, self.waiting.total_cost) if others else math.inf
-        item = self.waiting.dearest((end - now) * rate)
-        return [self.waiting.remove(item.index)] if item is not None else []
+        room = (self._end(others, now, self.waiting.total_cost) - now) * rate
+        item = self.waiting.dearest(room)
+        if item is None:
+            return []
+        call = replace(lane.budget, cost=min(lane.budget.cost, room))
+        return list(self.waiting.take(item, call).items)
 
     def _planned(self, lane: Lane[T], rates: dict[int, float], now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
