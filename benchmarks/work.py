@@ -68,7 +68,7 @@ def _pools() -> list[Row]:
     costs = [0.1 * rng.uniform(0.2, 1.8) for _ in range(100)]
     rows = []
     for speeds, bar in (((1.0, 0.5, 0.2), 1.04), ((1.0, 0.2, 0.025), 1.015)):
-        best = _ideal(costs, speeds) if bar == 1.04 else _best_subset(costs, speeds)
+        best = ideal(costs, speeds) if bar == 1.04 else best_subset(costs, speeds)
         ours, peer = _ours(costs, speeds), _peer(costs, speeds)
         named = ", ".join(f"{speed:g}" for speed in speeds)
         against = "the ideal" if bar == 1.04 else "the best subset"
@@ -129,11 +129,12 @@ def _peer(costs: Sequence[float], speeds: Sequence[float]) -> list[float]:
     return times
 
 
-def _ideal(costs: Sequence[float], speeds: Sequence[float]) -> float:
+def ideal(costs: Sequence[float], speeds: Sequence[float]) -> float:
+    """All work over all speed, or the largest item on the fastest."""
     return max(sum(costs) / sum(speeds), max(costs) / max(speeds))
 
 
-def _best_subset(costs: Sequence[float], speeds: Sequence[float]) -> float:
+def best_subset(costs: Sequence[float], speeds: Sequence[float]) -> float:
     """The best any subset can do when every item goes, whole, to the device that ends it first."""
     ends = []
     for size in range(1, len(speeds) + 1):

@@ -12,6 +12,7 @@ import pytest
 
 from anyrig.work.pack import Item
 from anyrig.work.schedule import Lane, Plan
+from benchmarks.work import best_subset, ideal
 
 LATENCY_S = 0.0005
 
@@ -80,23 +81,6 @@ def draw(kind: str, count: int, mean: float, seed: int) -> list[float]:
     if kind == "uniform":
         return [mean * rng.uniform(0.2, 1.8) for _ in range(count)]
     return [mean * min(8.0, rng.lognormvariate(-0.3, 0.8)) for _ in range(count)]
-
-
-def ideal(costs: Sequence[float], speeds: Sequence[float]) -> float:
-    return max(sum(costs) / sum(speeds), max(costs) / max(speeds))
-
-
-def best_subset(costs: Sequence[float], speeds: Sequence[float]) -> float:
-    """The best that any subset can do when each item goes, whole, where it ends first."""
-    ends = []
-    for size in range(1, len(speeds) + 1):
-        for subset in itertools.combinations(speeds, size):
-            free = [0.0] * size
-            for cost in sorted(costs, reverse=True):
-                place = min(range(size), key=lambda n: free[n] + cost / subset[n])
-                free[place] += cost / subset[place]
-            ends.append(max(free))
-    return min(ends)
 
 
 @pytest.mark.parametrize("kind", ["equal", "uniform", "lognormal"])

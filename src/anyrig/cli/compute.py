@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
@@ -13,9 +14,7 @@ from anyrig.precision.presets import PRESETS
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
     from anyrig.devices.describe import Precision
-    from anyrig.placement import Need, Placed, Wanted
-
-VALUE_FLAGS = "--precision --profile --memory-gb --memory-fraction --workers-per-device".split()
+    from anyrig.placement import Need, Placed, Placement, Wanted
 
 
 def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
@@ -33,10 +32,13 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
     )
     memory = group.add_mutually_exclusive_group()
     memory.add_argument(
-        "--memory-gb", type=positive, metavar="N", help="take no more than N GiB of a device"
+        "--memory-gb", type=memory_gb, metavar="N", help="take no more than N GiB of a device"
     )
     memory.add_argument(
-        "--memory-fraction", type=fraction, metavar="X", help="no more than this share, 0 to 1"
+        "--memory-fraction",
+        type=memory_fraction,
+        metavar="X",
+        help="no more than this share, 0 to 1",
     )
     if workers:
         group.add_argument(
@@ -44,23 +46,29 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
         )
 
 
-def positive(text: str) -> float:
-    """A number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+def memory_gb(text: str) -> float:
+    """A number of GiB above 0."""
+    value = _number(text)
     if not 0 < value < float("inf"):
-        raise BadInput(f"{text!r} is no amount", hint="Give a number above 0, such as 8 or 0.5.")
+        raise BadInput(
+            f"--memory-gb {text} leaves no memory", hint="Give a number above 0, such as 8 or 0.5."
+        )
     return value
 
 
-def fraction(text: str) -> float:
-    """A number above 0 and up to 1."""
-    value = positive(text)
-    if value > 1:
-        raise BadInput(f"{text!r} is no share", hint="Give a number up to 1, such as 0.8.")
+def memory_fraction(text: str) -> float:
+    """A share of a device, above 0 and up to 1."""
+    value = _number(text)
+    if not 0 < value <= 1:
+        raise BadInput(f"--memory-fraction {text}", hint="Give a number from 0 to 1, such as 0.8.")
     return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
 
 
 def wanted(context: Context) -> Wanted:
@@ -107,3 +115,23 @@ def placed(context: Context, choice: Choice, need: Need) -> Placed:
     for placement in found.placements:
         context.log_reasons(placement.title, placement.reasons)
     return found
+
+
+def guard(context: Context, placement: Placement) -> None:
+    """Switch off in this process what a self-test finds wrong on a GPU; it is run once and kept.
+
+    `--no-bench` leaves the test out; what an earlier one found still holds.
+    """
+    device, drive = placement.device, placement.drive
+    if drive.backend != "torch" or device.kind != "gpu":
+        return
+    from anyrig.precision import selftest
+
+    path = context.folders.selftests
+    known = selftest.stamp(device, drive) in selftest.load(path)
+    if not known and not context.measures:
+        return
+    if not known:
+        print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
+    for message in selftest.guarded(device, drive, path).messages:
+        print_warning(message)

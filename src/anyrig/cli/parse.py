@@ -13,7 +13,8 @@ from anyrig.units import is_number
 _WITH_VALUE = (
     "--log-file --config --device --gpu --machine --record --plot --interval --count --sort"
     " --to --older-than --kind --engine"
-    " --precision --shape --tokens --length --memory-gb --memory-fraction --sizes --most --longest"
+    " --precision --profile --memory-gb --memory-fraction --workers-per-device"
+    " --shape --tokens --length --sizes --most --longest"
 ).split()
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
 from anyrig.cli.workload import BUILT_IN, Wanted, Workload, way_to, workload
 from anyrig.errors import BadInput
+from anyrig.memory.estimate import Budget
 from anyrig.units import bytes_text, is_number, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from anyrig.devices.choose import Choice
     from anyrig.devices.describe import Device, Drive, Precision
-    from anyrig.memory.estimate import Budget
     from anyrig.memory.fit import Fit, Meter
     from anyrig.memory.seek import Rules, Try
+    from anyrig.placement import Placement
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
 is, and the largest that fits a budget, always verified by running it. WHAT is
@@ -63,24 +66,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="WHAT", default=BUILT_IN,
                         help=f"{BUILT_IN} (the default), MODULE:FUNCTION, FILE.onnx")  # fmt: skip
     parser.add_argument("--inference", action="store_true", help="the forward pass, no training")
-    parser.add_argument("--precision", metavar="NAME", default="auto",
-                        help="fp32, tf32, fp16 or bf16; auto takes the device's best")  # fmt: skip
     parser.add_argument("--shape", metavar="N,N", type=_numbers, default=(),
                         help="one input of MODULE:FUNCTION, without the batch")  # fmt: skip
     parser.add_argument("--tokens", metavar="N", type=_number,
                         help="inputs are token numbers below N instead of floats")  # fmt: skip
     parser.add_argument("--length", metavar="N", type=_number,
                         help="sequence length; in an .onnx file every other open axis")  # fmt: skip
-    memory = parser.add_mutually_exclusive_group()
-    memory.add_argument("--memory-gb", metavar="N", type=float, help="the budget in GiB")
-    memory.add_argument("--memory-fraction", metavar="X", type=float,
-                        help="the budget as a share of the device's memory")  # fmt: skip
     parser.add_argument("--sizes", metavar="N,N", type=_numbers, default=(),
                         help="batch sizes to measure (1, 2, 4, ... while they fit)")  # fmt: skip
     parser.add_argument("--most", metavar="N", type=_number, help="no batch larger than this")
     parser.add_argument("--longest", metavar="S", type=float, default=30.0,
                         help="no batch that takes longer, in seconds (30)")  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", help="write the plot there as SVG as well")
+    compute.arguments(parser, workers=False)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,51 +106,56 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(context: Context) -> Profile:
     from anyrig.backends import attach
-    from anyrig.memory.estimate import budget
     from anyrig.memory.host import Trimming
 
     options = context.options
     choice = pick(context)
-    wanted = Wanted(
+    asked = Wanted(
         options.what, not options.inference, options.shape, options.length, options.tokens
     )
-    work = workload(wanted, choice.device)
-    drive = way_to(choice.device, choice.word, is_onnx=work.is_onnx)
-    precision = _precision(context, choice.device, drive, work, wanted.training)
-    bound = attach(choice.device, drive)
-    allowed = budget(bound.memory(), gib=options.memory_gb, fraction=options.memory_fraction)
-    asked = options.memory_gb is not None or options.memory_fraction is not None
-    if asked and allowed.num_bytes is not None:
+    work = workload(asked, choice.device)
+    placement = _placement(context, choice, work, training=asked.training)
+    device, precision = placement.device, placement.precision
+    bound = attach(device, placement.drive, threads=placement.threads)
+    compute.guard(context, placement)
+    wanted = compute.wanted(context)
+    held = wanted.memory_gb is not None or wanted.memory_fraction is not None
+    if held and placement.budget_bytes is not None:
         # What was asked for is made real where the framework can be held to it.
-        bound.limit(allowed.num_bytes)
+        bound.limit(placement.budget_bytes)
     step = work.make(bound, precision)
-    on_cpu = choice.device.kind == "cpu"
+    on_cpu = device.kind == "cpu"
     # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
-    found = _tried(
-        context, step, Trimming(bound) if on_cpu else bound, allowed, 0.0 if on_cpu else 0.5
-    )
+    found = _tried(context, step, Trimming(bound) if on_cpu else bound, placement.budget_bytes,
+                   0.0 if on_cpu else 0.5)  # fmt: skip
     shown = "as in the file" if work.is_onnx else precision
-    return Profile(choice.device, drive, work.title, shown, allowed, found)
+    told = next(r.partition(": ")[2] for r in placement.reasons if r.startswith("memory: "))
+    budget = Budget(placement.budget_bytes, told)
+    return Profile(device, placement.drive, work.title, shown, budget, found)
 
 
-def _precision(
-    context: Context, device: Device, drive: Drive, work: Workload, training: bool
-) -> Precision:
+def _placement(context: Context, choice: Choice, work: Workload, *, training: bool) -> Placement:
+    """Where and how a workload is measured: on the one device that was chosen."""
+    from anyrig.placement import Need
+
+    drive = way_to(choice.device, choice.word, is_onnx=work.is_onnx)
+    formats: tuple[Precision, ...] = ("bf16", "fp16", "tf32", "fp32")
     if work.is_onnx:
-        if context.options.precision != "auto":
+        formats = ("fp32",)
+        if compute.wanted(context).precision != "auto":
             print_warning("an .onnx file holds its number format: --precision changes nothing")
-        return "fp32"
-    from anyrig.precision.choose import choose
-
-    chosen = choose(device, drive, ("bf16", "fp16", "tf32", "fp32"),
-                    asked=context.options.precision, training=training)  # fmt: skip
-    for warning in chosen.warnings:
-        print_warning(warning)
-    return chosen.precision
+            context.options.precision = "auto"
+    need = Need(work.title, (drive.backend,), formats, training=training)
+    one = replace(choice, devices=(choice.device,))
+    return compute.placed(context, one, need).placements[0]
 
 
 def _tried(
-    context: Context, step: Callable[[int], object], meter: Meter, allowed: Budget, cliff: float
+    context: Context,
+    step: Callable[[int], object],
+    meter: Meter,
+    budget_bytes: int | None,
+    cliff: float,
 ) -> Fit:
     """The sizes of the sweep, then the largest that fits."""
     from anyrig.memory.fit import Trial, best_rate, fit
@@ -160,8 +163,8 @@ def _tried(
     from anyrig.memory.seek import Rules
 
     options = context.options
-    trial = Trial(step, meter, allowed.num_bytes, recognise, _STEPS, cliff)
-    rules = Rules(allowed.num_bytes, options.most)
+    trial = Trial(step, meter, budget_bytes, recognise, _STEPS, cliff)
+    rules = Rules(budget_bytes, options.most)
     tries: list[Try] = []
     sizes = _sizes(options.sizes, options.most)
     progress = _Items(sum(sizes), "item")
@@ -178,7 +181,7 @@ def _tried(
             if not tries[-1].ran:
                 break
         return fit(
-            step, meter=meter, budget_bytes=allowed.num_bytes, recognise=recognise,
+            step, meter=meter, budget_bytes=budget_bytes, recognise=recognise,
             most=options.most, start=sizes[0], max_trials=len(tries) + 12,
             verify_steps=_STEPS, probe_steps=_STEPS, longest_trial_s=options.longest, cliff=cliff,
             tried=tries, tell=progress.step,
