@@ -78,12 +78,16 @@ def test_no_dead_block_stays_alive_after_running_out() -> None:
 
 def test_an_item_that_fits_nowhere_is_set_aside_with_the_reason() -> None:
     report = Report()
-    outcomes = list(run([5, 500, 6], Memory(100), cost=float, report=report))
+    outcomes = list(
+        run([5, 500, 6], Memory(100), cost=float, report=report, relief=["--length 256"])
+    )
     assert [outcome.result for outcome in outcomes] == [10, None, 12]
     failure = outcomes[1].failure
     assert failure is not None
     assert (failure.kind, failure.tries) == ("memory", 2)
+    assert "out of memory while computing 1 item at once" in failure.said
     assert "MemoryError" in failure.said
+    assert failure.hint == "Try --length 256."
     assert [aside.index for aside in report.set_aside] == [1]
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.errors import DeviceLost
 from anyrig.memory import oom, recover
-from anyrig.units import bytes_text, seconds_text
-from anyrig.work.outcome import Failure, Outcome, Report
+from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.work.outcome import Failure, FailureKind, Outcome, Report
 from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item
 
@@ -36,14 +36,29 @@ class Fault(NamedTuple):
     memory: bool
     lost: str
     """Why the device is of no more use to this process; empty when it is."""
+    hint: str = ""
 
 
 def attempt(
-    batch: Batch[T], call: Call[T, R], *, pace: Pace, report: Report, bound: Bound | None = None
+    batch: Batch[T],
+    call: Call[T, R],
+    *,
+    pace: Pace,
+    report: Report,
+    bound: Bound | None = None,
+    relief: Sequence[str] = (),
 ) -> Iterator[Outcome[R]]:
     """An outcome for every item of a batch, as the pieces it is split into are done.
 
     A device that is lost raises `DeviceLost`; items without an outcome are then still to be done.
+
+    Args:
+        batch: what to compute.
+        call: the engine.
+        pace: is told what worked and what did not fit.
+        report: is filled with figures.
+        bound: the device, to wait for and to free.
+        relief: options that need less memory, as a person types them, for errors.
     """
     parts = [batch]
     tries: dict[int, int] = {}
@@ -52,7 +67,7 @@ def attempt(
         if len(part.items) > 1 and part.cost > pace.limit:
             parts.extend(reversed(part.halves()))  # memory ran out below this already
             continue
-        done, fault = _once(part, call, pace, report, bound)
+        done, fault = _once(part, call, pace, report, bound, relief)
         if fault is None:
             yield from (
                 Outcome(item.index, result) for item, result in zip(part.items, done, strict=True)
@@ -73,7 +88,12 @@ def attempt(
 
 
 def _once(
-    part: Batch[T], call: Call[T, R], pace: Pace, report: Report, bound: Bound | None
+    part: Batch[T],
+    call: Call[T, R],
+    pace: Pace,
+    report: Report,
+    bound: Bound | None,
+    relief: Sequence[str],
 ) -> tuple[Sequence[R], Fault | None]:
     """One call: its results, or what went wrong, after everything it held has been let go."""
     fault: Fault | None = None
@@ -85,7 +105,7 @@ def _once(
         if bound is not None:
             bound.synchronise()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine throws is its items' outcome
-        fault = _fault(error)
+        fault = _fault(error, len(part.items), bound, relief)
         recover.clear(error)
     if fault is None:
         _account(part, time.perf_counter() - start, pace, report, bound)
@@ -105,14 +125,22 @@ def _checked(results: Sequence[R], count: int) -> Sequence[R]:
     return results
 
 
-def _fault(error: Exception) -> Fault:
+def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[str]) -> Fault:
     shortage = oom.recognise(error)
     lost = oom.device_lost(error) or ""
     said = " ".join(str(error).split())[:300]
     said = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    if shortage is not None and shortage.fatal:
-        lost = lost or said
-    return Fault(said, shortage is not None, lost)
+    if shortage is None:
+        return Fault(said, False, lost)
+    if shortage.fatal:
+        return Fault(said, True, lost or said)
+    told = oom.translate(
+        error,
+        doing=f"computing {plural(count, 'item')} at once",
+        options=relief,
+        memory=bound.memory() if bound is not None else None,
+    )
+    return Fault(f"{told.message} ({said})", True, lost, told.hint)
 
 
 def _account(
@@ -139,5 +167,6 @@ def _say_split(part: Batch[T], fault: Fault) -> None:
 
 def _aside(item: Item[T], fault: Fault) -> Outcome[R]:
     log.warning("item %d is set aside: %s", item.index, fault.said)
-    failure = Failure("memory" if fault.memory else "error", fault.said, _TRIES)
+    kind: FailureKind = "memory" if fault.memory else "error"
+    failure = Failure(kind, fault.said, _TRIES, fault.hint)
     return Outcome(item.index, failure=failure)

@@ -142,7 +142,12 @@ class Desk:
         report = Report()
         done: list[Outcome[Any]] = []
         work = attempt(
-            batch, self._engine.run, pace=self._pace, report=report, bound=self._engine.bound
+            batch,
+            self._engine.run,
+            pace=self._pace,
+            report=report,
+            bound=self._engine.bound,
+            relief=self._engine.relief,
         )
         try:
             done.extend(work)

@@ -25,6 +25,8 @@ class Engine(Protocol):
     """Whether an item's result is the same bytes in any company."""
     most_items: int
     """The most items one call takes."""
+    relief: Sequence[str]
+    """Options of its command that need less memory, as a person types them, for errors."""
     bound: Bound | None
     """The device, to wait for and to free; None when there is nothing to wait for."""
 

@@ -24,6 +24,8 @@ class Failure:
     said: str
     """The last error, in one line."""
     tries: int
+    hint: str = ""
+    """What to try, where something is known to help."""
 
 
 @dataclass(frozen=True)
@@ -123,5 +125,6 @@ def results(outcomes: Iterable[Outcome[R]]) -> Iterator[R]:
         raise WorkFailed(
             f"{plural(len(failed), 'item')} could not be done; the first, number {first.index}: "
             f"{first.failure.said}",
-            hint="The others are done. Look at that item, or run with -vv for the whole story.",
+            hint=first.failure.hint
+            or "The others are done. Look at that item, or run with -vv for the whole story.",
         )

@@ -23,6 +23,7 @@ class Rehearsal:
     version = "1"
     pads = False
     batch_invariant = True
+    relief: Sequence[str] = ()
     bound: Bound | None = None
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyrig.work.attempt import Call, attempt
@@ -32,6 +32,7 @@ def run(
     bound: Bound | None = None,
     look_ahead: int = LOOK_AHEAD,
     report: Report | None = None,
+    relief: Sequence[str] = (),
 ) -> Iterator[Outcome[R]]:
     """An outcome for every item, in the order of the input.
 
@@ -46,10 +47,11 @@ def run(
         bound: the device, to wait for it and to free its memory after running out.
         look_ahead: how many items are read ahead to be sorted.
         report: is filled with the figures of the run.
+        relief: options that need less memory, as a person types them, for errors.
     """
     report = report if report is not None else Report()
     source = Source(payloads, cost, look_ahead)
-    ahead = _Ahead(source, call, pace or Pace(), bound, report)
+    ahead = _Ahead(source, call, pace or Pace(), bound, report, relief)
     try:
         for outcome in in_order(ahead.outcomes()):
             source.done()
@@ -68,9 +70,10 @@ class _Ahead(Generic[T, R]):
         pace: Pace,
         bound: Bound | None,
         report: Report,
+        relief: Sequence[str],
     ) -> None:
         self._source, self._call, self._pace = source, call, pace
-        self._bound, self._report = bound, report
+        self._bound, self._report, self._relief = bound, report, relief
         self._ready: queue.SimpleQueue[Outcome[R] | BaseException | None] = queue.SimpleQueue()
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._work, name="anyrig-work", daemon=True)
@@ -109,7 +112,12 @@ class _Ahead(Generic[T, R]):
                 break
             batch = waiting.take(waiting.oldest(), self._pace.budget)
             yield from attempt(
-                batch, self._call, pace=self._pace, report=self._report, bound=self._bound
+                batch,
+                self._call,
+                pace=self._pace,
+                report=self._report,
+                bound=self._bound,
+                relief=self._relief,
             )
         if self._source.error is not None:
             raise self._source.error

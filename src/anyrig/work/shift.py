@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from anyrig.units import bytes_text, seconds_text
 from anyrig.work import wire
 from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pack import Item
@@ -173,6 +174,7 @@ class Shift:
         if message.num_batches:
             lane.learn(message.real_cost, message.seconds)
             self._staff.learned(worker, message)
+            self._log(worker, message)
         lane.budget = message.budget
         self._report.batches_done(message)
         brought = [outcome.index for outcome in message.outcomes]
@@ -183,6 +185,12 @@ class Shift:
             if outcome.index in fresh and outcome.index in self._items:
                 self._staff.ledger.acquit(outcome.index, worker.placement.device.id)
                 self._finish(replace(outcome, device=worker.placement.device.id))
+
+    def _log(self, worker: Worker, told: wire.Done) -> None:
+        peak = f", peak memory {bytes_text(told.peak_bytes)}" if told.peak_bytes is not None else ""
+        log.debug("%s: %d items, cost %g (%g padded), %s%s", worker.placement.device.name,
+                  len(told.outcomes), told.real_cost, told.padded_cost,
+                  seconds_text(told.seconds), peak)  # fmt: skip
 
     def _finish(self, outcome: Outcome[Any]) -> None:
         del self._items[outcome.index]
