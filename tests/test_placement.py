@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from anyrig.devices.choose import Choice, Wish, choose
 from anyrig.devices.describe import Machine
+from anyrig.devices.discover import from_record
 from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
 from anyrig.placement import Need, Placed, Wanted, place
+from anyrig.precision import selftest
+from anyrig.precision.verdict import Result, Tried
 from anyrig.units import GIB
-from tests.conftest import NAMES
+from tests.conftest import NAMES, record_of
 
 Machines = Callable[..., Machine]
 VOICE = Need("the voice", precisions=("fp32", "bf16", "fp16"), worker_bytes=2 * GIB)
@@ -156,3 +160,30 @@ def test_a_workers_allocator_is_told_before_it_starts(machine: Machines) -> None
     assert any("expandable segments" in reason for reason in placement.reasons)
     (cpu,) = placed(machine("no-gpu")).placements
     assert cpu.variables == {}
+
+
+def test_a_self_test_that_was_kept_reaches_the_placement(machine: Machines, tmp_path: Path) -> None:
+    """Under the version that torch gives itself, not the title that is printed."""
+    here = machine("h200-linux")
+    gpu = here.gpus[0]
+    assert "(" in here.packages["torch"]
+    version = here.packages["torch"].partition(" ")[0]
+    key = f"{gpu.id}; cuda; driver {gpu.driver_version}; torch {version}; cuDNN 1; test 1"
+    bad = Result(Tried("product", "", "bf16", "square"), "wrong", 9.0, where="out")
+    selftest.keep(tmp_path / "tests.json", selftest.Report((bad,), key, 1.0))
+    found = selftest.known_failures(tmp_path / "tests.json", here.devices, version)
+    assert set(found) == {gpu.id}
+    assert set(found[gpu.id]) == {"bf16"}
+    assert selftest.known_failures(tmp_path / "tests.json", here.devices, "9.9") == {}
+
+
+def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
+    record = record_of("rtx4070-laptop-docker")
+    plain = from_record(record).gpus[0]
+    assert not any("tensorrt" in word for word in plain.words)
+    record["packages"]["tensorrt-cu13"] = "10.14.1"
+    drives = from_record(record).gpus[0].drives
+    (way,) = [drive for drive in drives if drive.provider == "TensorrtExecutionProvider"]
+    assert way.usable
+    assert way.word.startswith("tensorrt:")
+    assert "tensorrt-cu13 10.14.1" in way.reason

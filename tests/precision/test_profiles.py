@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.describe import Machine, Precision
+from anyrig.devices.describe import BackendName, Machine, Precision
 from anyrig.precision.presets import PRESETS, Profile, preset
 from anyrig.precision.profiles import HEADER, describe, presets_table, profile_table, resolve
 from tests.conftest import NAMES
@@ -43,7 +43,10 @@ def test_a_sentence_and_a_table(machine: Load) -> None:
     text = describe(resolve("balanced", gpu, gpu.drives[0], speeds=speeds))
     assert text.startswith("balanced: bf16 (measured 785 TFLOP/s against 51.0 TFLOP/s in fp32")
     assert "90% of memory (126 GiB)" in text
-    rows = profile_table(here, speeds={gpu.id: speeds})
+    through: dict[tuple[BackendName, Precision], float] = {
+        ("torch", "fp32"): 51e12, ("torch", "bf16"): 785e12, ("onnx", "bf16"): 1.0,
+    }  # fmt: skip
+    rows = profile_table(here, speeds={gpu.id: through})
     assert [row[1] for row in rows] == [*PRESETS, *PRESETS]
     assert all(len(row) == len(HEADER) for row in rows)
     assert rows[1][2] == "bf16"

@@ -28,6 +28,8 @@ class Bound(Protocol):
     name: str
     """The framework's own word for it: `cuda:0`, `CPUExecutionProvider`."""
     backend: BackendName
+    on_host: bool
+    """Whether its memory is the host's own."""
 
     def synchronise(self) -> None:
         """Wait until the device has done all it was given."""

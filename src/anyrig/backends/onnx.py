@@ -25,6 +25,7 @@ import onnxruntime  # noqa: E402
 log = logging.getLogger(__name__)
 _WEBGPU = "WebGpuExecutionProvider"
 _CPU = "CPUExecutionProvider"
+_TENSORRT = "TensorrtExecutionProvider"
 # Providers whose arena takes a limit.
 _LIMITED = ("CUDAExecutionProvider", "ROCMExecutionProvider")
 
@@ -82,6 +83,8 @@ def session(
             told |= {"gpu_mem_limit": str(limit_bytes)}
             told |= {"arena_extend_strategy": "kSameAsRequested"}
         providers: list[Any] = [(drive.provider, told)]
+        if drive.provider == _TENSORRT:  # what it cannot do stays on the GPU
+            providers.append(("CUDAExecutionProvider", options(device, "CUDAExecutionProvider")))
         made = onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
     if drive.provider not in made.get_providers():
         raise KernelFailed(
@@ -198,6 +201,7 @@ class OnnxBound:
 
     def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
         self.name = drive.provider
+        self.on_host = drive.provider == _CPU
         self._device, self._drive, self._threads = device, drive, threads
         self._limit_bytes: int | None = None
         self._resident = Resident() if drive.provider == _CPU else None

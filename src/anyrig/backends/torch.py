@@ -82,6 +82,7 @@ class TorchBound:
     def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
         self.device = find(device, drive)
         self.name = str(self.device)
+        self.on_host = self.device.type == "cpu"
         self._described = device
         self._resident = Resident() if self.device.type == "cpu" else None
         if threads is not None and torch.get_num_threads() != threads:

@@ -90,6 +90,7 @@ class SelfTested:
     """What a device's self-test came to, in a process of its own."""
 
     device: str
+    name: str
     seconds: float = 0.0
     messages: tuple[str, ...] = ()
     """What is switched off from now on, and why."""
@@ -110,14 +111,15 @@ def self_test(
         if line["kind"] == "selftest":
             return SelfTested(
                 device.id,
+                device.name,
                 line["seconds"],
                 tuple(line["messages"]),
                 line["failed"],
                 tuple(tuple(row) for row in line["rows"]),
             )
         if line["kind"] == "failed":
-            return SelfTested(device.id, error=line["error"])
-    return SelfTested(device.id, error="the child said nothing")
+            return SelfTested(device.id, device.name, error=line["error"])
+    return SelfTested(device.id, device.name, error="the child said nothing")
 
 
 def _child(

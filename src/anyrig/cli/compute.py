@@ -84,16 +84,23 @@ def wanted(context: Context) -> Wanted:
         profile=getattr(options, "profile", None) or settings.profile,
         memory_gb=gb,
         memory_fraction=share,
-        workers_per_device=getattr(options, "workers_per_device", None)
-        or settings.workers_per_device,
+        workers_per_device=_workers(context),
     )
+
+
+def _workers(context: Context) -> int:
+    """Processes on each device; one for a command that has no such option."""
+    if not hasattr(context.options, "workers_per_device"):
+        return 1
+    asked = context.options.workers_per_device
+    return int(asked) if asked is not None else context.loaded.settings.compute.workers_per_device
 
 
 def failures(context: Context) -> dict[str, dict[Precision, str]]:
     """By device id: number formats that a self-test found wrong under the present libraries."""
     from anyrig.precision.selftest import known_failures
 
-    version = context.machine.packages.get("torch", "")
+    version = context.machine.packages.get("torch", "").partition(" ")[0]  # without its build
     return known_failures(context.folders.selftests, context.machine.devices, version)
 
 

@@ -70,14 +70,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _profiles(context: Context) -> int:
     """Every profile on every device, by what is measured and described."""
+    from anyrig.cli.compute import failures
     from anyrig.precision.profiles import HEADER, presets_table, profile_table
 
-    book = context.book.speeds(context.machine)
-    speeds = {
-        device: {precision: value for (backend, precision), value in found.items()}
-        for device, found in book.items()
-    }
-    rows = profile_table(context.machine, speeds=speeds)
+    speeds = context.book.speeds(context.machine)
+    rows = profile_table(context.machine, speeds=speeds, failed=failures(context))
     if context.options.json:
         print_json({"profiles": [dict(zip(HEADER, row, strict=True)) for row in rows]})
         return 0

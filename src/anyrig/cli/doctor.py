@@ -14,7 +14,7 @@ from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
 from anyrig.devices.words import match
-from anyrig.errors import AnyrigError, BadRecord
+from anyrig.errors import AnyrigError, BadInput, BadRecord
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -32,14 +32,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--selftest",
         action="store_true",
-        help="also compare every attention backend and number format of torch with fp32; what is"
-        " wrong is switched off from then on (ten seconds a device)",
+        help="also compare every attention backend and number format of torch; what is wrong"
+        " is switched off from then on (ten seconds a device)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the findings."""
     context = Context(options)
+    if options.selftest and (options.machine or options.no_kernels):
+        raise BadInput(
+            "--selftest computes; --machine and --no-kernels do not", hint="Leave one of them out."
+        )
     devices = context.machine.devices
     if options.device and options.device.strip().lower() != "auto":
         devices = match(context.machine, options.device)
@@ -47,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if context.record is None and not options.no_kernels:
         probes = _prove(context, devices)
         _keep(context, probes)
-    tested = _self_test(context, devices) if options.selftest and context.record is None else ()
+    tested = _self_test(context, devices) if options.selftest else ()
     findings = (*diagnose(context.machine, probes), *_verdicts(tested), *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
     if options.json:
@@ -83,16 +87,16 @@ def _verdicts(tested: Sequence[SelfTested]) -> Iterator[Finding]:
     """What the self-tests found, one line for each fault."""
     for test in tested:
         if test.error:
-            yield Finding("self-test", "warning", f"could not be run: {test.error}")
+            yield Finding("self-test", "warning", f"{test.name}: not run: {test.error}")
             continue
         for message in test.messages:
-            yield Finding("self-test", "warning", message)
+            yield Finding("self-test", "warning", f"{test.name}: {message}")
         for precision, seen in test.failed.items():
-            yield Finding("self-test", "warning", f"{precision} is not used: {seen}")
+            yield Finding("self-test", "warning", f"{test.name}: {precision} is not used: {seen}")
         if not test.messages and not test.failed:
             right = sum(row[4] == "right" for row in test.rows)
-            told = f"{right} comparisons with fp32 agree, in {seconds_text(test.seconds)}"
-            yield Finding("self-test", "good", told)
+            told = f"{right} comparisons agree, in {seconds_text(test.seconds)}"
+            yield Finding("self-test", "good", f"{test.name}: {told}")
 
 
 def _choice(context: Context) -> Iterator[Finding]:

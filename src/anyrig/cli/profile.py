@@ -139,7 +139,7 @@ def _placement(context: Context, choice: Choice, work: Workload, *, training: bo
     from anyrig.placement import Need
 
     drive = way_to(choice.device, choice.word, is_onnx=work.is_onnx)
-    formats: tuple[Precision, ...] = ("bf16", "fp16", "tf32", "fp32")
+    formats: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
     if work.is_onnx:
         formats = ("fp32",)
         if compute.wanted(context).precision != "auto":

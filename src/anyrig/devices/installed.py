@@ -29,7 +29,8 @@ ONNX_PACKAGES: dict[str, tuple[str, ...]] = {
 WEBGPU_PACKAGE = "onnxruntime-ep-webgpu"
 _WATCHED = (
     *ONNX_PACKAGES, WEBGPU_PACKAGE, "torch", "torch-directml", "flash-attn", "flash-attn-4",
-    "nvidia-ml-py", "pynvml", "triton", "triton-windows", "intel-extension-for-pytorch", "amdsmi",
+    "tensorrt", "tensorrt-cu12", "tensorrt-cu13", "nvidia-ml-py", "pynvml", "triton",
+    "triton-windows", "intel-extension-for-pytorch", "amdsmi",
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from anyrig.devices.describe import Device, Drive, Machine
 from anyrig.errors import NoSuchDevice
 from anyrig.units import GIB, is_number, normal_address
 
-_LIBRARY_WORDS = ("cuda", "rocm", "xpu", "mps", "dml", "webgpu")
-_SYNONYMS = {"directml": "dml", "hip": "rocm", "metal": "mps"}
+_LIBRARY_WORDS = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
+_SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 _MOST_LISTED = 8
 

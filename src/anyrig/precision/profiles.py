@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anyrig.devices.describe import Device, Drive, Machine, Precision
+from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.precision.choose import USUAL, Chosen, choose
 from anyrig.precision.presets import PRESETS, Preset, Profile, When, preset
 from anyrig.units import bytes_text
@@ -102,7 +102,7 @@ def profile_table(
     machine: Machine,
     *,
     allowed: Sequence[Precision] = USUAL,
-    speeds: Mapping[str, Mapping[Precision, float]] | None = None,
+    speeds: Mapping[str, Mapping[tuple[BackendName, Precision], float]] | None = None,
     failed: Mapping[str, Mapping[Precision, str]] | None = None,
     training: bool = False,
 ) -> list[tuple[str, ...]]:
@@ -111,15 +111,17 @@ def profile_table(
     Args:
         machine: the devices.
         allowed: what the model bears, its author's best first.
-        speeds: measured FLOP/s by device id, then by format.
+        speeds: measured FLOP/s by device id, then by backend and format.
         failed: what the self-test found, by device id, then by format.
         training: whether gradients will flow.
     """
     rows: list[tuple[str, ...]] = []
     for device, drive in _driven(machine):
+        known = (speeds or {}).get(device.id, {})
+        mine = {p: value for (backend, p), value in known.items() if backend == drive.backend}
         for name in PRESETS:
             found = resolve(
-                name, device, drive, allowed, (speeds or {}).get(device.id),
+                name, device, drive, allowed, mine,
                 failed=(failed or {}).get(device.id), training=training,
             )  # fmt: skip
             rows.append(_row(device, drive, found))

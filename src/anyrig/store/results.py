@@ -6,7 +6,7 @@ unfinished job needs (`holding`): then the store goes over its limit, and says s
 carries a SHA-256 over its key, kind, note and data, looked at whenever it is read: one that does
 not match is dropped with a warning and counts as missing.
 
-Data lies inside the database, not in files beside it. Measured on a two-core ARM machine with a
+Data lies inside the database, not in files beside it. Measured on a two-core machine with a
 virtual disk, puts and gets a second with checksum, in brackets file by file with rename and
 without flush: 4 KB 11,000 and 44,000 (22,000 and 60,000; 4,400 puts when flushed); 300 KB 700 and
 2,500 (1,060 and 3,300); 30 MB 5 and 20 (17 and 27). Files are faster where it does not matter, as

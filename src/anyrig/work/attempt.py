@@ -7,6 +7,7 @@ before the framework is asked to give memory back.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import Bound, MemoryNow
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -138,9 +139,16 @@ def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[s
         error,
         doing=f"computing {plural(count, 'item')} at once",
         options=relief,
-        memory=bound.memory() if bound is not None else None,
+        memory=_memory(bound),
+        memory_of="host" if bound is not None and bound.on_host else "device",
     )
     return Fault(f"{told.message} ({said})", True, lost, told.hint)
+
+
+def _memory(bound: Bound | None) -> MemoryNow | None:
+    with contextlib.suppress(Exception):  # a broken device may not tell its memory
+        return bound.memory() if bound is not None else None
+    return None
 
 
 def _account(

@@ -76,6 +76,8 @@ def _load(request: wire.Load, line: wire.Wire) -> Engine:
     sys.path.extend(path for path in request.paths if path not in sys.path)
     start = time.perf_counter()
     engine = make(request.factory, request.placement, request.options)
+    if engine.bound is not None and request.placement.budget_bytes is not None:
+        engine.bound.limit(request.placement.budget_bytes)
     line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
     return engine
 

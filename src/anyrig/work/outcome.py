@@ -90,7 +90,7 @@ class Report:
         parts = [plural(self.num_items, "item"), f"{self.num_batches} batches"]
         if self.num_batches == 1:
             parts[1] = "1 batch"
-        parts.append(f"{self.padding:.1%} of the real cost computed")
+        parts.append(f"{self.padding - 1:.1%} padded")
         if self.peak_bytes is not None:
             parts.append(f"peak {bytes_text(self.peak_bytes)}")
         if self.num_out_of_memory:

@@ -52,6 +52,7 @@ class Worker:
         grows: bool = True,
     ) -> None:
         self.number, self.placement = number, placement
+        self._stopped = False
         variables, seen = bind(placement.device, environment)
         self._process = spawn.start(
             "anyrig.work.child",
@@ -86,6 +87,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the process now."""
+        self._stopped = True
         self._outbox.put(None)
         spawn.stop(self._process)
 
@@ -101,7 +103,8 @@ class Worker:
         with contextlib.suppress(OSError):
             code = self._process.wait()
             said = spawn.death(code, self._murmur.lines())
-            log.debug("worker %d %s", self.number, said)
+            if not self._stopped:
+                log.debug("worker %d %s", self.number, said)
             self._events.put(Said(self.number, Gone(said)))
 
 

@@ -24,6 +24,7 @@ def drives(device: Device, ground: Ground) -> tuple[Drive, ...]:
         pass  # Macs with Intel's or AMD's graphics have no backend but WebGPU
     elif device.vendor == "nvidia":
         ways += [nvidia.torch_cuda(device, ground), nvidia.onnx_cuda(device, ground)]
+        ways += nvidia.onnx_tensorrt(device, ground)
     elif device.vendor == "amd":
         ways += [amd.torch_rocm(device, ground), amd.onnx_rocm(device, ground)]
     elif device.vendor == "intel":

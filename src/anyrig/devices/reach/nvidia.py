@@ -126,6 +126,18 @@ def onnx_cuda(device: Device, ground: Ground) -> Drive:
     return Drive("onnx", word, provider, False, shut, fix)
 
 
+def onnx_tensorrt(device: Device, ground: Ground) -> list[Drive]:
+    """ONNX Runtime with TensorRT, where its libraries are installed beside a CUDA that works."""
+    packages = ground.installed.packages
+    found = next((name for name in packages if name.startswith("tensorrt")), "")
+    cuda = onnx_cuda(device, ground)
+    if not found or not cuda.usable:
+        return []
+    word = cuda.word.replace("cuda", "tensorrt", 1)
+    reason = f"{cuda.reason} with {found} {packages[found]}"
+    return [Drive("onnx", word, "TensorrtExecutionProvider", True, reason)]
+
+
 def _onnx_gpu_release(device: Device, ground: Ground) -> str:
     """The newest release whose CUDA this driver runs and whose kernels run on this device."""
     capability = nvidia_parts.parse(device.capability)
