@@ -14,7 +14,7 @@ from anyrig.backends.memory import MemoryNow
 from anyrig.devices.choose import Choice, PassedOver
 from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.devices.words import drive_for
-from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
+from anyrig.errors import AnyrigError, BadInput, DeviceUnusable, OutOfMemory
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.presets import Profile, preset
@@ -146,6 +146,11 @@ class _Maker:
     ) -> None:
         self._machine, self._choice, self._need, self._wanted = machine, choice, need, wanted
         self._speeds, self._failed = speeds, failed
+
+    def modest(self) -> _Maker:
+        """The same for one worker that takes what it gets."""
+        wanted = replace(self._wanted, workers_per_device=1, precision="auto")
+        return _Maker(self._machine, self._choice, self._need, wanted, self._speeds, self._failed)
 
     def all_of(self, devices: Sequence[Device]) -> tuple[list[Placement], tuple[PassedOver, ...]]:
         """A placement on each device that can serve, and why the others cannot."""
@@ -287,10 +292,14 @@ def _with_allocator(
 
 
 def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Placement | None:
+    """The CPU as well as it can, whatever was asked of the GPU."""
     if any(placement.device.id == cpu.id for placement in placements):
         return None
-    found, _ = maker.all_of((cpu,))
-    return replace(found[0], workers=1, threads=placements[0].threads) if found else None
+    try:
+        found, _ = maker.modest().all_of((cpu,))
+    except AnyrigError:
+        return None
+    return replace(found[0], threads=placements[0].threads) if found else None
 
 
 def _check(wanted: Wanted) -> None:

@@ -47,7 +47,7 @@ def test_the_newer_wins_where_they_contradict() -> None:
     assert more == Known(128.0, None, 9, "c")
     less = known.joined(None, 32.0, None, "d")
     assert less == Known(None, 32.0, None, "d")
-    assert known.joined(8.0, None, 1, "e") == Known(64.0, 128.0, 5, "e")
+    assert known.joined(8.0, None, 1, "e") == Known(8.0, 128.0, 1, "e")
     assert known.joined(None, 200.0, None, "f").failed == 128.0
 
 

@@ -247,3 +247,107 @@ def test_batches_grow_beside_a_device_that_takes_one_at_a_time() -> None:
         got = list(made.run([1e-5] * 3000, cost=float, report=report))
     assert values(got) == [2e-5] * 3000
     assert report.num_batches < 200
+
+
+# -- what a review found ------------------------------------------------------------------------
+
+
+class Shy:
+    """Can be packed, and unpacked by nobody."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_refuse, ())
+
+
+def _refuse() -> None:
+    raise LookupError("not here")
+
+
+class Shying:
+    """An engine whose every second result cannot be unpacked."""
+
+    name, version, pads, batch_invariant, most_items, bound = "shy", "1", False, True, 8, None
+    relief = ()
+
+    def __init__(self, placement: Placement) -> None:
+        pass
+
+    def run(self, batch: list[int]) -> list[Any]:
+        return [Shy() if number % 2 else number for number in batch]
+
+
+def test_an_item_that_cannot_be_unpacked_there_is_set_aside() -> None:
+    with pool("a") as made:
+        got = list(made.run([0.001, Shy(), 0.002], cost=lambda _: 0.001))
+    assert [outcome.result for outcome in got] == [0.002, None, 0.004]
+    assert got[1].failure is not None
+    assert "made anew in another process: not here" in got[1].failure.said
+
+
+def test_a_result_that_cannot_be_unpacked_here_spoils_no_other() -> None:
+    recipe = Recipe("tests.work.test_pool:Shying")
+    with Pool([seat("a")], recipe, environment=os.environ) as made:
+        got = list(made.run(range(40), cost=lambda _: 1.0))
+    assert [o.result for o in got] == [None if n % 2 else n for n in range(40)]
+    assert all("not here" in o.failure.said for o in got if o.failure is not None)
+
+
+def test_options_that_cannot_be_sent_leave_no_process() -> None:
+    before = psutil.Process().children()
+    with pytest.raises(BadInput, match="cannot be sent"):
+        Pool([seat("a")], Recipe("x:y", {"f": lambda: 0}), environment=os.environ)
+    assert psutil.Process().children() == before
+
+
+def test_a_pool_that_is_closed_under_a_run_leaves_nobody() -> None:
+    with pool("a", "b", "c") as made:
+        outcomes = made.run([0.05] * 200, cost=float)
+        next(outcomes)
+        made.close()
+        with pytest.raises(WorkFailed, match="closed while it worked"):
+            list(outcomes)
+    assert not [c for c in psutil.Process().children() if "anyrig.work" in str(c.cmdline())]
+
+
+def test_a_worker_that_dies_while_another_loads_is_noticed() -> None:
+    with pool("a", "b") as made:
+        made.wait_ready()
+        os.kill(made.pids[0], signal.SIGKILL)
+        time.sleep(0.3)
+        made.wait_ready()
+        assert values(list(made.run([0.01] * 10, cost=float))) == [0.02] * 10
+
+
+def test_a_stream_that_ends_the_program_is_raised_not_awaited() -> None:
+    def stream() -> Iterator[float]:
+        yield 0.001
+        raise SystemExit(3)
+
+    with pool("a") as made, pytest.raises(SystemExit):
+        list(made.run(stream(), cost=float))
+
+
+@pytest.mark.parametrize("fallback", ["", "cpu"])
+def test_many_deadly_items_cost_only_themselves(fallback: str) -> None:
+    deadly = [0.661, 0.662, 0.663, 0.664]
+    costs = [0.001, 0.002, *deadly, 0.003]
+    with pool("a", fallback=fallback, deadly=deadly) as made:
+        got = list(made.run(costs, cost=float))
+    assert values(got) == [None if c in deadly else 2 * c for c in costs]
+
+
+def test_an_item_that_breaks_the_device_is_found_out() -> None:
+    report = Report()
+    with pool("gpu", "gpu2", fallback="cpu", cursed=[0.666]) as made:
+        got = list(made.run([0.001] * 5 + [0.666] + [0.002] * 5, cost=float, report=report))
+    assert values(got) == [0.002] * 5 + [None] + [0.004] * 5
+    assert [aside.index for aside in report.set_aside] == [5]
+
+
+def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
+    report = Report()
+    with pool("small", "large", small={"small": 0.01}, speeds={"large": 0.5}) as made:
+        got = list(made.run([0.001, 0.002, 0.05, 0.003], cost=float, report=report))
+    assert values(got) == [0.002, 0.004, 0.1, 0.006]
+    assert got[2].device == "large"
+    assert not report.set_aside

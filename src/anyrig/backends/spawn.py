@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -35,6 +36,8 @@ def start(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A group of its own: Ctrl-C is the parent's to answer, and what the child starts ends too.
+        start_new_session=sys.platform != "win32",
         env={**QUIET, **environment, "PYTHONPATH": path},
     )
 
@@ -60,13 +63,20 @@ class Murmur:
 
 def stop(process: subprocess.Popen[bytes]) -> int:
     """End a child for certain; its exit code."""
+    sweep(process)
     process.kill()
     code = process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError, ValueError):
-            if pipe is not None:
-                pipe.close()
-    return code
+    with contextlib.suppress(OSError, ValueError):
+        if process.stdin is not None:
+            process.stdin.close()
+    return code  # whoever reads the other pipes closes them at their end
+
+
+def sweep(process: subprocess.Popen[bytes]) -> None:
+    """End whatever a child started and left behind, the child with it."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def death(code: int, lines: list[str]) -> str:

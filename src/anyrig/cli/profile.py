@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.plot:
         writable(Path(options.plot))
-    if options.longest <= 0:
+    if not 0 < options.longest < float("inf"):
         raise BadInput(f"--longest {options.longest:g}", hint="Give seconds above 0.")
     profile = _measure(context)
     if options.plot:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 # Left free of what a process could have, for whoever else uses the device.
 _SHARE = 0.9
-# Readings of the probes are off by about this much of the budget.
-_MARGIN = 0.0
+_LEAST_GIB = 1 / 1024
 # The flattest slope is taken this much flatter still; with a single probe it is a guess.
 _FLATTER, _FLATTER_ALONE = 0.95, 0.6
 # A peak this close to the budget was pressed down by the allocator: it says nothing of the slope.
@@ -98,7 +97,7 @@ def outlook(
     around += [point for point in ordered if point.taken_bytes > budget_bytes][:1]
     taken = _slopes(base, around, rest_bytes, taken=True)
     live = _slopes(base, around, rest_bytes, taken=not held)
-    headroom = budget_bytes * (1 - _MARGIN) - base.taken_bytes
+    headroom = budget_bytes - base.taken_bytes
     pressed = base.taken_bytes > budget_bytes * _PRESSED
     sure = base.size if pressed or headroom <= 0 else base.size + _more(headroom, max(taken))
     flattest = min(live) * (_FLATTER if around else _FLATTER_ALONE)
@@ -132,12 +131,12 @@ def budget(memory: MemoryNow, *, gib: float | None = None, fraction: float | Non
         gib: `--memory-gb`, in GiB, as memory is sold.
         fraction: `--memory-fraction` of the device's whole memory.
     """
-    if gib is not None and gib <= 0:
+    if gib is not None and not _LEAST_GIB <= gib < float("inf"):
         raise BadInput(f"--memory-gb {gib:g} leaves no memory", hint="Give a number above 0.")
     if fraction is not None and not 0 < fraction <= 1:
         raise BadInput(f"--memory-fraction {fraction:g}", hint="Give a number from 0 to 1.")
     ours = memory.reserved_bytes or memory.allocated_bytes or 0
-    there = None if memory.free_bytes is None else memory.free_bytes + ours
+    there = memory.total_bytes if memory.free_bytes is None else memory.free_bytes + ours
     asked, words = None, ""
     if gib is not None:
         asked, words = int(gib * GIB), f"{gib:g} GiB asked for"

@@ -49,7 +49,7 @@ class Known:
     """What is known of one limit. Costs are in the engine's own unit: items, tokens, pixels."""
 
     worked: float | None = None
-    """The largest cost that worked."""
+    """The cost that the last run ended with: the largest that worked, or one that was enough."""
     failed: float | None = None
     """The smallest cost that ran out of memory, above what worked."""
     peak_bytes: int | None = None
@@ -61,7 +61,7 @@ class Known:
     ) -> Known:
         """This and what was seen now; the newer wins where they contradict each other."""
         new = self
-        if worked is not None and (self.worked is None or worked >= self.worked):
+        if worked is not None:
             new = replace(new, worked=worked, peak_bytes=peak_bytes)
         if worked is not None and new.failed is not None and worked >= new.failed:
             new = replace(new, failed=None)  # less memory was free when it failed

@@ -25,7 +25,9 @@ class Ledger:
     """The devices that an item's workers died on."""
     strikes: dict[str, list[frozenset[int]]] = field(default_factory=dict)
     streaks: dict[str, int] = field(default_factory=dict)
-    """By device: deaths since something was last computed on it."""
+    """By device: deaths since something was last computed on it, those explained left out."""
+    proven: set[str] = field(default_factory=set)
+    """Devices that have computed something."""
 
     def died(self, device: str, suspects: Iterable[int]) -> None:
         """A worker on a device died while it computed these items, or while it loaded."""
@@ -52,6 +54,10 @@ class Ledger:
         """Whether nothing was computed on a device between many deaths, whatever it was given."""
         return self.streaks.get(device, 0) >= STRIKES * DEADLY
 
+    def shaky(self, device: str) -> bool:
+        """Whether a device died with one thing and another: time to look at those alone."""
+        return self.streaks.get(device, 0) >= STRIKES
+
     def avoid(self, index: int) -> str:
         """The device a suspect should be kept from, once it has died there twice; else empty."""
         places = self.places.get(index, [])
@@ -62,6 +68,9 @@ class Ledger:
         freed = []
         for device, strikes in self.strikes.items():
             kept = [there for there in strikes if index not in there]
+            explained = len(strikes) - len(kept)
+            if device in self.proven:  # what never worked is not excused by what it was given
+                self.streaks[device] = max(0, self.streaks.get(device, 0) - explained)
             if len(kept) < STRIKES <= len(strikes):
                 freed.append(device)
             self.strikes[device] = kept
@@ -70,5 +79,6 @@ class Ledger:
     def acquit(self, index: int, device: str) -> None:
         """An item was computed after all, on a device that therefore works."""
         self.streaks[device] = 0
+        self.proven.add(device)
         self.deaths.pop(index, None)
         self.places.pop(index, None)

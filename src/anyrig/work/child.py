@@ -24,14 +24,20 @@ from anyrig.work.attempt import attempt
 from anyrig.work.engine import Engine, make
 from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pace import Pace
-from anyrig.work.pack import Batch, Packer
+from anyrig.work.pack import Batch, Item, Packer
 
 
 def main() -> int:
     """Serve one pool until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's to answer
     line = _wire()
-    request = line.receive()
+    try:
+        request = line.receive()
+    except (EOFError, OSError):
+        return 1
+    except Exception as error:  # noqa: BLE001 - an option whose class this process does not have
+        line.send(_refusal(error))
+        return 0
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(line, inbox), daemon=True).start()
     try:
@@ -65,10 +71,11 @@ def _wire() -> wire.Wire:
 
 
 def _read(line: wire.Wire, inbox: queue.SimpleQueue[Any]) -> None:
+    """Until the pool is gone, whatever the reason: then this process has nothing to live for."""
     try:
         while True:
             inbox.put(line.receive())
-    except (EOFError, OSError):
+    finally:
         os._exit(1)
 
 
@@ -126,8 +133,16 @@ class Desk:
             if isinstance(message, wire.Drop):
                 self._drop(message.indices)
             else:
-                for item in message.items:
-                    self._waiting.add(item)
+                self._unpack(message.parcels)
+
+    def _unpack(self, parcels: Sequence[wire.Parcel]) -> None:
+        """Lay items on the desk; one that cannot be made anew here is answered at once."""
+        for parcel in parcels:
+            try:
+                self._waiting.add(Item(parcel.number, parcel.opened(), parcel.cost))
+            except Exception as error:  # noqa: BLE001 - pickle throws whatever a class throws
+                said = f"the item cannot be made anew in another process: {error}"
+                self._tell([Outcome(parcel.number, failure=Failure("error", said, 1))], Report())
 
     def _drop(self, indices: tuple[int, ...]) -> None:
         gone = tuple(index for index in indices if index in self._waiting)
@@ -154,35 +169,45 @@ class Desk:
         try:
             done.extend(work)
         except DeviceLost:
-            self._tell(done, report, None)
+            told = {outcome.index for outcome in done}
+            self._tell(done, report, tuple(i for i in batch.indices if i not in told))
             raise
         self._sort_in(wait=False)
         following = self._next()
-        self._tell(done, report, following)
+        self._tell(done, report, following.indices if following is not None else ())
         return following
 
     def _tell(
-        self, done: Sequence[Outcome[Any]], report: Report, following: Batch[Any] | None
+        self, done: Sequence[Outcome[Any]], report: Report, begun: tuple[int, ...] = ()
     ) -> None:
-        figures = (
-            following.indices if following is not None else (),
-            report.real_cost,
-            report.padded_cost,
-            report.busy_s,
-            report.num_batches,
-            report.num_out_of_memory,
-            report.peak_bytes,
-            self._pace.budget,
-            self._pace.failed_at,
+        """Outcomes and figures; a result that cannot be sent is a failure of its item alone."""
+        parcels: list[wire.Parcel] = []
+        failures: list[tuple[int, Failure]] = []
+        for outcome in done:
+            if outcome.failure is not None:
+                failures.append((outcome.index, outcome.failure))
+                continue
+            try:
+                parcels.append(wire.parcel(outcome.index, outcome.result))
+            except wire.UNPICKLABLE as error:
+                said = f"the result cannot be sent to another process: {error}"
+                failures.append((outcome.index, Failure("error", said, 1)))
+        self._line.send(
+            wire.Done(
+                tuple(parcels),
+                tuple(failures),
+                begun,
+                report.real_cost,
+                report.padded_cost,
+                report.busy_s,
+                report.num_batches,
+                report.num_out_of_memory,
+                report.peak_bytes,
+                self._pace.budget,
+                self._pace.good,
+                self._pace.failed_at,
+            )
         )
-        try:
-            self._line.send(wire.Done(tuple(done), *figures))
-        except wire.UNPICKLABLE as error:  # the engine's fault, not the worker's end
-            said = f"the result cannot be sent to another process: {error}"
-            failed = [
-                Outcome[Any](o.index, None, o.failure or Failure("error", said, 1)) for o in done
-            ]
-            self._line.send(wire.Done(tuple(failed), *figures))
 
 
 if __name__ == "__main__":

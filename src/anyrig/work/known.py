@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.memory.limits import Key, Limits
+from anyrig.units import GIB
 from anyrig.work.pace import Pace
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ class Sizes(NamedTuple):
 
 
 def key_of(placement: Placement, engine: str, version: str, stamp: str) -> Key:
-    """What sizes are kept under: not only the device, also engine, format, driver and libraries."""
-    return Key(placement.device.id, engine, version, placement.precision, stamp)
+    """What sizes are kept under: device, engine, format, driver, libraries and budget."""
+    room = placement.budget_bytes
+    told = f"{stamp}; {round(room / GIB)} GiB" if room is not None else stamp
+    return Key(placement.device.id, engine, version, placement.precision, told)
 
 
 def sizes(limits: Limits, key: Key) -> Sizes:
@@ -33,7 +36,7 @@ def sizes(limits: Limits, key: Key) -> Sizes:
 
 def keep(limits: Limits, key: Key, pace: Pace, peak_bytes: int | None = None) -> None:
     """What a run found, for the next one."""
-    remember(limits, key, pace.budget.cost, pace.failed_at, peak_bytes)
+    remember(limits, key, pace.good, pace.failed_at, peak_bytes)
 
 
 def remember(

@@ -73,7 +73,8 @@ class Pace:
         self._good = 0
         self._most = self._limit = most
         self._items, self._pads, self._grows = items, pads, grows
-        self._level: int | None = _level(start) if start else None
+        # One rung lower, so that there is something to compare the old size with.
+        self._level: int | None = _level(start) - 1 if start else None
         if failed is not None:
             self.worked_at = start if start < failed else 0.0
             self.ran_out(failed)
@@ -97,6 +98,16 @@ class Pace:
         return 0.0 if self._level is None else 2.0**self._level
 
     @property
+    def good(self) -> float:
+        """The smallest size that was measured to give nearly the best rate; 0 before."""
+        tried = {level: r.rate for level, r in self._rungs.items() if r.tries >= _TRIES}
+        if not tried:
+            return 0.0
+        best = max(tried.values())
+        level = min(level for level, rate in tried.items() if rate >= self._keep * best)
+        return min(2.0**level, self._limit)
+
+    @property
     def limit(self) -> float:
         """The most that memory allows, as far as was found out."""
         return self._limit
@@ -115,6 +126,8 @@ class Pace:
         seconds = max(seconds, 1e-9)
         self._seen.append((cost, seconds))
         self.worked_at = max(self.worked_at, cost)
+        if self.failed_at is not None and cost >= self.failed_at:
+            self.failed_at = None  # less memory was free when it failed
         self._raise_limit(cost)
         self._num_calls += 1
         if self._pads and self._num_calls % 4 == 0:
@@ -142,7 +155,7 @@ class Pace:
 
     def _raise_limit(self, cost: float) -> None:
         """After many good batches close to the limit, allow a little more."""
-        if self._limit >= self._most or cost < _NEAR * self._limit:
+        if self._limit >= self._most or cost < _NEAR * min(self.size, self._limit):
             return
         self._good += 1
         if self._good >= _PATIENCE << min(self.num_failures - 1, 8):

@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import WorkFailed
+from anyrig.work import wire
 from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report, in_order
 from anyrig.work.pack import LOOK_AHEAD
+from anyrig.work.run import taken
 from anyrig.work.shift import WAKE, Shift
 from anyrig.work.source import Source
 from anyrig.work.staff import Staff
-from anyrig.work.worker import Said
+from anyrig.work.worker import Gone, Said
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
@@ -66,9 +68,14 @@ class Pool:
         )  # fmt: skip
         self._closed = self._running = False
         self._first = 0
-        for placement in placements:
-            for _ in range(placement.workers):
-                self._staff.hire(placement)
+        self._shift: tuple[Shift, threading.Thread] | None = None
+        try:
+            for placement in placements:
+                for _ in range(placement.workers):
+                    self._staff.hire(placement)
+        except BaseException:
+            self._staff.dismiss()
+            raise
 
     @property
     def warnings(self) -> list[str]:
@@ -82,8 +89,22 @@ class Pool:
 
     def wait_ready(self) -> None:
         """Wait until every worker has loaded its engine or was set aside."""
+        later: list[Said] = []
         while self._staff.num_loading:
-            self._staff.heard(self._events.get())
+            self._staff.check()
+            try:
+                said = self._events.get(timeout=_PULSE_S)
+            except queue.Empty:
+                continue
+            worker = self._staff.heard(said)
+            if worker is None:
+                continue
+            if isinstance(said.message, (Gone, wire.Lost)):
+                self._staff.lose(worker, said.message.said, [])
+            else:
+                later.append(said)  # of an earlier run: the next one puts it right
+        for said in later:
+            self._events.put(said)
         self._staff.check()
 
     def run(
@@ -108,8 +129,9 @@ class Pool:
         shift = Shift(self._staff, source, self._events, ready.put, report)
         thread = threading.Thread(target=shift.work, name="anyrig-pool", daemon=True)
         thread.start()
+        self._shift = (shift, thread)
         try:
-            for outcome in in_order(_taken(ready)):
+            for outcome in in_order(taken(ready)):
                 source.done()
                 self._events.put(WAKE)
                 yield outcome
@@ -117,7 +139,8 @@ class Pool:
             source.close()
             shift.leave()
             thread.join(timeout=5)
-            self._first += report.num_items + look_ahead
+            self._shift = None
+            self._first += report.num_items + max(1, look_ahead) + 1
             self._running = False
             self._staff.remember()
             report.warnings += [w for w in self._staff.warnings if w not in report.warnings]
@@ -125,6 +148,10 @@ class Pool:
     def close(self) -> None:
         """End every worker."""
         self._closed = True
+        if self._shift is not None:
+            shift, thread = self._shift
+            shift.leave(closed=True)
+            thread.join(timeout=5)
         self._staff.dismiss()
 
     def __enter__(self) -> Pool:
@@ -132,19 +159,3 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _taken(
-    ready: queue.SimpleQueue[Outcome[Any] | BaseException | None],
-) -> Iterator[Outcome[Any]]:
-    """Outcomes as they come. Looks up now and then, so that Ctrl-C is heard on every system."""
-    while True:
-        try:
-            outcome = ready.get(timeout=_PULSE_S)
-        except queue.Empty:
-            continue
-        if outcome is None:
-            return
-        if isinstance(outcome, BaseException):
-            raise outcome
-        yield outcome

@@ -37,6 +37,8 @@ class Rehearsal:
         fits: float = float("inf"),
         deadly: Sequence[float] = (),
         bad: Sequence[float] = (),
+        cursed: Sequence[float] = (),
+        small: Mapping[str, float] | None = None,
         broken: Sequence[str] = (),
         losing: Mapping[str, int] | None = None,
     ) -> None:
@@ -51,6 +53,8 @@ class Rehearsal:
             fits: the most that may be in one call; more runs out of memory.
             deadly: items whose worker dies.
             bad: items that raise an error.
+            cursed: items that break the device for this process.
+            small: by device id, the most that may be in one call there.
             broken: devices on which every worker dies at its first item.
             losing: by device id, after how many calls its worker reports the device lost.
         """
@@ -58,7 +62,8 @@ class Rehearsal:
         time.sleep(load_s)
         self.most_items, self._call_s = most_items, call_s
         self._speed = (speeds or {}).get(device, 1.0)
-        self._fits, self._deadly, self._bad = fits, frozenset(deadly), frozenset(bad)
+        self._fits = (small or {}).get(device, fits)
+        self._deadly, self._bad, self._cursed = map(frozenset, (deadly, bad, cursed))
         self._broken = device in broken
         self._calls_left = (losing or {}).get(device)
 
@@ -70,6 +75,8 @@ class Rehearsal:
             self._calls_left -= 1
             if self._calls_left < 0:
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if self._cursed.intersection(batch):
+            raise RuntimeError("CUDA error: device-side assert triggered")
         if sum(batch) > self._fits:
             raise MemoryError(f"{sum(batch)} does not fit into {self._fits}")
         if self._bad.intersection(batch):

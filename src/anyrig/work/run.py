@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 _LEAVE_S = 5.0
+_PULSE_S = 0.5
 
 
 def run(
@@ -60,6 +61,22 @@ def run(
         ahead.leave()
 
 
+def taken(
+    ready: queue.SimpleQueue[Outcome[R] | BaseException | None],
+) -> Iterator[Outcome[R]]:
+    """Outcomes as they come. Looks up now and then, so that Ctrl-C is heard on every system."""
+    while True:
+        try:
+            outcome = ready.get(timeout=_PULSE_S)
+        except queue.Empty:
+            continue
+        if outcome is None:
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        yield outcome
+
+
 class _Ahead(Generic[T, R]):
     """The thread that computes while results are taken."""
 
@@ -81,10 +98,7 @@ class _Ahead(Generic[T, R]):
 
     def outcomes(self) -> Iterator[Outcome[R]]:
         """Outcomes as they come."""
-        while (outcome := self._ready.get()) is not None:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            yield outcome
+        yield from taken(self._ready)
 
     def leave(self) -> None:
         """Stop after the present batch."""

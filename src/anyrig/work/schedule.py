@@ -84,6 +84,7 @@ class Plan(Generic[T]):
         self.ended = False
         """Whether no more items will come."""
         self._done: set[int] = set()
+        """Items that are done and still held by a slower worker."""
         self._copies: dict[int, int] = {}
 
     # -- what happens ---------------------------------------------------------------------------
@@ -97,14 +98,30 @@ class Plan(Generic[T]):
         fresh = []
         for index in indices:
             lane.hand.pop(index, None)
+            held = self.holders(index)
             if index not in self._done:
-                self._done.add(index)
                 fresh.append(index)
+                self._copies.pop(index, None)
+                if held:
+                    self._done.add(index)
+            elif not held:
+                self._done.discard(index)  # nobody can bring it any more
         lane.since = now
         lane.alone = False
-        for index in fresh:
-            self._copies.pop(index, None)
         return fresh
+
+    def dropped(self, lane: Lane[T], indices: Iterable[int]) -> None:
+        """A worker will not bring these."""
+        for index in indices:
+            lane.hand.pop(index, None)
+            if not self.holders(index):
+                self._done.discard(index)
+        if not lane.hand:
+            lane.alone = False
+
+    def holders(self, index: int) -> list[Lane[T]]:
+        """The workers that hold an item."""
+        return [lane for lane in self.lanes.values() if index in lane.hand]
 
     def elsewhere(self, lane: Lane[T], indices: Iterable[int]) -> dict[int, list[int]]:
         """Which other workers hold items that are done now, and which: they may drop them."""
@@ -120,16 +137,14 @@ class Plan(Generic[T]):
         self.lanes.pop(lane.number, None)
         orphans = []
         for item in lane.hand.values():
-            held = any(item.index in other.hand for other in self.lanes.values())
-            if item.index not in self._done and not held:
+            if self.holders(item.index):
+                continue  # and no other copy is made: one worker died of it
+            if item.index not in self._done:
                 orphans.append(item)
+            self._done.discard(item.index)
             self._copies.pop(item.index, None)
         lane.hand = {}
         return orphans
-
-    def finished(self, index: int) -> bool:
-        """Whether an item has an outcome."""
-        return index in self._done
 
     # -- what comes next ------------------------------------------------------------------------
 

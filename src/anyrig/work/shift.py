@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from anyrig.errors import WorkFailed
 from anyrig.units import bytes_text, seconds_text
 from anyrig.work import wire
 from anyrig.work.outcome import Failure, Outcome, Report
@@ -49,9 +50,17 @@ class Shift:
         self._now_at: dict[int, tuple[int, ...]] = {}
         """What each worker said it computes."""
         self._left = threading.Event()
+        self._closed = False
+        self._ran_out: dict[int, set[str]] = {}
+        """By item: the devices it did not fit on."""
 
-    def leave(self) -> None:
-        """Hand out no more and stop."""
+    def leave(self, *, closed: bool = False) -> None:
+        """Hand out no more and stop.
+
+        Args:
+            closed: the pool is closed under whoever takes the results, and that is told.
+        """
+        self._closed = closed
         self._left.set()
         self._events.put(WAKE)
 
@@ -62,6 +71,9 @@ class Shift:
                 self._seat(number)
             while not self._left.is_set() and self._step():
                 pass
+            if self._closed:
+                self._staff.check()
+                raise WorkFailed("the pool was closed while it worked", hint="Close it later.")
             if self._source.error is not None and not self._left.is_set():
                 self._emit(self._source.error)
             self._emit(None)
@@ -88,48 +100,50 @@ class Shift:
 
     def _hand_out(self) -> None:
         now = time.monotonic()
+        wanted = len(self._suspects)  # so many workers finish what they have, to try one each
         for number, lane in list(self._plan.lanes.items()):
             worker = self._staff.ready[number]
-            if self._may_try(lane) and self._try_suspect(worker, lane, now):
+            if wanted and self._may_try(worker, lane):
+                wanted -= 1
+                if not lane.hand:
+                    self._try_suspect(worker, lane, now)
                 continue
             chosen = self._plan.next_for(lane, now)
             if chosen:
                 self._send(worker, lane, chosen)
 
-    def _may_try(self, lane: Lane[Any]) -> bool:
-        """Suspects go to idle workers that have computed something: so a death tells more."""
-        proven = lane.rate is not None or not len(self._plan.waiting)
-        return bool(self._suspects) and not lane.hand and proven
+    def _may_try(self, worker: Worker, lane: Lane[Any]) -> bool:
+        """Suspects go to workers that have computed something: so a death tells more."""
+        shaky = self._staff.ledger.shaky(worker.placement.device.id)
+        proven = lane.rate is not None or not len(self._plan.waiting) or shaky
+        return proven and any(self._fit_for(item, worker) for item in self._suspects)
 
-    def _try_suspect(self, worker: Worker, lane: Lane[Any], now: float) -> bool:
-        """Give an idle worker an item that must have no company, if one may go there."""
+    def _fit_for(self, item: Item[Any], worker: Worker) -> bool:
+        """Whether an item may go to a device: not where it failed, while there is another."""
         device = worker.placement.device.id
-        for _ in range(len(self._suspects)):
-            item = self._suspects.popleft()
-            kept_from = self._staff.ledger.avoid(item.index) == device
-            if kept_from and (self._staff.elsewhere(device) or self._staff.call_fallback()):
-                self._suspects.append(item)
-                continue
-            lane.alone, lane.since = True, now
-            lane.hand[item.index] = item
-            self._send(worker, lane, [item])
-            return True
-        return False
+        bad = self._ran_out.get(item.index, set()) | {self._staff.ledger.avoid(item.index)}
+        return device not in bad or not (self._staff.elsewhere(bad) or self._staff.call_fallback())
+
+    def _try_suspect(self, worker: Worker, lane: Lane[Any], now: float) -> None:
+        """Give an idle worker an item that must have no company."""
+        item = next(item for item in self._suspects if self._fit_for(item, worker))
+        self._suspects.remove(item)
+        lane.alone, lane.since = True, now
+        lane.hand[item.index] = item
+        self._send(worker, lane, [item])
 
     def _send(self, worker: Worker, lane: Lane[Any], chosen: list[Item[Any]]) -> None:
-        try:
-            worker.tell(wire.Do(tuple(chosen)))
-        except wire.UNPICKLABLE as error:
-            for item in chosen:
-                self._send_one(worker, lane, item, error)
-
-    def _send_one(self, worker: Worker, lane: Lane[Any], item: Item[Any], first: Exception) -> None:
-        try:
-            worker.tell(wire.Do((item,)))
-        except wire.UNPICKLABLE:
-            self._plan.returned(lane, [item.index], time.monotonic())
-            said = f"the item cannot be sent to another process: {first}"
-            self._finish(Outcome(item.index, failure=Failure("error", said, 1)))
+        """Pack items one by one: what cannot be sent is set aside, the rest go."""
+        parcels = []
+        for item in chosen:
+            try:
+                parcels.append(wire.parcel(item.index, item.payload, item.cost))
+            except wire.UNPICKLABLE as error:
+                self._plan.returned(lane, [item.index], time.monotonic())
+                said = f"the item cannot be sent to another process: {error}"
+                self._finish(Outcome(item.index, failure=Failure("error", said, 1)))
+        if parcels:
+            worker.tell(wire.Do(tuple(parcels)))
 
     # -- hearing --------------------------------------------------------------------------------
 
@@ -158,8 +172,7 @@ class Shift:
             self._now_at[said.number] = message.indices
             lane.since = time.monotonic()
         elif isinstance(message, wire.Dropped):
-            for index in message.indices:
-                lane.hand.pop(index, None)
+            self._plan.dropped(lane, message.indices)
         elif isinstance(message, (wire.Lost, Gone)):
             self._lost(worker, lane, message.said)
 
@@ -167,7 +180,8 @@ class Shift:
         """A worker that has become ready gets its lane, with what is known of its speed."""
         worker = self._staff.ready.get(number)
         if worker is not None and number not in self._plan.lanes:
-            self._plan.lanes[number] = self._staff.lane(worker)
+            lane = self._plan.lanes[number] = self._staff.lane(worker)
+            lane.alone = lane.alone and bool(lane.hand)
 
     def _done(self, worker: Worker, lane: Lane[Any], message: wire.Done) -> None:
         self._now_at[lane.number] = message.begun
@@ -177,23 +191,54 @@ class Shift:
             self._log(worker, message)
         lane.budget = message.budget
         self._report.batches_done(message)
-        brought = [outcome.index for outcome in message.outcomes]
+        self._settle(worker, lane, [self._opened(parcel) for parcel in message.parcels])
+        failed = [Outcome[Any](index, failure=failure) for index, failure in message.failures]
+        self._settle(worker, lane, [o for o in failed if not self._second_chance(worker, lane, o)])
+
+    def _opened(self, parcel: wire.Parcel) -> Outcome[Any]:
+        try:
+            return Outcome(parcel.number, parcel.opened())
+        except Exception as error:  # noqa: BLE001 - pickle throws whatever a class throws
+            said = f"the result cannot be made anew in this process: {error}"
+            return Outcome(parcel.number, failure=Failure("error", said, 1))
+
+    def _settle(self, worker: Worker, lane: Lane[Any], outcomes: list[Outcome[Any]]) -> None:
+        """Outcomes that nobody brought before leave; who still holds their items drops them."""
+        brought = [outcome.index for outcome in outcomes]
         fresh = set(self._plan.returned(lane, brought, time.monotonic()))
         for number, indices in self._plan.elsewhere(lane, fresh).items():
             self._staff.ready[number].tell(wire.Drop(tuple(indices)))
-        for outcome in message.outcomes:
+        for outcome in outcomes:
             if outcome.index in fresh and outcome.index in self._items:
                 self._staff.ledger.acquit(outcome.index, worker.placement.device.id)
                 self._finish(replace(outcome, device=worker.placement.device.id))
 
+    def _second_chance(self, worker: Worker, lane: Lane[Any], outcome: Outcome[Any]) -> bool:
+        """Whether a failed item is still computed elsewhere, or may fit on another device."""
+        index = outcome.index
+        if index not in self._items:
+            return False
+        if any(other is not lane for other in self._plan.holders(index)):
+            self._plan.dropped(lane, [index])
+            return True
+        assert outcome.failure is not None
+        tried = self._ran_out.setdefault(index, set())
+        tried.add(worker.placement.device.id)
+        if outcome.failure.kind != "memory" or not self._staff.elsewhere(tried):
+            return False
+        self._plan.dropped(lane, [index])
+        self._suspects.append(self._items[index])
+        return True
+
     def _log(self, worker: Worker, told: wire.Done) -> None:
         peak = f", peak memory {bytes_text(told.peak_bytes)}" if told.peak_bytes is not None else ""
         log.debug("%s: %d items, cost %g (%g padded), %s%s", worker.placement.device.name,
-                  len(told.outcomes), told.real_cost, told.padded_cost,
+                  len(told.parcels) + len(told.failures), told.real_cost, told.padded_cost,
                   seconds_text(told.seconds), peak)  # fmt: skip
 
     def _finish(self, outcome: Outcome[Any]) -> None:
         del self._items[outcome.index]
+        self._ran_out.pop(outcome.index, None)
         relative = replace(outcome, index=outcome.index - self._source.first)
         self._report.add(relative)
         self._emit(relative)
@@ -205,24 +250,29 @@ class Shift:
         computing = set(self._now_at.pop(lane.number, ()))
         if lane.alone:
             computing = set(lane.hand)  # it may have died before it could say so
+        # Those held elsewhere as well are suspect, too, though nobody need do them again.
+        suspects = [i for i in lane.hand if i in computing and i in self._items]
         orphans = self._plan.gone(lane)
-        suspects = [item for item in orphans if item.index in computing]
-        self._staff.lose(worker, said, [item.index for item in suspects])
+        self._staff.lose(worker, said, suspects)
         for item in orphans:
             if item.index not in self._items:
                 continue
             if item.index not in computing:
                 self._plan.add(item)
             elif self._staff.ledger.guilty(item.index):
-                tries = self._staff.ledger.deaths[item.index]
-                self._staff.convict(item.index)
-                log.warning("item %d is set aside: %d workers died of it", item.index, tries)
-                self._plan.returned(lane, [item.index], time.monotonic())
-                self._finish(
-                    Outcome(item.index, failure=Failure("killed", f"its worker {said}", tries))
-                )
+                self._convict(item, said)
+            elif self._staff.ledger.deaths[item.index] > 1:
+                self._suspects.appendleft(item)  # to the end with it, before another is tried
             else:
                 self._suspects.append(item)
+
+    def _convict(self, item: Item[Any], said: str) -> None:
+        tries = self._staff.ledger.deaths[item.index]
+        self._staff.convict(item.index)
+        number = item.index - self._source.first
+        log.warning("item %d is set aside: %d workers died of it", number, tries)
+        failure = Failure("killed", f"its worker {said}", tries)
+        self._finish(Outcome(item.index, failure=failure))
 
     def _end_hanging(self) -> None:
         now = time.monotonic()

@@ -92,7 +92,7 @@ class Source(Generic[T]):
     def _read_one(self) -> Item[T] | None:
         try:
             return next(self._items, None)
-        except Exception as error:  # noqa: BLE001 - whatever the caller's iterator throws
+        except BaseException as error:  # noqa: BLE001 - raised again where results are taken
             self.error = error
             return None
 

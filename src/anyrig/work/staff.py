@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
-from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.errors import AnyrigError, DeviceLost, WorkFailed
 from anyrig.memory.limits import Key, Limits
 from anyrig.units import seconds_text
 from anyrig.work import known, wire
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 log = logging.getLogger(__name__)
+LOADING_S = 1800.0
+"""Large weights from a slow disk take minutes; nothing takes half an hour."""
 
 
 class Staff:
@@ -49,6 +53,8 @@ class Staff:
         self._suspended: dict[str, list[Placement]] = {}
         self._refusal: AnyrigError | None = None
         self._number = 0
+        self._closed = False
+        self._lock = threading.Lock()
         self.ledger = Ledger()
         self.warnings: list[str] = []
 
@@ -64,22 +70,25 @@ class Staff:
 
     def hire(self, placement: Placement) -> None:
         """One more worker on a placement; it is ready once its engine is loaded."""
-        self._number += 1
-        self._loading[self._number] = Worker(
-            self._number,
-            placement,
-            self._recipe,
-            self._environment,
-            self._events,
-            self._sizes(placement),
-            grows=not self._deterministic,
-        )
+        with self._lock:
+            if self._closed:
+                return
+            self._number += 1
+            self._loading[self._number] = Worker(
+                self._number,
+                placement,
+                self._recipe,
+                self._environment,
+                self._events,
+                self._sizes(placement),
+                grows=not self._deterministic,
+            )
 
     def _sizes(self, placement: Placement) -> Sizes:
         """From this run's other workers on the device, else from earlier runs."""
         if placement.device.id in self._learnt:
             _, told = self._learnt[placement.device.id]
-            return Sizes(told.budget.cost, told.failed_at)
+            return Sizes(told.good, told.failed_at)
         return known.sizes(self._limits, self._key(placement)) if self._limits else Sizes()
 
     def _key(self, placement: Placement) -> Key:
@@ -94,7 +103,7 @@ class Staff:
             known.remember(
                 self._limits,
                 self._key(placement),
-                told.budget.cost,
+                told.good,
                 told.failed_at,
                 told.peak_bytes,
             )
@@ -143,6 +152,9 @@ class Staff:
 
     def check(self) -> None:
         """Make sure that somebody works; the fall-back is called when nobody else does."""
+        if self._closed:
+            raise WorkFailed("the pool was closed while it worked", hint="Close it afterwards.")
+        self._end_slow_loading()
         if self.ready or self._loading:
             return
         if self._fallback is not None:
@@ -155,6 +167,15 @@ class Staff:
         last = self.warnings[-1] if self.warnings else "no worker could be started"
         raise DeviceLost(last, hint="Run `anyrig doctor`; what was done is kept.")
 
+    def _end_slow_loading(self) -> None:
+        """A worker that does not come to an end with loading will not; `Gone` follows."""
+        now = time.monotonic()
+        for worker in self._loading.values():
+            if now - worker.started > LOADING_S:
+                log.warning("%s has been loading for %.0f s and is ended",
+                            worker.placement.device.name, now - worker.started)  # fmt: skip
+                worker.stop()
+
     def call_fallback(self) -> bool:
         """Start the fall-back beside the others; whether there was one to start."""
         if self._fallback is None:
@@ -163,14 +184,17 @@ class Staff:
         self.hire(placement)
         return True
 
-    def elsewhere(self, device: str) -> bool:
-        """Whether somebody works, or will, on another device than this."""
+    def elsewhere(self, devices: Collection[str]) -> bool:
+        """Whether somebody works, or will, on another device than these."""
         workers = (*self.ready.values(), *self._loading.values())
-        return any(worker.placement.device.id != device for worker in workers)
+        return any(worker.placement.device.id not in devices for worker in workers)
 
     def dismiss(self) -> None:
         """End everybody."""
-        for worker in (*self.ready.values(), *self._loading.values()):
+        with self._lock:
+            self._closed = True
+            workers = (*self.ready.values(), *self._loading.values())
+        for worker in workers:
             worker.stop()
         self.ready, self._loading, self._fallback = {}, {}, None
 
@@ -193,7 +217,7 @@ class Staff:
     def _replace(self, worker: Worker, said: str) -> None:
         placement = worker.placement
         name, device = placement.device.name, placement.device.id
-        lonely = not self.elsewhere(device) and self._fallback is None
+        lonely = not self.elsewhere((device,)) and self._fallback is None
         if not self.ledger.out(device) or (lonely and not self.ledger.hopeless(device)):
             log.info("a worker on %s %s; another takes its place", name, said)
             self.hire(placement)

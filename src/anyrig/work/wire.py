@@ -11,6 +11,8 @@ import struct
 import threading
 from typing import IO, Any, NamedTuple
 
+from anyrig.work.outcome import Failure
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -30,10 +32,23 @@ class Load(NamedTuple):
     grows: bool
 
 
+class Parcel(NamedTuple):
+    """An item or a result on its way: packed on its own, so that a bad one spoils no other."""
+
+    number: int
+    """The item's index."""
+    data: bytes
+    cost: float = 0.0
+
+    def opened(self) -> Any:
+        """What is inside; whatever pickle throws where it cannot be made anew."""
+        return pickle.loads(self.data)
+
+
 class Do(NamedTuple):
     """To a worker: these items."""
 
-    items: tuple[Any, ...]
+    parcels: tuple[Parcel, ...]
 
 
 class Drop(NamedTuple):
@@ -68,7 +83,8 @@ class Begun(NamedTuple):
 class Done(NamedTuple):
     """From a worker: outcomes of one call, and what it took."""
 
-    outcomes: tuple[Any, ...]
+    parcels: tuple[Parcel, ...]
+    failures: tuple[tuple[int, Failure], ...]
     begun: tuple[int, ...]
     """What it computes next."""
     real_cost: float
@@ -78,6 +94,8 @@ class Done(NamedTuple):
     num_out_of_memory: int
     peak_bytes: int | None
     budget: Any
+    good: float
+    """The size of batch that was found good; 0 when none was yet."""
     failed_at: float | None
 
 
@@ -91,6 +109,11 @@ class Lost(NamedTuple):
     """From a worker: its device is gone, and so is it."""
 
     said: str
+
+
+def parcel(index: int, thing: Any, cost: float = 0.0) -> Parcel:
+    """A thing packed; one of `UNPICKLABLE` when it cannot be."""
+    return Parcel(index, pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL), cost)
 
 
 def encode(message: Any) -> bytes:

@@ -8,12 +8,14 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.backends import spawn
 from anyrig.backends.bind import bind
+from anyrig.errors import BadInput
 from anyrig.work import wire
 from anyrig.work.known import Sizes
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from anyrig.work.engine import Recipe
 
 log = logging.getLogger(__name__)
+_LAST_WORDS_S = 2.0
 
 
 class Gone(NamedTuple):
@@ -52,8 +55,14 @@ class Worker:
         grows: bool = True,
     ) -> None:
         self.number, self.placement = number, placement
+        self.started = time.monotonic()
         self._stopped = False
         variables, seen = bind(placement.device, environment)
+        paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
+        there = replace(placement, device=seen)
+        # Before a process is there: what cannot be sent leaves none behind.
+        load = _encoded(recipe, wire.Load(recipe.factory, there, dict(recipe.options), paths,
+                                          *known, grows))  # fmt: skip
         self._process = spawn.start(
             "anyrig.work.child",
             {**environment, **threads(placement.threads, environment), **variables,
@@ -66,12 +75,12 @@ class Worker:
         self._wire = wire.Wire(self._process.stdout, self._process.stdin)
         self._events = events
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        for task in (self._read, self._write):
-            threading.Thread(target=task, name=f"anyrig-worker-{number}", daemon=True).start()
-        paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
-        there = replace(placement, device=seen)
-        options = dict(recipe.options)
-        self.tell(wire.Load(recipe.factory, there, options, paths, *known, grows))
+        self._outbox.put(load)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        for thread in (self._reader, *(threading.Thread(target=task, daemon=True)
+                                       for task in (self._write, self._watch))):  # fmt: skip
+            thread.name = f"anyrig-worker-{number}"
+            thread.start()
 
     @property
     def pid(self) -> int:
@@ -97,15 +106,38 @@ class Worker:
                 self._wire.write(data)
 
     def _read(self) -> None:
-        with contextlib.suppress(EOFError, OSError, ValueError):
+        try:
             while True:
                 self._events.put(Said(self.number, self._wire.receive()))
-        with contextlib.suppress(OSError):
-            code = self._process.wait()
-            said = spawn.death(code, self._murmur.lines())
-            if not self._stopped:
-                log.debug("worker %d %s", self.number, said)
-            self._events.put(Said(self.number, Gone(said)))
+        except (EOFError, OSError, ValueError):
+            pass  # it is gone, and `_watch` says so
+        except Exception:  # a message that cannot be read: there is no going on with this worker
+            log.exception("a message of worker %d cannot be read", self.number)
+            self._process.kill()
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                assert self._process.stdout is not None
+                self._process.stdout.close()
+
+    def _watch(self) -> None:
+        """Wait for the process itself: a pipe may be held open by what it started."""
+        code = self._process.wait()
+        spawn.sweep(self._process)
+        self._reader.join(timeout=_LAST_WORDS_S)
+        said = spawn.death(code, self._murmur.lines())
+        if not self._stopped:
+            log.debug("worker %d %s", self.number, said)
+        self._events.put(Said(self.number, Gone(said)))
+
+
+def _encoded(recipe: Recipe, load: wire.Load) -> bytes:
+    try:
+        return wire.encode(load)
+    except wire.UNPICKLABLE as error:
+        raise BadInput(
+            f"the options of {recipe.factory} cannot be sent to another process: {error}",
+            hint="Give plain values, or names that a worker can import.",
+        ) from error
 
 
 def threads(count: int, environment: Mapping[str, str]) -> dict[str, str]:
