@@ -351,3 +351,18 @@ def test_what_does_not_fit_on_a_small_device_goes_to_a_large_one() -> None:
     assert values(got) == [0.002, 0.004, 0.1, 0.006]
     assert got[2].device == "large"
     assert not report.set_aside
+
+
+class Half:
+    """No engine yet."""
+
+    name, version = "half", "1"
+
+    def __init__(self, placement: Placement) -> None:
+        pass
+
+
+def test_half_an_engine_is_told_what_it_lacks() -> None:
+    made = Pool([seat("a")], Recipe("tests.work.test_pool:Half"), environment=os.environ)
+    with made, pytest.raises(BadInput, match=r"is no engine: it has no pads, .*relief.*run"):
+        made.wait_ready()

@@ -58,4 +58,11 @@ def make(factory: str, placement: Placement, options: Mapping[str, Any]) -> Engi
             f"no engine {factory}: {error}",
             hint="A factory is `module:name`, importable by a new process; not one of __main__.",
         ) from error
-    return cast(Engine, target(placement, **options))
+    engine = target(placement, **options)
+    missing = [name for name in (*Engine.__annotations__, "run") if not hasattr(engine, name)]
+    if missing:
+        raise BadInput(
+            f"{factory} is no engine: it has no {', '.join(missing)}",
+            hint="`anyrig.work.engine.Engine` says what each is.",
+        )
+    return cast(Engine, engine)
