@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 # With memory figures, only a batch that fills this much of the budget can have left it.
 _FULL = 0.5
+_FILLED = 0.98
 # A slow step is run again so often before it counts: somebody else may have used the device.
 _SECOND_LOOKS = 2
 
@@ -142,7 +143,8 @@ def fit(
         wished = next_size(tries, rules)
         size = None if wished is None else _affordable(wished, tries, rules, longest_step_s)
         why = "" if size is None else _enough(size, tries, max_trials, meter, budget_bytes)
-        if trial.unproven(best(tries)) and (size is None or why or last):
+        full = bool(tries) and trial.full(tries[-1])  # likely the answer: go on while it runs
+        if trial.unproven(best(tries)) and (size is None or why or last or full):
             trial.prove(tries, tell)
         elif size is None or why:
             return _answer(tries, rules, why, trial.shortage)
@@ -184,6 +186,12 @@ class Trial:
         self._meter.release()
         self._meter.reset_peak()
         return self._further(size, best_rate, num_steps or self._num_steps)
+
+    def full(self, one: Try) -> bool:
+        """Whether a size ran and left nothing of the budget worth speaking of."""
+        if self._budget_bytes is None or one.peak_bytes is None or not one.ran:
+            return False
+        return one.peak_bytes >= _FILLED * self._budget_bytes
 
     def unproven(self, answer: Try | None) -> bool:
         """Whether what would be the answer has run fewer steps than an answer must."""

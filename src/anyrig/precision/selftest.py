@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _FORMAT = 1
 _VERSION = 1
 """Raised when cases or tolerances change: what was kept under another is not used."""
-BUDGET_S = 20.0
+BUDGET_S = 10.0
 """After so long no new case is begun; the known faults come first."""
 _TITLES = {"cudnn": "cuDNN", "flash": "flash", "efficient": "memory-efficient", "math": "plain"}
 _SWITCHES = {
