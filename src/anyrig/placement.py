@@ -61,6 +61,7 @@ class Placement:
     precision: Precision = "fp32"
     budget_bytes: int | None = None
     """Memory that one worker may use; None when nobody can tell."""
+    budget_reason: str = ""
     threads: int = 1
     """Of the host, for one worker."""
     workers: int = 1
@@ -191,7 +192,8 @@ class _Maker:
             told += f", shared by {workers} workers"
             budget_bytes //= workers
         reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
-        reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {told}"]
+        room = f"{bytes_text(budget_bytes)}, " if budget_bytes is not None else ""
+        reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
         speed = measured.get(chosen.precision)
         if speed is not None:
             reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
@@ -200,6 +202,7 @@ class _Maker:
             drive,
             chosen.precision,
             budget_bytes,
+            told,
             workers=workers,
             batch_speed=preset(wanted.profile).batch,
             speed=speed,
@@ -257,9 +260,9 @@ def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
         told = f"{share:.0%} of {bytes_text(total)}, as the {wanted.profile} profile has it"
-        return found.num_bytes, f"{bytes_text(found.num_bytes)}, {told}"
+        return found.num_bytes, told
     free = device.memory.free_bytes or 0
-    return found.num_bytes, f"{bytes_text(found.num_bytes)} of the {bytes_text(free)} that are free"
+    return found.num_bytes, f"most of the {bytes_text(free)} that are free"
 
 
 def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:

@@ -32,7 +32,7 @@ def onnx_model(batch: int | None) -> bytes:
 
 
 def test_the_built_in_model(anyrig: Anyrig) -> None:
-    done = anyrig("profile", *QUICK, "--sizes", "1,2", "--most", "3", "--plot", "plot.svg")
+    done = anyrig("profile", *QUICK, "--most", "3", "--plot", "plot.svg")
     assert done.returncode == 0, done.stderr
     head, budget, *rest = done.stdout.splitlines()
     assert head.startswith("training step with AdamW of a transformer")
@@ -42,6 +42,11 @@ def test_the_built_in_model(anyrig: Anyrig) -> None:
     assert "3 is all that was asked for" in done.stdout
     assert "Fastest batch: " in done.stdout
     assert Path("plot.svg").read_text().startswith("<svg")
+
+
+def test_only_the_sizes_that_were_asked_for(anyrig: Anyrig) -> None:
+    done = anyrig("profile", *QUICK, "--sizes", "4,2", "--json")
+    assert [one["size"] for one in json.loads(done.stdout)["tries"]] == [2, 4]
 
 
 def test_json(anyrig: Anyrig) -> None:
@@ -68,12 +73,20 @@ def test_a_module_of_the_users_own(anyrig: Anyrig) -> None:
         "from torch import nn\n"
         "def model(): return nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))\n"
         "def nothing(): return 3\n"
+        "def broken(): raise OSError('no weights')\n"
     )
     words = ("--no-bench", "--device", "cpu", "--shape", "6", "--tokens", "50", "--most", "2")
     done = anyrig("profile", "mine:model", *words)
     assert done.returncode == 0, done.stderr
     assert "of mine:model (input 6)" in done.stdout
-    assert "returned a int" in anyrig("profile", "mine:nothing", *words).stderr
+    assert "gave int, no torch module" in anyrig("profile", "mine:nothing", *words).stderr
+    assert (
+        "mine:broken failed: OSError: no weights" in anyrig("profile", "mine:broken", *words).stderr
+    )
+    wrong = anyrig("profile", "mine:model", *words[:-4], "--tokens", "99", "--most", "2")
+    assert wrong.returncode == 2
+    assert "failed: IndexError" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
     assert "has no other" in anyrig("profile", "mine:other", *words).stderr
     assert "cannot be imported" in anyrig("profile", "nowhere:model", *words).stderr
 
@@ -98,9 +111,11 @@ def test_an_onnx_file(anyrig: Anyrig) -> None:
         (["nonsense"], "nothing to measure is called 'nonsense'", "MODULE:FUNCTION"),
         (["none.onnx"], "no file none.onnx", "that is there"),
         (["mine:model"], "needs the shape", "--shape"),
-        (["--sizes", "1,x"], "'x' is no number", "Such as"),
-        (["--most", "0"], "'0' is no number", "Such as"),
+        (["--sizes", "1,x"], "--sizes x", "above 0"),
+        (["--most", "0"], "--most 0", "above 0"),
         (["--memory-gb", "-1"], "leaves no memory", "above 0"),
+        (["mine:broken", "--shape", "6"], "cannot be imported", "finds it"),
+        (["--shape", "6"], "are for MODULE:FUNCTION", "--length"),
         (["--memory-fraction", "1.5"], "--memory-fraction 1.5", "from 0 to 1"),
         (["--memory-gb", "1", "--memory-fraction", "0.5"], "not allowed with", "--help"),
         (["--longest", "0"], "--longest 0", "above 0"),

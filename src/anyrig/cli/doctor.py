@@ -52,7 +52,11 @@ def run(options: argparse.Namespace) -> int:
         probes = _prove(context, devices)
         _keep(context, probes)
     tested = _self_test(context, devices) if options.selftest else ()
-    findings = (*diagnose(context.machine, probes), *_verdicts(tested), *_choice(context))
+    verdicts = [*_verdicts(tested)]
+    if options.selftest and not tested:
+        fix = "pip install 'anyrig[torch]'"
+        verdicts.append(Finding("self-test", "warning", "not run: torch drives no device", fix))
+    findings = (*diagnose(context.machine, probes), *verdicts, *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
     if options.json:
         rows = {"findings": [asdict(f) for f in findings], "probes": [asdict(p) for p in probes]}

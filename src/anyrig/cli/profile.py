@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,14 +13,12 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
-from anyrig.cli.workload import BUILT_IN, Wanted, Workload, way_to, workload
+from anyrig.cli.workload import BUILT_IN, Wanted, Workload, checked, way_to, workload
 from anyrig.errors import BadInput
 from anyrig.memory.estimate import Budget
 from anyrig.units import bytes_text, is_number, seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from anyrig.devices.choose import Choice
     from anyrig.devices.describe import Device, Drive, Precision
     from anyrig.memory.fit import Fit, Meter
@@ -66,15 +64,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="WHAT", default=BUILT_IN,
                         help=f"{BUILT_IN} (the default), MODULE:FUNCTION, FILE.onnx")  # fmt: skip
     parser.add_argument("--inference", action="store_true", help="the forward pass, no training")
-    parser.add_argument("--shape", metavar="N,N", type=_numbers, default=(),
+    parser.add_argument("--shape", metavar="N,N", type=_counts("--shape"), default=(),
                         help="one input of MODULE:FUNCTION, without the batch")  # fmt: skip
-    parser.add_argument("--tokens", metavar="N", type=_number,
+    parser.add_argument("--tokens", metavar="N", type=_count("--tokens"),
                         help="inputs are token numbers below N instead of floats")  # fmt: skip
-    parser.add_argument("--length", metavar="N", type=_number,
+    parser.add_argument("--length", metavar="N", type=_count("--length"),
                         help="sequence length; in an .onnx file every other open axis")  # fmt: skip
-    parser.add_argument("--sizes", metavar="N,N", type=_numbers, default=(),
+    parser.add_argument("--sizes", metavar="N,N", type=_counts("--sizes"), default=(),
                         help="batch sizes to measure (1, 2, 4, ... while they fit)")  # fmt: skip
-    parser.add_argument("--most", metavar="N", type=_number, help="no batch larger than this")
+    parser.add_argument(
+        "--most", metavar="N", type=_count("--most"), help="no batch larger than this"
+    )
     parser.add_argument("--longest", metavar="S", type=float, default=30.0,
                         help="no batch that takes longer, in seconds (30)")  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", help="write the plot there as SVG as well")
@@ -109,10 +109,12 @@ def _measure(context: Context) -> Profile:
     from anyrig.memory.host import Trimming
 
     options = context.options
-    choice = pick(context)
     asked = Wanted(
         options.what, not options.inference, options.shape, options.length, options.tokens
     )
+    first = context.choose()  # what cannot be run is said before anything is measured
+    way_to(first.device, first.word, is_onnx=workload(asked, first.device).is_onnx)
+    choice = pick(context)
     work = workload(asked, choice.device)
     placement = _placement(context, choice, work, training=asked.training)
     device, precision = placement.device, placement.precision
@@ -123,14 +125,13 @@ def _measure(context: Context) -> Profile:
     if held and placement.budget_bytes is not None:
         # What was asked for is made real where the framework can be held to it.
         bound.limit(placement.budget_bytes)
-    step = work.make(bound, precision)
+    step = checked(work, work.make(bound, precision))
     on_cpu = device.kind == "cpu"
     # A CPU has nowhere to spill to: a slow batch there is slow for another reason.
     found = _tried(context, step, Trimming(bound) if on_cpu else bound, placement.budget_bytes,
                    0.0 if on_cpu else 0.5)  # fmt: skip
     shown = "as in the file" if work.is_onnx else precision
-    told = next(r.partition(": ")[2] for r in placement.reasons if r.startswith("memory: "))
-    budget = Budget(placement.budget_bytes, told)
+    budget = Budget(placement.budget_bytes, placement.budget_reason)
     return Profile(device, placement.drive, work.title, shown, budget, found)
 
 
@@ -182,7 +183,8 @@ def _tried(
                 break
         return fit(
             step, meter=meter, budget_bytes=budget_bytes, recognise=recognise,
-            most=options.most, start=sizes[0], max_trials=len(tries) + 12,
+            most=options.most, start=sizes[0],
+            max_trials=len(tries) + (0 if options.sizes else 12),
             verify_steps=_STEPS, probe_steps=_STEPS, longest_trial_s=options.longest, cliff=cliff,
             tried=tries, tell=progress.step,
         )  # fmt: skip
@@ -282,11 +284,18 @@ def _json(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _number(text: str) -> int:
-    if not is_number(text) or int(text) < 1:
-        raise BadInput(f"{text!r} is no number above 0", hint="Such as 64.")
-    return int(text)
+def _count(flag: str) -> Callable[[str], int]:
+    """What reads a flag's whole number above 0."""
+
+    def read(text: str) -> int:
+        if not is_number(text) or int(text) < 1:
+            raise BadInput(f"{flag} {text}", hint="Give a whole number above 0, such as 64.")
+        return int(text)
+
+    return read
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(_number(part.strip()) for part in text.split(",") if part.strip())
+def _counts(flag: str) -> Callable[[str], tuple[int, ...]]:
+    """What reads a flag's numbers, with commas between them."""
+    read = _count(flag)
+    return lambda text: tuple(read(part.strip()) for part in text.split(",") if part.strip())

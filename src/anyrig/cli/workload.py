@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from anyrig.backends import Bound
     from anyrig.devices.describe import Device, Drive, Precision
 
+log = logging.getLogger(__name__)
 BUILT_IN = "transformer"
 # On a CPU the large one would take minutes a step.
 _LARGE, _SMALL = (8, 1024, 16, 4096), (2, 256, 4, 1024)
@@ -55,8 +57,12 @@ def workload(wanted: Wanted, device: Device) -> Workload:
     if wanted.what.endswith(".onnx"):
         return _onnx(wanted)
     if wanted.what == BUILT_IN:
+        if wanted.shape or wanted.vocabulary:
+            raise BadInput(
+                "--shape and --tokens are for MODULE:FUNCTION", hint="Here --length sets the input."
+            )
         return _built_in(wanted, device)
-    if ":" in wanted.what and Path(wanted.what).suffix != ".onnx":
+    if wanted.what.partition(":")[0] and ":" in wanted.what:
         return _factory(wanted)
     raise BadInput(
         f"nothing to measure is called {wanted.what!r}",
@@ -140,19 +146,49 @@ def _called(name: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(importlib.import_module(place), function)
+        module = importlib.import_module(place)
     except ImportError as error:
         raise BadInput(
             f"{place} cannot be imported: {error}", hint="Run this where Python finds it."
         ) from error
-    except AttributeError as error:
-        raise BadInput(f"{place} has no {function}", hint="Name a function in it.") from error
-    made = factory()
+    except (Exception, SystemExit) as error:
+        raise _theirs(f"{place} cannot be imported", error) from error
+    factory = getattr(module, function, None)
+    if factory is None or not function:
+        raise BadInput(f"{place} has no {function or 'name'}", hint="Name a function in it.")
+    try:
+        made = factory()
+    except (Exception, SystemExit) as error:
+        raise _theirs(f"{name} failed", error) from error
     if not callable(getattr(made, "parameters", None)):
         raise BadInput(
-            f"{name} returned a {type(made).__name__}", hint="It must return a torch module."
+            f"{name} gave {type(made).__name__}, no torch module", hint="It must return one."
         )
     return made
+
+
+def _theirs(what: str, error: BaseException) -> BadInput:
+    """An error of the person's own code or model, in one line."""
+    log.debug("%s", what, exc_info=error)
+    said = " ".join(str(error).split())[:300]
+    return BadInput(f"{what}: {type(error).__name__}: {said}", hint="-vv shows where.")
+
+
+def checked(work: Workload, step: Callable[[int], object]) -> Callable[[int], object]:
+    """A step whose errors are told as the model's own, but for memory that runs out."""
+    from anyrig.memory.oom import device_lost, recognise
+
+    def run(batch: int) -> object:
+        try:
+            return step(batch)
+        except AnyrigError:
+            raise
+        except Exception as error:
+            if recognise(error) is not None or device_lost(error) is not None:
+                raise
+            raise _theirs(f"the {work.title} failed", error) from error
+
+    return run
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -134,6 +134,13 @@ def fit(
             f"no batch size: start {start}, multiple {multiple}, most {most}",
             hint="Sizes count from 1, and `most` is at least one multiple.",
         )
+    if budget_bytes is not None and budget_bytes < 1:
+        raise BadInput(f"a budget of {budget_bytes} bytes", hint="Give None where none is known.")
+    if not 0 < tolerance < 1 or not longest_trial_s > 0 or not 0 <= cliff <= 1:
+        raise BadInput(
+            f"tolerance {tolerance}, longest_trial_s {longest_trial_s}, cliff {cliff}",
+            hint="A share between 0 and 1, seconds above 0, a share up to 1.",
+        )
     rules = Rules(budget_bytes, most, start, multiple, tolerance)
     trial = Trial(step, meter, budget_bytes, recognise, max(2, verify_steps), cliff, clock)
     tries = list(tried)

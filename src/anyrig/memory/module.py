@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
+from anyrig.devices.describe import Precision
 from anyrig.errors import BadInput
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
-
-if TYPE_CHECKING:
-    from anyrig.devices.describe import Precision
 
 Optimiser = Literal["adamw", "sgd", "momentum"]
 _KINDS: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -48,6 +46,9 @@ def step_of(
         optimiser: whose state is held beside the weights.
         vocabulary: inputs are token numbers below this instead of floats.
     """
+    if precision not in get_args(Precision):
+        known = ", ".join(get_args(Precision))
+        raise BadInput(f"no number format is called {precision!r}", hint=f"There are: {known}.")
     if precision == "fp8":
         raise BadInput("a plain module has no fp8 step", hint="Take bf16, fp16 or fp32.")
     where, kind = torch.device(device), _KINDS.get(precision)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 import torch
 from torch import nn
@@ -225,6 +225,11 @@ def make(
         keep_weights: in inference too, keep weights in fp32 and compute under autocast.
         agree: makes the answer whether gradients were bad the same in all processes.
     """
+    if precision not in get_args(Precision):
+        raise BadSetting(
+            f"no number format is called {precision!r}",
+            hint=f"There are: {', '.join(get_args(Precision))}.",
+        )
     plain = PlainStep(guard=guard, agree=agree)
     if precision == "fp32":
         return FullPrecision(device_type, plain)

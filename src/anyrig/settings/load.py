@@ -79,7 +79,11 @@ class ComputeSettings:
         if self.profile not in get_args(Profile):
             known = ", ".join(get_args(Profile))
             raise BadSetting(f"compute.profile is {self.profile!r}", hint=f"One of: {known}.")
-        if self.memory_gb < 0 or not 0 <= self.memory_fraction <= 1:
+        if self.memory_gb and self.memory_fraction:
+            raise BadSetting(
+                "compute.memory_gb and compute.memory_fraction are both set", hint="Set one."
+            )
+        if not 0 <= self.memory_gb < float("inf") or not 0 <= self.memory_fraction <= 1:
             raise BadSetting(
                 "compute.memory_gb or compute.memory_fraction is no amount of memory",
                 hint="Gibibytes from 0 up, or a share from 0 to 1.",

@@ -34,6 +34,21 @@ class Engine(Protocol):
         """A result for each item, in order."""
 
 
+class Usual:
+    """What most engines are: a class that inherits this need only define `run`."""
+
+    name = "engine"
+    version = "0"
+    pads = True
+    batch_invariant = False
+    most_items = 1 << 30
+    relief: Sequence[str] = ()
+    bound: Bound | None = None
+
+    def __init__(self, placement: Placement) -> None:
+        """Load nothing."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How a worker makes its engine."""
@@ -63,6 +78,6 @@ def make(factory: str, placement: Placement, options: Mapping[str, Any]) -> Engi
     if missing:
         raise BadInput(
             f"{factory} is no engine: it has no {', '.join(missing)}",
-            hint="`anyrig.work.engine.Engine` says what each is.",
+            hint="Inherit `anyrig.work.engine.Usual`; `Engine` there says what each is.",
         )
     return cast(Engine, engine)

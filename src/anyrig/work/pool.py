@@ -68,6 +68,8 @@ class Pool:
         )  # fmt: skip
         self._closed = self._running = False
         self._first = 0
+        if not placements and fallback is None:
+            raise WorkFailed("a pool without a place to work", hint="Give it a placement.")
         self._shift: tuple[Shift, threading.Thread] | None = None
         try:
             for placement in placements:

@@ -11,20 +11,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from anyrig.work.engine import Usual
+
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
     from anyrig.placement import Placement
 
 
-class Rehearsal:
+class Rehearsal(Usual):
     """Sleeps for as long as its items say."""
 
     name = "rehearsal"
     version = "1"
     pads = False
     batch_invariant = True
-    relief: Sequence[str] = ()
-    bound: Bound | None = None
 
     def __init__(
         self,

@@ -202,8 +202,8 @@ class Staff:
         """The engine cannot be loaded there: once is enough."""
         del self._loading[worker.number]
         worker.stop()
-        kind = getattr(errors, message.kind, DeviceLost)
-        hint = message.hint or "Run `anyrig doctor`."
+        kind = getattr(errors, message.kind, WorkFailed)
+        hint = message.hint or "That is the engine's own error; -vv says more."
         name = worker.placement.device.name
         self._refusal = kind(message.said, hint=hint)
         self._warn(f"the engine cannot be loaded on {name}: {message.said}")
