@@ -56,12 +56,12 @@ class Screen:
 
 
 @contextmanager
-def opened(*words: str, colours: bool = False) -> Iterator[Screen]:
+def opened(*words: str, colours: bool = False, term: str = "xterm") -> Iterator[Screen]:
     import pty
 
     pid, fd = pty.fork()
     if pid == 0:
-        environment = {**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
+        environment = {**os.environ, "TERM": term, "PYTHONIOENCODING": "utf-8"}
         if colours:
             environment.pop("NO_COLOR")
         command = [sys.executable, "-m", "anyrig", "top", "--interval", "0.2", *words]
@@ -131,3 +131,12 @@ def test_colours_are_a_wish() -> None:
     with opened("--count", "2", colours=True) as screen:
         screen.until(LEAVE)
     assert b"\x1b[1m" in screen.seen
+
+
+@pty_only
+def test_a_dumb_terminal_gets_one_plain_frame() -> None:
+    with opened(term="dumb", colours=True) as screen:
+        screen.until(b"process")
+        assert screen.exit_code() == 0
+    assert b"CPU " in screen.seen
+    assert b"\x1b" not in screen.seen

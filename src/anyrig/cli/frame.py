@@ -88,10 +88,14 @@ def frame(
     below = _jobs(jobs, view) + table
     layout = _layout(len(snapshot.devices), len(top), len(below), view)
     blocks: list[Line] = []
+    said: set[Line] = set()
     for sample in snapshot.devices:
         device = machine.find(sample.device)
         history = histories.get(sample.device, ())
-        blocks += _device(sample, device, snapshot.host, history, layout, view)
+        rows = _device(sample, device, snapshot.host, history, layout, view)
+        blocks += [row for row in rows if row not in said]
+        # Why nothing is known is said once where it holds for several devices.
+        said.update(row for row in rows[2:] if row[-1].style == "dim")
     if view.height is not None:
         # The table's title and a row of it stay, whatever number of devices there is.
         room = max(1, view.height - len(top) - min(2, len(below)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from anyrig.cli.canvas import Line, Span, clean, line, padded
@@ -13,6 +14,10 @@ from anyrig.units import bytes_text
 SORTS = ("memory", "gpu", "cpu", "pid")
 # Below this many columns the table leaves some out.
 _NARROW = 72
+# The folders before a program's name. On Windows they may hold spaces: there it ends in .exe.
+_FOLDERS = re.compile(r"(?:/(?:[^ /]+/)*|[A-Za-z]:\\.*?(?=[^\\]+\.exe\b))(?=[^ ])")
+# An installed command: Python runs a small file among the programs.
+_INSTALLED = re.compile(r"(python[^ /]* )/(?:[^ /]+/)*bin/(?=[^ ])")
 
 
 class _Row(NamedTuple):
@@ -85,14 +90,23 @@ def _rows(snapshot: Snapshot, machine: Machine, everybody: bool) -> tuple[list[_
                 number_text(device) if device else "?", use.pid,
                 clean(host.user or "-") if host else "-", use.memory_bytes, use.compute_percent,
                 host.cpu_percent if host else None, host.memory_bytes if host else None,
-                clean(host.command if host else use.name or "not visible from here"),
+                _short(host.command) if host else clean(use.name or "not visible from here"),
             ))  # fmt: skip
     for process in snapshot.host.processes:
         if process.ours and process.pid not in shown:
             rows.append(_Row("-", process.pid, clean(process.user or "-"), None, None,
                              process.cpu_percent, process.memory_bytes,
-                             clean(process.command)))  # fmt: skip
+                             _short(process.command)))  # fmt: skip
     return rows, len(hidden)
+
+
+def _short(command: str) -> str:
+    """A command line without the folders of its program: what it does is to be seen."""
+    command = clean(command)
+    if folders := _FOLDERS.match(command):
+        command = command[folders.end() :]
+    installed = _INSTALLED.match(command)
+    return f"{installed[1]}{command[installed.end() :]}" if installed else command
 
 
 def _size(count: int | None) -> str:

@@ -24,14 +24,19 @@ _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 
 
 def is_terminal() -> bool:
-    """Whether somebody sees what is written and can press keys."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    """Whether somebody sees what is written, can press keys, and escape codes move the cursor."""
+    seen = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    return seen and not _is_dumb()
 
 
 def wants_colours() -> bool:
     """Whether the terminal and its user want colours."""
-    dumb = os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and not dumb
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and not _is_dumb()
+
+
+def _is_dumb() -> bool:
+    """Whether the terminal prints escape codes instead of obeying them."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def takes_unicode() -> bool:

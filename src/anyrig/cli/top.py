@@ -28,6 +28,7 @@ from anyrig.monitor.report import prometheus_text, snapshot_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from anyrig.monitor.alerts import Alert
     from anyrig.monitor.sample import Sample
 
 HELP = """Show load, memory, power, temperature and clocks of every device, the processes on them
@@ -161,6 +162,8 @@ def _show(
     view = View(unicode=takes_unicode(), sort=options.sort, everybody=options.all)
     colours = wants_colours()
     shown: Snapshot | None = None
+    histories: dict[str, list[Sample]] = {}
+    alerts: list[Alert] = []
     num_samples, drawn_at = 0, (0, 0)
     while True:
         key = terminal.key(_PATIENCE_S)
@@ -169,15 +172,16 @@ def _show(
         view = _pressed(view, key)
         newest = monitor.latest()
         if newest is not shown and newest is not None and not view.paused:
-            shown = newest
+            # Taken with the snapshot, so that a pause holds all of the picture.
+            shown, alerts = newest, monitor.warnings()
+            histories = {s.device: monitor.history(s.device) for s in shown.devices}
             num_samples += 1
             key = key or "new"
         if shown is None or not (key or terminal.size != drawn_at):
             continue
         drawn_at = terminal.size
         view = view._replace(width=drawn_at[0], height=drawn_at[1])
-        histories = {s.device: monitor.history(s.device, 2.0 * view.width) for s in shown.devices}
-        lines = frame(shown, histories, machine, view, alerts=monitor.warnings())
+        lines = frame(shown, histories, machine, view, alerts=alerts)
         terminal.draw([rendered(row, colours) for row in lines])
         if options.count and num_samples >= options.count:
             return

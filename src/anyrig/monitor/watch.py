@@ -67,7 +67,7 @@ class Monitor:
                 f"cannot sample every {interval_s:g} s and keep {length}",
                 hint="The interval is more than 0 s and at least one sample is kept.",
             )
-        self.machine, self.interval_s = machine, interval_s
+        self._interval_s = interval_s
         self._extra = dict(extra or {})
         system = System(LiveAnswers())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
@@ -150,7 +150,7 @@ class Monitor:
             self._crowd.refresh()
             for lane in self._lanes:
                 lane.ask(moment)
-            patience_s = min(max(_PATIENCE * self.interval_s, 0.25), _MOST_PATIENCE_S)
+            patience_s = min(max(_PATIENCE * self._interval_s, 0.25), _MOST_PATIENCE_S)
             until = moment.monotonic_s + patience_s
             samples: list[Sample] = []
             for lane in self._lanes:
@@ -212,8 +212,8 @@ class Monitor:
             except Exception:
                 log.exception("a sample failed")
             elapsed = time.monotonic() - start
-            beat = max(beat + 1, int(elapsed / self.interval_s) + 1)
-            self._stopped.wait(start + beat * self.interval_s - time.monotonic())
+            beat = max(beat + 1, int(elapsed / self._interval_s) + 1)
+            self._stopped.wait(start + beat * self._interval_s - time.monotonic())
 
 
 class NullMonitor:
@@ -250,6 +250,11 @@ class NullMonitor:
     def warnings(self) -> list[Alert]:
         """There are no warnings."""
         return []
+
+    def sample(self) -> Snapshot:
+        """A look at nothing: no device is in it, and nothing is kept."""
+        moment = Moment(time.monotonic(), time.time())
+        return Snapshot(*moment, (), HostSample(*moment, unknown={"host": "not watched"}))
 
 
 S = TypeVar("S", Sample, HostSample)
