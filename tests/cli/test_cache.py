@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -113,10 +116,61 @@ def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
     done = anyrig("cache")
     assert done.returncode == 0, done.stderr
     assert "set aside as results.sqlite.corrupt-" in done.stderr
+    assert done.stderr.count("set aside") == 1
     assert done.stdout.startswith("0 results")
     again = anyrig("cache")
     assert "a damaged store was set aside: " in again.stderr
     assert len(json.loads(anyrig("cache", "--json").stdout)["set_aside"]) == 1
+
+
+def test_the_import_that_is_told_of_works(anyrig: Anyrig, kept: Path) -> None:
+    os.truncate(kept, 500_000)
+    command = anyrig("cache").stderr.split("`")[1].split()
+    assert command[:3] == ["anyrig", "cache", "import"]
+    done = anyrig(*command[1:])
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"Imported 1[12] results of 1[2-5] from ", done.stdout)
+    assert "damaged and left out" in done.stderr
+    kept.write_bytes(b"rubbish" * 1000)
+    done = anyrig(*anyrig("cache").stderr.split("`")[1].split()[1:])
+    assert done.returncode == 2
+    assert "damaged store of which nothing could be read" in done.stderr
+
+
+_AS_NOBODY = """
+import os, sys
+from anyrig.cli import main
+main(["cache"]), main(["cache", "--json"])  # everything is imported now
+print("--")
+sys.stdout.flush()
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+os.environ["ANYRIG_CACHE_FOLDER"] = os.environ["HOME"] = sys.argv[1]
+for name in ("CONFIG", "CACHE", "DATA", "STATE"):
+    os.environ[f"XDG_{name}_HOME"] = sys.argv[1]
+main(["cache"]), main(["cache", "--json"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders have no mode there")
+def test_a_store_that_may_only_be_read(kept: Path) -> None:
+    base = Path(tempfile.mkdtemp())  # not tmp_path: that is for its owner alone, all the way up
+    shutil.copy(kept, base / kept.name)
+    (base / kept.name).chmod(0o444)
+    base.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _AS_NOBODY, str(base)], capture_output=True, text=True, cwd="/"
+        )
+    finally:
+        base.chmod(0o755)
+        shutil.rmtree(base)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("--\n")[1]
+    assert said.startswith("15 results"), done.stderr
+    assert "Slower" not in said
+    assert done.stderr.count("nothing new can be kept") == 1
+    assert json.loads(said[said.index("{") :])["read_only"] is True
 
 
 @pytest.mark.parametrize(
@@ -130,6 +184,8 @@ def test_a_damaged_store_is_told_of(anyrig: Anyrig, kept: Path) -> None:
         (["--dry-run"], "--dry-run belongs to pruning", "prune"),
         (["verify", "--kind", "speech"], "--kind belongs to", "--help"),
         (["prune", "--to", "much"], "'much' is no size", "500M"),
+        (["prune", "--to", "2"], "--to 2 has no unit", "2G"),
+        (["prune", "--engine", "zzz"], "the engine 'zzz' made", "minilm, tone"),
         (["prune", "--older-than", "30"], "'30' is no age", "30d"),
         (["prune", "--all", "--kind", "speech"], "nothing to choose", "Leave"),
         (["prune", "--kind", "speach"], "nothing of the kind 'speach'", "embedding, speech"),

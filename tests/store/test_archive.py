@@ -261,3 +261,17 @@ def test_a_database_without_anything_readable(empty: Store, tmp_path: Path) -> N
     (tmp_path / "x").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
     with pytest.raises((BadArchive, StoreFailed)):
         archive.import_(empty, tmp_path / "x")
+
+
+def test_a_disk_that_is_full_in_the_middle(full: Store, empty: Store, tmp_path: Path) -> None:
+    """SQLite's own bound on pages answers as a full disk does."""
+    archive.export(full, tmp_path / "out.zip")
+    empty.put("first", b"", kind="speech")
+    pages = empty.size().used_bytes // 4096
+    empty.database.maintain(f"PRAGMA max_page_count = {pages + 4}")
+    with pytest.raises(StoreFailed, match="no room left") as caught:
+        archive.import_(empty, tmp_path / "out.zip")
+    count = empty.size().num_results - 1
+    assert 0 < count < 12
+    assert f"{count} of 12 were imported, the rest was not" in caught.value.message
+    assert "import again" in caught.value.hint

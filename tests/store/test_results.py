@@ -333,7 +333,6 @@ def test_everything_goes_at_once(tmp_path: Path, wal: bool) -> None:
             assert other.has(keys) == set()
             assert other.put("a", b"1", kind="speech")
             assert one.size().num_held == 1
-            one.close()
             path.unlink()  # by hand
             for end in ("-wal", "-shm", "-journal"):
                 Path(f"{path}{end}").unlink(missing_ok=True)
@@ -343,7 +342,8 @@ def test_everything_goes_at_once(tmp_path: Path, wal: bool) -> None:
         assert one.prune(to_bytes=0)[0] == 1
         assert not path.exists()
         assert one.put("b", b"2", kind="speech")
-        assert other.has("ab") == {"b"}
+        with Store(path, wal=wal) as third:
+            assert third.has("ab") == {"b"}
 
 
 # -- together ----------------------------------------------------------------------------------

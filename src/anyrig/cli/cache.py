@@ -33,7 +33,7 @@ everything and drops what is damaged. Settings: cache.limit_gb, cache.folder."""
 MIXED = True
 _ACTIONS = ("prune", "export", "import", "verify")
 _PRUNING = ("to", "older_than", "engine", "all", "held", "dry_run", "yes")
-_UNITS = {"": 1, "B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
+_UNITS = {"B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
 _SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
@@ -121,15 +121,19 @@ def _tell(context: Context) -> int:
         return _tell_nothing(context, path)
     from anyrig.store.database import set_aside
 
+    before = set_aside(path)
     with open_store(context) as store:
         size = store.size()
-        reason = store.database.journal_reason
-    aside = [str(file) for file in set_aside(path)]
+        reason, read_only = store.database.journal_reason, store.database.read_only
     if context.options.json:
-        print_json(_json(path, size, reason, aside))
+        aside = [str(file) for file in set_aside(path)]
+        print_json({**_json(path, size, reason, aside), "read_only": read_only})
         return 0
     print("\n".join(_report(path, size, reason)))
-    for name in aside:
+    if read_only:
+        print_warning("nothing new can be kept: the store or its folder may not be written; set"
+                      " cache.folder (ANYRIG_CACHE_FOLDER) to one you may write to")  # fmt: skip
+    for name in before:  # one that was set aside just now has been told of
         print_warning(f"a damaged store was set aside: {name}; `anyrig cache import` takes what is"
                       " whole in it, then it can be deleted")  # fmt: skip
     return 0
@@ -140,7 +144,8 @@ def _tell_nothing(context: Context, path: Path) -> int:
     if context.options.json:
         from anyrig.store.protocol import Size
 
-        print_json(_json(path, Size(0, 0, 0, limit_bytes), "", []))
+        nothing = _json(path, Size(0, 0, 0, limit_bytes), "", [])
+        print_json({**nothing, "read_only": False})
     else:
         print(f"Nothing is kept yet. Results will go to {path}, up to {bytes_text(limit_bytes)}.")
     return 0
@@ -212,6 +217,7 @@ def _prune(context: Context) -> int:
     to_bytes = 0 if options.all else options.to
     with open_store(context) as store:
         _check_kind(store, options.kind)
+        _check_engine(store, options.engine)
         if options.all and not options.dry_run and not options.yes and not options.json:
             count = store.size().num_results
             if can_ask() and not _agreed(f"Drop all of {_many(count)}?"):
@@ -239,6 +245,16 @@ def _check_kind(store: Store, kind: str | None) -> None:
     kinds = [row.kind for row in store.size().kinds] if kind else []
     if kinds and kind not in kinds:
         raise BadInput(f"nothing of the kind {kind!r} is kept", hint=f"Kept: {', '.join(kinds)}.")
+
+
+def _check_engine(store: Store, engine: str | None) -> None:
+    size = store.size() if engine else None
+    if size and size.num_results and engine not in size.engines:
+        names = ", ".join(size.engines)
+        raise BadInput(
+            f"nothing that the engine {engine!r} made is kept",
+            hint=f"Kept is what these made: {names}." if names else "No result names its engine.",
+        )
 
 
 def _agreed(question: str) -> bool:
@@ -329,11 +345,17 @@ def _date(when: float) -> str:
 
 
 def _size(text: str) -> int:
-    """`500M`, `2G`, `1.5 GiB`, or plain bytes."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    """`500M`, `2G`, `1.5 GiB`, `4096B`; a bare number could be meant as any of them."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)\s*", text, re.IGNORECASE)
+    if not found and re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", text):
+        number = text.strip()
+        raise BadInput(
+            f"--to {number} has no unit",
+            hint=f"Write {number}G or {number}M; --all drops everything.",
+        )
     if not found:
         raise BadInput(f"{text!r} is no size", hint="Write it as 500M or 2G.")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(found[1]) * _UNITS[(found[2] or "B").upper()])
 
 
 def _age(text: str) -> float:

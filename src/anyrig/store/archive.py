@@ -4,10 +4,11 @@ The archive is a zip without compression (sound and vectors hardly shrink): `dat
 on, and `manifest.jsonl`, a line of what it is and a line for each file with its key, kind, note and
 SHA-256. Any zip program can look into it.
 
-An import looks at everything first and takes all or nothing: an archive that is cut off, altered or
-made to do harm is refused whole. Names in it are never used as paths, and what it would take
-in memory and on disk is bounded by its own size, as nothing is compressed. What it says of a
-result is believed: import what comes from people you trust.
+An import looks at everything before it keeps anything: an archive that is cut off, altered or made
+to do harm is refused whole. When the disk is full in the middle, the error says how many were kept.
+Names in it are never used as paths, and what it would take in memory and on disk is bounded by its
+own size, as nothing is compressed. What it says of a result is believed: import what comes from
+people you trust.
 
 A database that was set aside as malformed can be imported too; there what is whole is taken.
 """
@@ -16,26 +17,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from anyrig.errors import BadArchive, BadInput, StoreFailed
-from anyrig.store import atomic, rows
+from anyrig.errors import AnyrigError, BadArchive, BadInput, StoreFailed
+from anyrig.store import atomic, rows, salvage
+from anyrig.store.database import SET_ASIDE
 from anyrig.store.protocol import Entry, Tell
 from anyrig.store.results import Store
-from anyrig.store.schema import open_to_read
+from anyrig.store.schema import SCHEMA
 from anyrig.units import bytes_text
 
 _FORMAT, _VERSION = "anyrig results", 1
 _MANIFEST = "manifest.jsonl"
 _MANIFEST_MOST = 2 << 30
 _LINE_MOST = 1 << 20
-_SQLITE = b"SQLite format 3\0"
+_ZIP = b"PK"
 # What zipfile raises over a file that is no zip, or a wrong one.
 _UNREADABLE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, UnicodeDecodeError,
@@ -103,10 +104,10 @@ def export(
 
 
 def import_(store: Store, path: Path, *, tell: Tell | None = None) -> Imported:
-    """Keep an archive's results, all or none; those kept already stay as they are."""
+    """Keep an archive's results, or what is whole in a damaged store; those here already stay."""
     try:
         with path.open("rb") as file:
-            if file.read(len(_SQLITE)) == _SQLITE:
+            if _is_store(path, file.read(len(salvage.MAGIC))):
                 return _salvage(store, path, tell)
             with zipfile.ZipFile(file) as archive:
                 return _import(store, archive, path, tell)
@@ -137,13 +138,20 @@ def _import(store: Store, archive: zipfile.ZipFile, path: Path, tell: Tell | Non
         rows.written(line.entry._replace(data=_data(archive, line, path)))
         if tell:
             tell(number, steps)
-    new = 0
-    for number, line in enumerate(lines, len(lines) + 1):
-        entry = line.entry._replace(data=_data(archive, line, path))
-        new += store.put(entry.key, entry.data, kind=entry.kind, note=entry.note)
-        if tell:
-            tell(number, steps)
-    return Imported(len(lines), new)
+    entries = (line.entry._replace(data=_data(archive, line, path)) for line in lines)
+    return Imported(len(lines), _keep(store, entries, len(lines), tell, before=len(lines)))
+
+
+def _is_store(path: Path, start: bytes) -> bool:
+    """Whether a file is, or was, a database: by its beginning, its name, or the rows in it."""
+    if start == salvage.MAGIC:
+        return True
+    if start.startswith(_ZIP):
+        return False
+    if SET_ASIDE in path.name:
+        return True
+    with salvage.Damaged(path) as damaged:
+        return damaged.look() > 0
 
 
 def _files(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
@@ -207,43 +215,59 @@ def _data(archive: zipfile.ZipFile, line: _Line, path: Path) -> bytes:
 
 
 def _salvage(store: Store, path: Path, tell: Tell | None) -> Imported:
-    """What is whole in a database that was set aside."""
+    """Keep what is whole in a database that was set aside."""
     if path.resolve() == store.path.resolve():
         raise BadArchive(f"{path} is the store itself", hint="Name another file.")
-    connection = open_to_read(path)
-    looked = new = bad = 0
-    try:
-        numbers = _numbers(connection)
-        for done, number in enumerate(numbers, 1):
-            try:
-                row = rows.by_number(connection, number)
-                result = row.result if row else None
-            except (sqlite3.DatabaseError, ValueError):
-                result = None
-            looked += 1
-            if result is None:
-                bad += 1
-            else:
-                new += store.put(result.key, result.data, kind=result.kind, note=result.note)
-            if tell:
-                tell(done, len(numbers))
-    finally:
-        connection.close()
-    return Imported(looked, new, bad)
-
-
-def _numbers(connection: sqlite3.Connection) -> list[int]:
-    """The numbers of the rows, as many as can be read of them."""
-    found: list[int] = []
-    try:
-        # Not over an index: it may be what is damaged.
-        found.extend(n for (n,) in connection.execute("SELECT id FROM results NOT INDEXED"))
-    except sqlite3.DatabaseError as error:
-        if not found:
+    with salvage.Damaged(path) as damaged:
+        if damaged.version > SCHEMA:
             raise BadArchive(
-                f"nothing can be read of it: {error}", hint="Delete it; the results can be remade."
-            ) from error
-    return found
+                f"{path} was written by a newer anyrig (form {damaged.version}, known is {SCHEMA})",
+                hint="Update anyrig; nothing was changed here.",
+            )
+        count = damaged.look()
+        if not count:
+            raise _nothing_in(path)
+        bad = 0
+
+        def whole() -> Iterator[Entry | None]:
+            nonlocal bad
+            for result in damaged.results():
+                bad += result is None
+                yield Entry(result.key, result.data, result.kind, result.note) if result else None
+
+        new = _keep(store, whole(), count, tell)
+    return Imported(count, new, bad)
+
+
+def _keep(
+    store: Store, entries: Iterable[Entry | None], count: int, tell: Tell | None, before: int = 0
+) -> int:
+    """Put one after the other, with so many steps done before; how many are new.
+
+    When the disk is full in the middle, what was put stays, and the error says how many.
+    """
+    new = 0
+    try:
+        for number, entry in enumerate(entries, before + 1):
+            if entry is not None:
+                new += store.put(entry.key, entry.data, kind=entry.kind, note=entry.note)
+            if tell:
+                tell(number, before + count)
+    except AnyrigError as error:
+        # An archive that was changed while we read it says that nothing was changed here.
+        hint = f"{error.hint} " if isinstance(error, StoreFailed) else "Export it again. "
+        raise type(error)(
+            f"{error.message}: {new:,} of {count:,} were imported, the rest was not",
+            hint=f"{hint}Then import again: what is here already stays as it is.",
+        ) from error
+    return new
+
+
+def _nothing_in(path: Path) -> BadArchive:
+    return BadArchive(
+        f"{path} is a damaged store of which nothing could be read",
+        hint="Delete it: the results can be made again. Nothing was changed here.",
+    )
 
 
 def _append(archive: zipfile.ZipFile, manifest: IO[bytes]) -> None:

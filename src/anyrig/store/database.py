@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from anyrig.errors import StoreFailed
 from anyrig.store.door import Door
 from anyrig.store.drives import network_drive
 from anyrig.store.refusals import malformed, moved, translated
@@ -40,6 +41,7 @@ from anyrig.store.schema import (
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 Journal = Literal["wal", "delete"]
+SET_ASIDE = ".corrupt-"  # what the name of a malformed file gets, with a date
 _NOWHERE = (0, 0)
 _LEAVE_S = 5.0  # how long others are given to find a malformed file and close it
 # Connections that a fork carried into a child: SQLite forbids even closing them there.
@@ -57,16 +59,22 @@ class Database:
         self._wal = wal
         self._connection: sqlite3.Connection | None = None
         self._file = _NOWHERE
+        self._closed = False
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._door = Door(path.with_name(f"{path.name}.lock"))
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """A block that no other thread of this process is in."""
+        """A block that no other thread of this process is in; refused once it is closed."""
         if self._owner != os.getpid():
             self._after_fork()
         with self._lock:
+            if self._closed:
+                raise StoreFailed(
+                    "the store is closed",
+                    hint="Ask it before it is closed, inside its `with` block, or open another.",
+                )
             yield
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -89,7 +97,7 @@ class Database:
         At once, whatever its size, and on a full disk too, where even deleting rows needs room.
         """
         with self.alone(), translated(self.path):
-            self.close()
+            self._leave()
             with self._door.alone(wait_s=0) as alone:
                 if not alone:
                     return False
@@ -105,12 +113,23 @@ class Database:
             return True
 
     def close(self) -> None:
-        """Close the connection; it is opened again when asked for something."""
-        with self.alone():
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-            self._door.leave()
+        """Close it for good; once more does no harm."""
+        if not self._closed:
+            with self.alone():
+                self._leave()
+                self._closed = True
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed for good."""
+        return self._closed
+
+    def _leave(self) -> None:
+        """Close the connection; it is opened again when something is asked."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._door.leave()
 
     def _do(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         with self.alone(), translated(self.path):
@@ -121,7 +140,7 @@ class Database:
                     if attempt == 2 or self.read_only:
                         raise
                     if moved(error):
-                        self.close()  # replaced since we looked: opened anew
+                        self._leave()  # replaced since we looked: opened anew
                     elif malformed(error):
                         self._set_aside(str(error))
                     else:
@@ -147,7 +166,7 @@ class Database:
         if self._connection is not None and _identity(self.path) != self._file:
             # Set aside by another process, or deleted by hand: what we have open is no one else's.
             log.info("%s was replaced: opened anew", self.path)
-            self.close()
+            self._leave()
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._door.share()
@@ -184,7 +203,7 @@ class Database:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         version = check(connection, self.path)
         if self.read_only:
-            self.journal, self.journal_reason = "delete", "the folder is read-only"
+            self.journal, self.journal_reason = "delete", ""  # nothing is written
             return
         if version == 0:
             connection.execute(f"PRAGMA page_size = {PAGE}")
@@ -214,7 +233,7 @@ class Database:
 
     def _set_aside(self, why: str) -> None:
         """Rename a malformed file, unless another process has just done so."""
-        self.close()
+        self._leave()
         with self._door.alone(_LEAVE_S) as alone:
             if _identity(self.path) != self._file:
                 return
@@ -237,14 +256,15 @@ class Database:
 
 def set_aside(path: Path) -> tuple[Path, ...]:
     """The malformed files that were set aside beside a store."""
-    found = path.parent.glob(f"{path.name}.corrupt-*")
-    return tuple(sorted(file for file in found if not file.name.endswith(("-wal", "-journal"))))
+    found = path.parent.glob(f"{path.name}{SET_ASIDE}*")
+    beside = ("-wal", "-shm", "-journal")
+    return tuple(sorted(file for file in found if not file.name.endswith(beside)))
 
 
 def _free_name(path: Path) -> Path:
     date = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):
-        name = path.with_name(f"{path.name}.corrupt-{date}{f'-{number}' if number > 1 else ''}")
+        name = path.with_name(f"{path.name}{SET_ASIDE}{date}{f'-{number}' if number > 1 else ''}")
         if not name.exists():
             break
     return name

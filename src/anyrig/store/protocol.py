@@ -59,6 +59,8 @@ class Size:
     """What the disk gives to it, free pages and journal included."""
     limit_bytes: int
     kinds: tuple[KindSize, ...] = ()
+    engines: tuple[str, ...] = ()
+    """Those that the results name as theirs."""
     num_held: int = 0
     """Results that unfinished jobs need, which are never evicted."""
     jobs: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import BadInput, StoreFailed
 from anyrig.store import room, rows, upkeep
 from anyrig.store.database import Database
 from anyrig.store.holds import LAPSE_S, Holds, release
@@ -56,16 +56,26 @@ class Store:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         *,
         limit_bytes: int = 10 * GIB,
         wal: bool | None = None,
         lapse_s: float = LAPSE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.path = path
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise StoreFailed(
+                f"{self.path} is a folder, a store is a file",
+                hint=f"Name a file in it: {self.path / 'results.sqlite'}",
+            )
+        if not limit_bytes >= 1:
+            raise BadInput(
+                f"limit_bytes is {limit_bytes}, a store takes at least a byte",
+                hint="Give the limit in bytes: 10 * 2**30 for 10 GiB.",
+            )
         self.limit_bytes = limit_bytes
-        self.database = Database(path, wal=wal)
+        self.database = Database(self.path, wal=wal)
         self._clock = clock
         self._holds = Holds(clock, lapse_s)
         self._uses = Uses()
@@ -79,7 +89,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write down what waits and close the file."""
+        """Write down what waits and close the file; whatever is asked later is refused."""
+        if self.database.closed:
+            return
         with self.database.alone():
             self._write_uses()
             self.database.close()
@@ -152,8 +164,9 @@ class Store:
             if release:
                 self._release(job)
         finally:
-            with self.database.alone():
-                self._holds.leave(job)
+            if not self.database.closed:
+                with self.database.alone():
+                    self._holds.leave(job)
 
     # -- the whole ---------------------------------------------------------------------------------
 

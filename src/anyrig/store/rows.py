@@ -103,6 +103,12 @@ def written(entry: Entry) -> Written:
             f"{entry.kind[:80]!r} cannot be a kind",
             hint="A kind is a word in small letters, such as `speech`.",
         )
+    # Not left to bytes(): that makes zeroes of a number and fails on text without our hint.
+    if not isinstance(entry.data, (bytes, bytearray, memoryview)):
+        raise BadInput(
+            f"data is {type(entry.data).__name__}, not bytes",
+            hint="Encode text with `.encode()`, an array with `.tobytes()`.",
+        )
     data = bytes(entry.data)
     if len(data) > LARGEST_BYTES:
         raise BadInput(

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anyrig.errors import StoreFailed
-from anyrig.store.refusals import BUSY_S, code, damaged, malformed, translated
+from anyrig.store.refusals import BUSY_S, code, damaged, malformed
 
 SCHEMA = 1
-_OURS = 0x616E7972  # "anyr": how `file` and we tell our databases from others'
+OURS = 0x616E7972  # "anyr": how `file` and we tell our databases from others'
 LOG_BYTES = 16 << 20  # the log is folded into the file when it is this long
 PAGE = 4096
 # Data stands in a table of its own, so that looking for the oldest results does not turn every page
@@ -55,14 +55,6 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
-    """A database of ours, perhaps a damaged one that was set aside, to read from."""
-    with translated(path):
-        connection = connect_to_read(path)
-        check(connection, path)
-        return connection
-
-
 def check(connection: sqlite3.Connection, path: Path) -> int:
     """The schema's version, 0 for a new file; another program's file is refused."""
     connection.execute("BEGIN")  # one state for all three: another process may be creating it
@@ -72,7 +64,7 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     finally:
         connection.execute("ROLLBACK")
-    if mark != _OURS and (mark or tables or version):
+    if mark != OURS and (mark or tables or version):
         raise StoreFailed(
             f"{path} is a database of another program",
             hint="Set cache.folder (ANYRIG_CACHE_FOLDER) to another folder.",
@@ -94,7 +86,7 @@ def create(connection: sqlite3.Connection) -> None:
     if version == 0:
         for statement in _statements(_TABLES):
             connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {_OURS}")
+        connection.execute(f"PRAGMA application_id = {OURS}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")
 

@@ -24,6 +24,7 @@ def measure(connection: sqlite3.Connection, path: Path, limit_bytes: int) -> Siz
         ).fetchall()
     )
     ((held,),) = ask("SELECT count(DISTINCT result) FROM held").fetchall()
+    engines = ask("SELECT DISTINCT engine FROM results WHERE engine != '' ORDER BY engine")
     files = (path, Path(f"{path}-wal"), Path(f"{path}-journal"))
     return Size(
         num_results=sum(row.num_results for row in kinds),
@@ -31,6 +32,7 @@ def measure(connection: sqlite3.Connection, path: Path, limit_bytes: int) -> Siz
         file_bytes=sum(file.stat().st_size for file in files if file.exists()),
         limit_bytes=limit_bytes,
         kinds=kinds,
+        engines=tuple(name for (name,) in engines.fetchall()),
         num_held=held,
         jobs=tuple(job for (job,) in ask("SELECT job FROM jobs ORDER BY job").fetchall()),
         counters=dict(ask("SELECT name, value FROM counters ORDER BY name").fetchall()),
