@@ -12,6 +12,7 @@ import datetime
 import json
 import logging
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,12 @@ class Report:
 
 
 def guarded(
-    device: Device, drive: Drive, path: Path | None = None, *, again: bool = False
+    device: Device,
+    drive: Drive,
+    path: Path | None = None,
+    *,
+    again: bool = False,
+    budget_s: float = BUDGET_S,
 ) -> Report:
     """Test a device or read what was found before, and switch off what failed.
 
@@ -67,20 +73,21 @@ def guarded(
         drive: a drive of torch; others have nothing to test here.
         path: where results are kept; nowhere when None.
         again: test even if a result is kept.
+        budget_s: seconds after which no new case is begun.
     """
     if drive.backend != "torch":
         return Report((), "", 0.0)
     key = stamp(device, drive)
     report = None if again or path is None else load(path).get(key)
     if report is None:
-        report = run(device, drive)
+        report = run(device, drive, budget_s=budget_s)
         if path is not None:
             keep(path, report)
     messages = switch_off(report.results)
     return Report(report.results, key, report.seconds, report.kept, messages)
 
 
-def run(device: Device, drive: Drive) -> Report:
+def run(device: Device, drive: Drive, *, budget_s: float = BUDGET_S) -> Report:
     """Test a device now. Nothing is kept or switched off."""
     from anyrig.backends.torch import find
     from anyrig.precision.attention import try_attention
@@ -90,10 +97,11 @@ def run(device: Device, drive: Drive) -> Report:
     start = time.perf_counter()
     where = find(device, drive)
     halves = _halves(device, drive)
-    with tf32(False), _one_thread():
+    with tf32(False), _one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of contexts and kernels that are made on first use
         results = [*try_products(where, _formats(device, drive))]
         if where.type != "privateuseone":  # DirectML has plain attention alone
-            results += try_attention(where, ("fp32", *halves), deadline=start + BUDGET_S)
+            results += try_attention(where, ("fp32", *halves), deadline=start + budget_s)
     seconds = time.perf_counter() - start
     log.info("self-test of %s: %d tries in %.1f s", device.name, len(results), seconds)
     return Report(tuple(results), stamp(device, drive), seconds)
