@@ -171,7 +171,9 @@ def test_another_driver_is_tested_anew(tmp_path: Path, monkeypatch: pytest.Monke
     selftest.keep(path, selftest.Report((), selftest.stamp(CPU, DRIVE), 1.0))
     assert selftest.guarded(CPU, DRIVE, path).kept
     newer = Device("cpu", "cpu", "any", "a CPU", driver_version="2")
-    monkeypatch.setattr(selftest, "run", lambda d, w: selftest.Report((), selftest.stamp(d, w), 0))
+    monkeypatch.setattr(
+        selftest, "run", lambda d, w, **_: selftest.Report((), selftest.stamp(d, w), 0)
+    )
     assert not selftest.guarded(newer, DRIVE, path).kept
     assert list(selftest.load(path)) == [selftest.stamp(newer, DRIVE)]  # the old page is dropped
 

@@ -17,7 +17,6 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-
 _WHOLE_S = 90.0  # asked for by name, the self-test may take its time
 
 
