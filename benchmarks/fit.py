@@ -240,7 +240,7 @@ def _further(rig: Rig, step: Step, batch: int) -> int:
 
 
 def _accelerate(rig: Rig, start: int, form: str) -> Search:
-    from accelerate.utils import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from accelerate.utils import (
         find_executable_batch_size,
     )
 

@@ -171,7 +171,7 @@ def _pattern(trial: Trial) -> None:
 
 
 def _accelerate(trial: Trial) -> None:
-    from accelerate.utils import memory  # type: ignore[import-not-found,unused-ignore]
+    from accelerate.utils import memory
 
     clear_device_cache = memory.clear_device_cache
     steps = iter(range(EVENTS))
