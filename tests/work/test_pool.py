@@ -299,6 +299,15 @@ def test_options_that_cannot_be_sent_leave_no_process() -> None:
     assert psutil.Process().children() == before
 
 
+def _workers_alive() -> list[int]:
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # gone, or dead and not yet buried
+            if "anyrig.work" in str(child.cmdline()):
+                found.append(child.pid)
+    return found
+
+
 def test_a_pool_that_is_closed_under_a_run_leaves_nobody() -> None:
     with pool("a", "b", "c") as made:
         outcomes = made.run([0.05] * 200, cost=float)
@@ -306,7 +315,10 @@ def test_a_pool_that_is_closed_under_a_run_leaves_nobody() -> None:
         made.close()
         with pytest.raises(WorkFailed, match="closed while it worked"):
             list(outcomes)
-    assert not [c for c in psutil.Process().children() if "anyrig.work" in str(c.cmdline())]
+    deadline = time.monotonic() + 20
+    while _workers_alive() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _workers_alive()
 
 
 def test_a_worker_that_dies_while_another_loads_is_noticed() -> None:
