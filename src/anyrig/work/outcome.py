@@ -62,17 +62,16 @@ class Report:
 
     def batches_done(self, told: Done) -> None:
         """A worker told of a batch, with the pieces it may have been split into."""
-        self.num_batches += told.num_batches
-        self.real_cost += told.real_cost
-        self.padded_cost += told.padded_cost
-        self.busy_s += told.seconds
+        self.batch_done(
+            told.real_cost, told.padded_cost, told.seconds, told.peak_bytes, told.num_batches
+        )
         self.num_out_of_memory += told.num_out_of_memory
-        if told.peak_bytes is not None:
-            self.peak_bytes = max(told.peak_bytes, self.peak_bytes or 0)
 
-    def batch_done(self, real: float, padded: float, seconds: float, peak: int | None) -> None:
-        """One more batch was computed."""
-        self.num_batches += 1
+    def batch_done(
+        self, real: float, padded: float, seconds: float, peak: int | None, count: int = 1
+    ) -> None:
+        """One more batch was computed, or several."""
+        self.num_batches += count
         self.real_cost += real
         self.padded_cost += padded
         self.busy_s += seconds
