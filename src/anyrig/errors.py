@@ -6,7 +6,8 @@
     │   ├── NoSuchCommand        2  a command that is not in the table
     │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
     │   ├── BadRecord            2  a recorded machine that cannot be read
-    │   └── BadArchive           2  an exported store that cannot be read
+    │   ├── BadArchive           2  an exported store that cannot be read
+    │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
     ├── DeviceError              3  a device is there but cannot do the work
     │   ├── DeviceUnusable       3  no backend can drive it (`--strict`)
     │   ├── KernelFailed         3  a kernel did not run on it
@@ -15,6 +16,7 @@
     ├── WorkFailed               1  some of the work could not be done, the rest is
     ├── StoreFailed              1  what is kept on disk cannot be read or written
     └── MissingPackage           4  a package or an extra is not installed
+        └── NeedsWeights         4  a model's weights are not on this machine
 
 Every error carries a `hint`: the next thing a person can do. The constructor demands it.
 """
@@ -61,6 +63,10 @@ class BadArchive(BadInput):
     """An exported store cannot be read."""
 
 
+class CannotSpeak(BadInput):
+    """A text that the chosen voice cannot read."""
+
+
 class DeviceError(AnyrigError):
     """A device is there but cannot do the work."""
 
@@ -95,3 +101,7 @@ class MissingPackage(AnyrigError):
     """A package that the work needs is not installed."""
 
     exit_code = 4
+
+
+class NeedsWeights(MissingPackage):
+    """A model's weights are not on this machine; the hint says where they go."""

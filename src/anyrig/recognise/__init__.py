@@ -1,0 +1,1 @@
+"""Audio in, words out: to check speech, and to transcribe."""

@@ -1,0 +1,49 @@
+"""The speech engines by name. Importing one of their files loads no framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from anyrig import engines
+from anyrig.speech.protocol import SpeechEngine, Value, options_of
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+GROUP = "anyrig.speech"
+# The first is the default; the others in the order in which they are offered to a person.
+OWN: dict[str, str] = {
+    "hibari": "anyrig.speech.engines.hibari:Hibari",
+    "kokoro": "anyrig.speech.engines.kokoro:Kokoro",
+    "piper": "anyrig.speech.engines.piper:Piper",
+    "nanotts": "anyrig.speech.engines.nanotts:NanoTts",
+    "vits": "anyrig.speech.engines.vits:Vits",
+    "vibevoice": "anyrig.speech.engines.vibevoice:VibeVoice",
+    "pocket": "anyrig.speech.engines.pocket:Pocket",
+    "xtts": "anyrig.speech.engines.hosted:Xtts",
+    "indextts": "anyrig.speech.engines.hosted:IndexTts",
+    "vibevoice-realtime": "anyrig.speech.engines.hosted:VibeVoiceRealtime",
+    "chatterbox": "anyrig.speech.engines.hosted:Chatterbox",
+    "qwen-tts": "anyrig.speech.engines.hosted:QwenTts",
+    "tone": "anyrig.speech.engines.tone:Tone",
+}
+DEFAULT = "hibari"
+
+
+def names() -> tuple[str, ...]:
+    """Every engine, plugins included."""
+    return engines.names(OWN, GROUP)
+
+
+def engine_class(name: str) -> type[SpeechEngine]:
+    """The engine of a name."""
+    return cast("type[SpeechEngine]", engines.resolve(name, OWN, GROUP))
+
+
+def make(
+    placement: Placement, *, engine: str, folder: str = "", options: dict[str, Value] | None = None
+) -> SpeechEngine:
+    """An engine, loaded into a placement."""
+    found: Any = engine_class(engine)
+    made = found(placement, folder=folder, **options_of(found.spec, options or {}))
+    return cast(SpeechEngine, made)

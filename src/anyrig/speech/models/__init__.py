@@ -1,0 +1,1 @@
+"""Networks in torch: loaded only by the engines that need them."""

@@ -1,0 +1,229 @@
+"""What speech asks of an engine, and what it says of itself before anything is loaded.
+
+An engine is a light class: importing its file loads no framework, so that `anyrig engines` can list
+them all. It finds its weights (`find`), is made for a placement in a worker (`__init__`), and turns
+lines into takes (`run`). It knows nothing of sentences, pauses, files or HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from anyrig.devices.describe import BackendName, Precision
+from anyrig.errors import BadInput
+from anyrig.work.engine import Usual
+
+if TYPE_CHECKING:
+    from anyrig.placement import Need, Placement
+    from anyrig.speech.audio import Take
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something a person may set with `--set name=value`."""
+
+    name: str
+    default: Value
+    """Its type is the option's type."""
+    help: str
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an engine is, for lists, choices and keys."""
+
+    name: str
+    summary: str
+    languages: tuple[str, ...]
+    """ISO 639-1 codes, the main one first; empty when the weights decide."""
+    backends: tuple[BackendName, ...] = ("onnx",)
+    precisions: tuple[Precision, ...] = ("fp32",)
+    gpu: bool = True
+    """Whether a GPU is of any use to it."""
+    code_licence: str = ""
+    weights_licence: str = ""
+    modules: tuple[str, ...] = ()
+    """What must be importable."""
+    install: str = ""
+    """The line that installs those, where the default install does not bring them."""
+    weights: str = ""
+    """How to get its weights, in a sentence; empty when they come with the packages."""
+    repository: str = ""
+    """On the model hub, where there is one."""
+    limit: int = 400
+    """The most characters of one line."""
+    phonemes: bool = False
+    """Whether it takes IPA between [[ and ]] in a line's text."""
+    word_times: bool = False
+    seeded: bool = False
+    """Whether another seed gives another take."""
+    streams: bool = False
+    """Whether `stream` gives parts of a line while the rest is made."""
+    cloud: bool = False
+    """Whether the text leaves the machine."""
+    options: tuple[Option, ...] = ()
+    unverified: str = ""
+    """What nobody has run yet, in a sentence; empty when it was run with real weights."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A voice an engine has."""
+
+    name: str
+    language: str
+    engine: str
+    title: str = ""
+    gender: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An engine's weights on this machine, found without loading them."""
+
+    engine: str
+    version: str
+    """Of the adapter and of its library: another one may sound differently."""
+    fingerprint: str
+    """The hash of the weights."""
+    voices: tuple[Voice, ...]
+    folder: str = ""
+    """Where they lie; empty when a package holds them."""
+    sample_rate: int = 24000
+    worker_bytes: int = 0
+    """What one worker holds at least."""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """What its voices speak, in their order."""
+        return tuple(dict.fromkeys(voice.language for voice in self.voices))
+
+
+@dataclass(frozen=True)
+class Line:
+    """What an engine is given to say at a time: a sentence or a part of one."""
+
+    text: str
+    """Words as they are said; IPA between [[ and ]] for an engine that takes it."""
+    language: str = "en"
+    voice: str = ""
+    """A name of its voices, or a blend such as `af_heart:2+am_michael`; its first when empty."""
+    rate: float = 1.0
+    """2.0 is twice as fast."""
+    seed: int = 0
+
+    @property
+    def cost(self) -> float:
+        """What it costs to say: characters, with a little for each call."""
+        return len(self.text) + 8.0
+
+
+class SpeechEngine(Usual):
+    """What every speech engine inherits. `spec`, `find` and `run` must be given."""
+
+    spec: ClassVar[Spec]
+    pads = True
+    sample_rate: int = 24000
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        """Load into a placement.
+
+        Args:
+            placement: where it runs.
+            folder: `Found.folder`.
+            options: of `spec.options`, checked and complete.
+        """
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """Its weights: in `folder`, or where it knows them to be.
+
+        MissingPackage says what to install, NeedsWeights how to get them.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def need(cls, found: Found) -> Need:
+        """What it asks of a device."""
+        from anyrig.placement import Need
+
+        spec = cls.spec
+        return Need(
+            what=f"the voice engine {spec.name}",
+            backends=spec.backends,
+            precisions=spec.precisions,
+            worker_bytes=found.worker_bytes,
+            gpu=spec.gpu,
+        )
+
+    def run(self, batch: Sequence[Line]) -> Sequence[Take]:
+        """A take of each line, in order."""
+        raise NotImplementedError
+
+    def stream(self, line: Line) -> Iterator[Take]:
+        """A line's audio in parts that follow on each other without a gap."""
+        yield from self.run([line])
+
+
+def options_of(spec: Spec, given: Mapping[str, Any]) -> dict[str, Value]:
+    """Every option of an engine with its value: what was given, checked, over the defaults."""
+    known = {option.name: option for option in spec.options}
+    for name in given:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise BadInput(
+                f"{spec.name} has no option {name!r}", hint=f"It has: {listed}. See "
+                f"`anyrig engines show {spec.name}`.",
+            )  # fmt: skip
+    return {
+        name: _checked(spec.name, option, given[name]) if name in given else option.default
+        for name, option in known.items()
+    }
+
+
+def _checked(engine: str, option: Option, value: object) -> Value:
+    kind = type(option.default)
+    try:
+        typed = _typed(kind, value)
+    except ValueError:
+        raise BadInput(
+            f"{engine}: {option.name} is {kind.__name__}, not {value!r}", hint=f"{option.help}"
+        ) from None
+    if option.choices and typed not in option.choices:
+        raise BadInput(
+            f"{engine}: {option.name} cannot be {typed!r}",
+            hint=f"It is one of: {', '.join(option.choices)}.",
+        )
+    if isinstance(typed, (int, float)) and not isinstance(typed, bool):
+        low = float("-inf") if option.low is None else option.low
+        high = float("inf") if option.high is None else option.high
+        if not low <= typed <= high:
+            raise BadInput(
+                f"{engine}: {option.name} is {typed}", hint=f"It goes from {low:g} to {high:g}."
+            )
+    return typed
+
+
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+def _typed(kind: type, value: object) -> Value:
+    if kind is bool:
+        word = str(value).lower()
+        if word not in _YES + _NO:
+            raise ValueError(word)
+        return word in _YES
+    if kind is str:
+        return str(value)
+    if kind is int:
+        return int(str(value))
+    return float(str(value))

@@ -1,0 +1,67 @@
+"""A text as it will be spoken: its segments in order, and what was left out and why.
+
+Every character of the input is in exactly one segment or in exactly one omission; `check` proves
+it. A segment's key material is its line alone, so a change of the lexicon or of one sentence
+renders again only what it touches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anyrig.speech.protocol import Line
+
+Span = tuple[int, int]
+OmissionKind = Literal[
+    "space", "markup", "comment", "unsupported", "symbol", "unspeakable", "control"
+]
+SegmentKind = Literal["sentence", "heading", "dialogue"]
+
+
+@dataclass(frozen=True)
+class Omission:
+    """Characters that are not spoken."""
+
+    span: Span
+    kind: OmissionKind
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The unit of work: a sentence, a part of a long one, or several very short ones."""
+
+    line: Line
+    """What the engine is given."""
+    spans: tuple[Span, ...]
+    """The characters of the input it speaks, in order."""
+    text: str
+    """Those characters."""
+    kind: SegmentKind = "sentence"
+    pause_before_s: float = 0.0
+    pause_after_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """A whole text, ready to be spoken."""
+
+    source: str
+    segments: tuple[Segment, ...]
+    omissions: tuple[Omission, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What could not be done as written, each said once."""
+    languages: tuple[str, ...] = field(default=())
+    """Found in it, in order."""
+
+
+def check(script: Script) -> None:
+    """That every character of the input is accounted for exactly once."""
+    spans = [span for segment in script.segments for span in segment.spans]
+    spans += [omission.span for omission in script.omissions]
+    position = 0
+    for start, end in sorted(spans):
+        assert start == position, f"characters {position} to {start} are lost or told twice"
+        assert end > start, f"an empty span at {start}"
+        position = end
+    assert position == len(script.source), f"characters from {position} on are lost"
