@@ -37,7 +37,7 @@ class Rule:
 def rule(
     kind: str, pattern: str, *, flags: int = 0
 ) -> Callable[[Callable[[re.Match[str]], str | None]], Rule]:
-    """Make a rule of the function that says it: `@rule("percent", r"(\\d+) ?%")`."""
+    r"""Make a rule of the function that says it: `@rule("percent", r"(\d+) ?%")`."""
     compiled = re.compile(pattern, flags)
     return lambda say: Rule(kind, compiled, say)
 
