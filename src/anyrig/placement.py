@@ -39,6 +39,10 @@ class Need:
     training: bool = False
     gpu: bool = True
     """Whether a GPU is of any use to it."""
+    per_core: bool = False
+    """Whether a CPU does more with a process on each core than with one on all."""
+    most_workers: int = 1 << 30
+    """More processes than this would have nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Wanted:
     profile: Profile = "balanced"
     memory_gb: float | None = None
     memory_fraction: float | None = None
-    workers_per_device: int = 1
+    workers_per_device: int | None = None
+    """None leaves it to the work: one on a GPU, and on a CPU as many as it gains from."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +237,11 @@ class _Maker:
         return f"{self._need.what} runs through {ways}: {why}"
 
     def _workers(self, device: Device, budget_bytes: int | None) -> int:
-        """As many as were asked for; refused when they do not fit."""
-        count, each = self._wanted.workers_per_device, self._need.worker_bytes
+        """As many as were asked for, refused when they do not fit; else what the work gains from."""
+        asked, each = self._wanted.workers_per_device, self._need.worker_bytes
+        if asked is None:
+            return self._gaining(device, budget_bytes)
+        count = min(asked, max(1, self._need.most_workers))
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise BadInput(
@@ -242,6 +250,15 @@ class _Maker:
                 hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
             )
         return count
+
+    def _gaining(self, device: Device, budget_bytes: int | None) -> int:
+        need = self._need
+        if device.kind == "gpu" or not need.per_core:
+            return 1
+        count = min(math.floor(self._machine.cpu.cores_usable), need.most_workers)
+        if budget_bytes is not None and need.worker_bytes:
+            count = min(count, budget_bytes // need.worker_bytes)
+        return max(1, count)
 
 
 def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
@@ -306,7 +323,7 @@ def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Pl
 
 
 def _check(wanted: Wanted) -> None:
-    if wanted.workers_per_device < 1:
+    if wanted.workers_per_device is not None and wanted.workers_per_device < 1:
         raise BadInput(
             f"--workers-per-device {wanted.workers_per_device}", hint="At least one is needed."
         )

@@ -42,7 +42,8 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
     )
     if workers:
         group.add_argument(
-            "--workers-per-device", type=int, metavar="N", help="processes on each device"
+            "--workers-per-device", type=int, metavar="N",
+            help="processes on each device; a CPU has one on each core where that is faster",
         )
 
 
@@ -88,12 +89,12 @@ def wanted(context: Context) -> Wanted:
     )
 
 
-def _workers(context: Context) -> int:
-    """Processes on each device; one for a command that has no such option."""
+def _workers(context: Context) -> int | None:
+    """Processes on each device; one for a command that has no such option, None when not said."""
     if not hasattr(context.options, "workers_per_device"):
         return 1
     asked = context.options.workers_per_device
-    return int(asked) if asked is not None else context.loaded.settings.compute.workers_per_device
+    return int(asked) if asked is not None else context.loaded.settings.compute.workers_per_device or None
 
 
 def failures(context: Context) -> dict[str, dict[Precision, str]]:

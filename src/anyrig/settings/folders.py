@@ -38,6 +38,16 @@ class Folders(NamedTuple):
         return self.cache / "selftests.json"
 
     @property
+    def models(self) -> Path:
+        """Weights that were fetched, a folder for each engine."""
+        return self.cache / "models"
+
+    @property
+    def environments(self) -> Path:
+        """Engines that live in environments of their own."""
+        return self.cache / "environments"
+
+    @property
     def results(self) -> Path:
         """The store of results, kept by content."""
         return self.cache / "results.sqlite"

@@ -69,8 +69,8 @@ class ComputeSettings:
     """The most memory of a device to take, in GiB; 0 leaves it to the profile."""
     memory_fraction: float = 0.0
     """The same as a share of the device's memory."""
-    workers_per_device: int = 1
-    """Processes on each device."""
+    workers_per_device: int = 0
+    """Processes on each device; 0 leaves it to the work."""
 
     def __post_init__(self) -> None:
         if self.precision not in ("auto", *get_args(Precision)):
@@ -88,9 +88,10 @@ class ComputeSettings:
                 "compute.memory_gb or compute.memory_fraction is no amount of memory",
                 hint="Gibibytes from 0 up, or a share from 0 to 1.",
             )
-        if self.workers_per_device < 1:
+        if self.workers_per_device < 0:
             raise BadSetting(
-                f"compute.workers_per_device is {self.workers_per_device}", hint="At least 1."
+                f"compute.workers_per_device is {self.workers_per_device}",
+                hint="At least 1; 0 leaves it to the work.",
             )
 
 
