@@ -163,6 +163,7 @@ class SpeechEngine(Usual):
             precisions=spec.precisions,
             worker_bytes=found.worker_bytes,
             gpu=spec.gpu,
+            per_core=True,  # small models: batches and threads gain less than a second process
         )
 
     def run(self, batch: Sequence[Line]) -> Sequence[Take]:

@@ -1,0 +1,312 @@
+"""Text to audio, the whole way: segments, takes kept or made, trims and pauses, chunks in order.
+
+    script = prepare(text, ...)
+    with Studio(engine="hibari", found=found, placed=placed, environment=environment) as studio:
+        for chunk in studio.speak(script): ...
+
+Segments go through `work`: batches where they help, a process on each core of a CPU, all devices
+that were placed. The first accepted take of a line is kept in the store and is final; a line that
+stands there twice is made once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from anyrig.errors import WorkFailed
+from anyrig.speech.booth import Recording
+from anyrig.speech.engines import engine_class
+from anyrig.speech.protocol import Found, Line, Value, options_of
+from anyrig.store import key as keys
+from anyrig.units import plural
+from anyrig.work.engine import Recipe
+from anyrig.work.outcome import Failure, Outcome, Report
+from anyrig.work.pool import Pool
+
+if TYPE_CHECKING:
+    from anyrig.memory.limits import Limits
+    from anyrig.placement import Placed, Placement
+    from anyrig.speech.audio import AudioChunk, Take
+    from anyrig.speech.script import Script, Segment
+    from anyrig.store.protocol import Results
+
+log = logging.getLogger(__name__)
+KIND = "speech"
+"""What its results are called in the store."""
+LOOK_AHEAD = 512
+"""Segments that may be made ahead of the listener: some 100 MB of audio."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A segment with its take, or why there is none."""
+
+    index: int
+    segment: Segment
+    take: Take | None
+    problems: tuple[str, ...] = ()
+    """What the checks still have against the take."""
+    tries: int = 1
+    kept: bool = False
+    """Whether it was in the store already."""
+    device: str = ""
+    failure: Failure | None = None
+
+
+@dataclass
+class Tally:
+    """The figures of a run, while it runs and after."""
+
+    num_segments: int = 0
+    num_kept: int = 0
+    num_again: int = 0
+    """Takes that were made more than once."""
+    audio_s: float = 0.0
+    report: Report | None = None
+    doubtful: list[Spoken] | None = None
+    """Segments whose best take still fails a check; their audio is not held here."""
+
+    def add(self, spoken: Spoken) -> None:
+        """One more segment is through."""
+        self.num_segments += 1
+        self.num_kept += spoken.kept
+        self.num_again += spoken.tries > 1
+        if spoken.take is not None:
+            self.audio_s += spoken.take.duration_s
+        if spoken.problems:
+            self.doubtful = [*(self.doubtful or []), replace(spoken, take=None)]
+
+
+class Studio:
+    """An engine on every device that was placed, ready to speak."""
+
+    def __init__(
+        self,
+        *,
+        engine: str,
+        found: Found,
+        placed: Placed,
+        environment: Mapping[str, str],
+        options: Mapping[str, Value] | None = None,
+        store: Results | None = None,
+        limits: Limits | None = None,
+        stamp: str = "",
+    ) -> None:
+        """Start the workers; they load while this goes on.
+
+        Args:
+            engine: its name.
+            found: its weights, from the engine's `find`.
+            placed: where its workers sit.
+            environment: this process's own.
+            options: of the engine, as typed with `--set`.
+            store: where takes are kept; none makes everything anew.
+            limits: batch sizes that earlier runs found.
+            stamp: driver and library versions, under which those hold.
+        """
+        self._kind = engine_class(engine)
+        self._found, self._store = found, store
+        self._options = options_of(self._kind.spec, options or {})
+        self._precision = _precision_class(placed.placements)
+        recipe = Recipe(
+            "anyrig.speech.booth:Booth",
+            {"engine": engine, "folder": found.folder, "options": self._options},
+            name=f"speech {engine}",
+            version=f"{found.version} {found.fingerprint[:12]}",
+        )
+        self._pool = Pool(
+            placed.placements, recipe, environment=environment, fallback=placed.fallback,
+            limits=limits, stamp=stamp,
+        )  # fmt: skip
+        self.rate = found.sample_rate
+        """Samples per second of all that is spoken."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with devices so far."""
+        return self._pool.warnings
+
+    def wait_ready(self) -> None:
+        """Wait until the engine is loaded everywhere."""
+        self._pool.wait_ready()
+
+    def close(self) -> None:
+        """End every worker."""
+        self._pool.close()
+
+    def __enter__(self) -> Studio:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def key(self, line: Line) -> str:
+        """What a line's take is kept under: all that shapes it, and not the device."""
+        found, spec = self._found, self._kind.spec
+        return keys.Segment(
+            KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
+            self._precision, line.seed if spec.seeded else None,
+            {"language": line.language, "rate": line.rate, **self._options},
+        ).key  # fmt: skip
+
+    def speak(self, script: Script, *, tally: Tally | None = None) -> Iterator[AudioChunk]:
+        """The whole text as audio, each chunk as soon as all before it are there.
+
+        A segment that could not be made ends it with an error, after the others were made and kept.
+        """
+        position = 0
+        last = len(script.segments) - 1
+        for spoken in whole(self.takes(script.segments, tally=tally)):
+            chunk = chunk_of(spoken, self.rate, position, is_last=spoken.index == last)
+            position += len(chunk.samples)
+            yield chunk
+
+    def takes(
+        self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
+    ) -> Iterator[Spoken]:
+        """A take of each segment, in order: from the store, or made.
+
+        Args:
+            segments: what to speak.
+            tally: is filled with the figures of the run.
+            anew: make everything again, and keep that.
+        """
+        tally = tally if tally is not None else Tally()
+        tally.report = Report()
+        named = [self.key(segment.line) for segment in segments]
+        there = set() if anew or self._store is None else self._store.has(set(named))
+        maker = _Maker(self._store, named, there, anew)
+        made = self._pool.run(
+            maker.missing(segments), cost=lambda line: line.cost, look_ahead=LOOK_AHEAD,
+            report=tally.report,
+        )  # fmt: skip
+        with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes:
+            for index, segment in enumerate(segments):
+                spoken = maker.next(index, segment, outcomes)
+                tally.add(spoken)
+                yield spoken
+
+
+class _Maker:
+    """Which takes are made and which are found, one after the other."""
+
+    def __init__(
+        self, store: Results | None, named: Sequence[str], there: set[str], anew: bool
+    ) -> None:
+        self._store, self._named, self._there, self._anew = store, named, there, anew
+        self._uses = Counter(named)
+        self._held: dict[str, tuple[Recording, str]] = {}
+        """What was made and is wanted again."""
+        self._failed: dict[str, Outcome[Recording]] = {}
+
+    def missing(self, segments: Sequence[Segment]) -> Iterator[Line]:
+        """The lines to be made, each once."""
+        seen = set(self._there)
+        for name, segment in zip(self._named, segments, strict=True):
+            if name not in seen:
+                seen.add(name)
+                yield segment.line
+
+    def next(self, index: int, segment: Segment, made: Iterator[Outcome[Recording]]) -> Spoken:
+        """The take of one segment; they are asked for in order."""
+        from anyrig.speech.sound.pack import unpack
+
+        name = self._named[index]
+        if name in self._held:
+            recording, device = self._again(name)
+            return Spoken(
+                index, segment, unpack(recording.data), recording.problems, device=device,
+                kept=True,
+            )  # fmt: skip
+        if name in self._there:
+            return self._found(index, segment, name)
+        outcome = self._failed.get(name) or next(made)
+        if outcome.failure is not None or outcome.result is None:
+            self._failed[name] = outcome
+            return Spoken(index, segment, None, failure=outcome.failure, device=outcome.device)
+        recording = outcome.result
+        self._keep(name, recording, outcome.device)
+        return Spoken(
+            index, segment, unpack(recording.data), recording.problems, recording.tries,
+            device=outcome.device,
+        )  # fmt: skip
+
+    def _again(self, name: str) -> tuple[Recording, str]:
+        self._uses[name] -= 1
+        return self._held[name] if self._uses[name] else self._held.pop(name)
+
+    def _found(self, index: int, segment: Segment, name: str) -> Spoken:
+        from anyrig.speech.sound.pack import unpack
+
+        assert self._store is not None
+        result = self._store.get(name)
+        if result is None:
+            raise WorkFailed(
+                "a kept take vanished from the store while it was read",
+                hint="Run the command again: it is made anew, and the rest is kept.",
+            )
+        problems = cast("Sequence[str]", result.note.get("problems", ()))
+        return Spoken(index, segment, unpack(result.data), tuple(problems), kept=True)
+
+    def _keep(self, name: str, recording: Recording, device: str) -> None:
+        self._uses[name] -= 1
+        if self._uses[name]:
+            self._held[name] = (recording, device)
+        if self._store is None:
+            return
+        note = {"problems": list(recording.problems), "tries": recording.tries}
+        put = self._store.replace if self._anew else self._store.put
+        put(name, recording.data, kind=KIND, note=note)
+
+
+def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
+    """Takes up to the first that failed; the rest is still made and kept, then comes the error."""
+    failed: list[Spoken] = []
+    for spoken in takes:
+        if spoken.failure is not None or failed:
+            failed += [spoken] if spoken.failure is not None else []
+            continue
+        yield spoken
+    if failed:
+        first = failed[0]
+        assert first.failure is not None
+        raise WorkFailed(
+            f"{plural(len(failed), 'segment')} could not be spoken; the first: "
+            f"{first.segment.text.strip()[:60]!r}: {first.failure.said}",
+            hint=first.failure.hint or "The others are kept: run the command again.",
+        )
+
+
+def chunk_of(spoken: Spoken, rate: int, position: int, *, is_last: bool = False) -> AudioChunk:
+    """A segment's finished audio: trimmed, at the studio's rate, with its pauses."""
+    import numpy as np
+
+    from anyrig.speech.audio import AudioChunk, WordTime
+    from anyrig.speech.sound import join
+
+    assert spoken.take is not None
+    segment = spoken.segment
+    take = join.trim(spoken.take)
+    samples = join.faded(join.resample(take.samples, take.rate, rate), rate)
+    before = join.silence(segment.pause_before_s, rate)
+    after = join.silence(0.0 if is_last else segment.pause_after_s, rate)
+    offset_s = (position + len(before)) / rate
+    return AudioChunk(
+        np.concatenate([before, samples, after]),
+        rate,
+        position,
+        spoken.index,
+        segment.text,
+        (segment.spans[0][0], segment.spans[-1][1]),
+        tuple(WordTime(w.text, w.start_s + offset_s, w.end_s + offset_s) for w in take.words),
+    )
+
+
+def _precision_class(placements: Sequence[Placement]) -> str:
+    precision = placements[0].precision if placements else "fp32"
+    return "half" if precision in ("fp16", "bf16") else precision.replace("tf32", "fp32")
