@@ -64,18 +64,18 @@ def _model(
     outputs: list[bytes],
     weights: list[bytes] | None = None,
 ) -> bytes:
-    graph = b"".join(_message(1, node) for node in nodes) + _text(2, "kernel")
-    graph += b"".join(_message(5, weight) for weight in weights or [])
-    graph += b"".join(_message(11, value) for value in inputs)
-    graph += b"".join(_message(12, value) for value in outputs)
-    return _number(1, _IR_VERSION) + _message(7, graph) + _message(8, _number(2, _OPSET))
+    graph = b"".join(message(1, node) for node in nodes) + text(2, "kernel")
+    graph += b"".join(message(5, weight) for weight in weights or [])
+    graph += b"".join(message(11, value) for value in inputs)
+    graph += b"".join(message(12, value) for value in outputs)
+    return number(1, _IR_VERSION) + message(7, graph) + message(8, number(2, _OPSET))
 
 
 def _node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -> bytes:
-    body = b"".join(_text(1, name) for name in inputs)
-    body += b"".join(_text(2, name) for name in outputs) + _text(3, outputs[0]) + _text(4, kind)
+    body = b"".join(text(1, name) for name in inputs)
+    body += b"".join(text(2, name) for name in outputs) + text(3, outputs[0]) + text(4, kind)
     for name, value in attributes.items():
-        body += _message(5, _text(1, name) + _number(3, value) + _number(20, 2))
+        body += message(5, text(1, name) + number(3, value) + number(20, 2))
     return body
 
 
@@ -84,16 +84,17 @@ def _cast(source: str, target: str, kind: int) -> bytes:
 
 
 def _value(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
-    sizes = b"".join(_message(1, _number(1, size)) for size in shape)
-    return _text(1, name) + _message(2, _message(1, _number(1, kind) + _message(2, sizes)))
+    sizes = b"".join(message(1, number(1, size)) for size in shape)
+    return text(1, name) + message(2, message(1, number(1, kind) + message(2, sizes)))
 
 
 def _tensor(name: str, kind: int, shape: tuple[int, ...], raw: bytes) -> bytes:
-    sizes = b"".join(_number(1, size) for size in shape)
-    return sizes + _number(2, kind) + _text(8, name) + _message(9, raw)
+    sizes = b"".join(number(1, size) for size in shape)
+    return sizes + number(2, kind) + text(8, name) + message(9, raw)
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as protocol buffers write it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -102,13 +103,16 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
+def number(field: int, value: int) -> bytes:
+    """A field that holds a number."""
+    return varint(field << 3) + varint(value)
 
 
-def _message(field: int, body: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(body)) + body
+def message(field: int, body: bytes) -> bytes:
+    """A field that holds bytes or another message."""
+    return varint(field << 3 | 2) + varint(len(body)) + body
 
 
-def _text(field: int, text: str) -> bytes:
-    return _message(field, text.encode())
+def text(field: int, value: str) -> bytes:
+    """A field that holds text."""
+    return message(field, value.encode())

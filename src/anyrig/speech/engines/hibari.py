@@ -1,0 +1,175 @@
+"""hibari: a small English voice distilled from Kokoro, the one a new user hears first.
+
+The package's dictionary reads the text and its signal processing makes the wave; the network in
+between runs through anyrig's own session, so it runs wherever ONNX Runtime does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from anyrig.errors import CannotSpeak
+from anyrig.speech import phonemes, voices
+from anyrig.speech.engines import packaged
+from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.backends.onnx import Model
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Samples, Take
+
+RATE = 24000
+ADAPTER = "1"
+# Where the durations are, in units of 600 samples: an inner value of the network.
+_DURATIONS, _UNIT = "/Cast_32_output_0", 600
+_MOST_PHONEMES = 400
+
+SPEC = Spec(
+    name="hibari",
+    summary="A small, fast, natural English voice",
+    languages=("en",),
+    code_licence="Apache-2.0",
+    weights_licence="Apache-2.0",
+    modules=("hibari", "scipy", "onnxruntime"),
+    install="pip install hibari-tts==0.2.1",
+    repository="maureesewilliams/hibari",
+    limit=400,
+    phonemes=True,
+    word_times=True,
+    seeded=True,
+)
+
+
+class _Weights(NamedTuple):
+    """A voice's file, as published."""
+
+    voice: str
+    file: str
+    sha256: str
+    gender: str
+    british: bool = False
+    title: str = ""
+
+
+VOICES = (
+    _Weights("heart", "hibari.onnx",
+             "5f70741d4e900f4e85d0037498736cc1b3e1b9a63a13546a5da1e63abf4fccd8", "female"),
+    _Weights("emma", "bf_emma.int8.onnx",
+             "f709f0488ee63b583a22189a955aaf4257b9806dd330be3490661e53af0a89c1", "female", True),
+    _Weights("fenrir", "am_fenrir_v2.int8.onnx",
+             "f59fbd87908c91f827bc21b1b89443757b9a8580db9eee20aa948deb731321f4", "male"),
+    _Weights("fable", "bm_fable.int8.onnx",
+             "c28529302f2d27cd12f62625c24425888c4e3c2675583100ec530259136b8bc6", "male", True),
+    _Weights("kore", "af_kore.int8.onnx",
+             "346885752673e45d42f9864c9e2432094bc4b6385df060d4b83273da764d2fa9", "female"),
+)  # fmt: skip
+
+
+class Hibari(SpeechEngine):
+    """English, on any device that ONNX Runtime drives."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    pads = False
+    batch_invariant = True
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        from anyrig.backends import attach
+
+        super().__init__(placement, folder=folder)
+        self._device = placement.device
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        self._files = _files(Path(folder) if folder else None)
+        self._voices = tuple(_voice(weights) for weights in self._files)
+        self._models: dict[str, Model] = {}
+        self._readers: dict[bool, phonemes.English] = {}
+        self._vocabulary = packaged.table("hibari", "assets/vocab.json")
+        self._ready(next(iter(self._files)))
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The voice in the package, and those of its other voices that lie in `folder`."""
+        version = packaged.version(SPEC, "hibari-tts")
+        files = _files(folder)
+        return Found(
+            engine=cls.name,
+            version=f"{ADAPTER}/{version}",
+            fingerprint=packaged.together(weights.sha256 for weights in files),
+            voices=tuple(_voice(weights) for weights in files),
+            folder=str(folder) if folder else "",
+            sample_rate=RATE,
+            worker_bytes=300 << 20,
+        )
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line, one after the other: the network takes one."""
+        return [self._take(line) for line in batch]
+
+    def _take(self, line: Line) -> Take:
+        import numpy as np
+
+        from anyrig.speech.audio import Take
+
+        voice = voices.pick(self._voices, line)
+        weights = next(found for found in self._files if found.voice == voice.name)
+        model, reader = self._ready(weights)
+        rng = np.random.default_rng(line.seed)
+        spoken = packaged.Spoken(_UNIT, RATE)
+        for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
+            said = phonemes.ids_of(words, self._vocabulary)
+            if said.ids:
+                wave, durations = _say(model, said.ids, line.rate, rng)
+                spoken.add(wave, durations, words, said.owners)
+        if not spoken.parts:
+            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+        return Take(spoken.samples(), RATE, tuple(spoken.words))
+
+    def _ready(self, weights: _Weights) -> tuple[Model, phonemes.English]:
+        if weights.british not in self._readers:
+            self._readers[weights.british] = phonemes.English(self._device, british=weights.british)
+        if weights.voice not in self._models:
+            self._models[weights.voice] = self._load(self._files[weights])
+        return self._models[weights.voice], self._readers[weights.british]
+
+    def _load(self, path: Path) -> Model:
+        from anyrig.backends import rewire
+        from anyrig.backends.onnx import OnnxBound
+
+        assert isinstance(self.bound, OnnxBound)
+        return self.bound.load(rewire.with_outputs(path.read_bytes(), [_DURATIONS]))
+
+
+def _say(model: Model, ids: list[int], rate: float, rng: object) -> tuple[Samples, Sequence[int]]:
+    """The wave of a stretch, and how many units each of its phonemes lasts."""
+    import numpy as np
+    from hibari import dsp
+
+    feeds = {"ids": np.asarray([[0, *ids, 0]], np.int64), "speed": np.asarray([rate], np.float32)}
+    *spectra, durations = model.run(feeds)
+    wave: Samples = dsp.synth(*(part[0] for part in spectra), rng)
+    return wave, durations.reshape(-1).tolist()
+
+
+def _files(folder: Path | None) -> dict[_Weights, Path]:
+    """Each voice that is here, and its file, checked."""
+    own = packaged.folder(SPEC, "hibari") / "assets"
+    found = {VOICES[0]: own / VOICES[0].file}
+    for weights in VOICES[1:] if folder else ():
+        path = Path(str(folder)) / weights.file
+        if path.is_file():
+            found[weights] = path
+    for weights, path in found.items():
+        packaged.check(path, weights.sha256)
+    return found
+
+
+def _voice(weights: _Weights) -> Voice:
+    accent = "British" if weights.british else "American"
+    return Voice(
+        weights.voice, "en", SPEC.name, f"{weights.voice.title()}, {accent}", weights.gender,
+        SPEC.weights_licence,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""Weights that come inside Python packages: found without importing them, checked by hash.
+
+Also what engines with durations share: parts put together into a take with its word times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.speech.protocol import Spec
+
+if TYPE_CHECKING:
+    from anyrig.speech.audio import Samples, WordTime
+    from anyrig.speech.phonemes import Word
+
+
+def folder(spec: Spec, module: str) -> Path:
+    """Where a package lies; it is not imported."""
+    found = importlib.util.find_spec(module)
+    if found is None or not found.submodule_search_locations:
+        raise missing(spec, module)
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def missing(spec: Spec, module: str) -> MissingPackage:
+    """The error for a package that an engine needs."""
+    return MissingPackage(f"the engine {spec.name} needs the package {module}", hint=spec.install)
+
+
+def version(spec: Spec, distribution: str) -> str:
+    """A package's version."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        raise missing(spec, distribution) from None
+
+
+def table(module: str, name: str) -> dict[str, int]:
+    """A table of signs and numbers in an installed package."""
+    found = importlib.util.find_spec(module)
+    assert found is not None
+    assert found.submodule_search_locations
+    path = Path(next(iter(found.submodule_search_locations))) / name
+    read: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def check(path: Path, sha256: str) -> None:
+    """That a file is the one published."""
+    if not path.is_file():
+        raise NeedsWeights(f"{path} is not there", hint="Install its package again.")
+    state = path.stat()
+    if hash_of(path, state.st_size, state.st_mtime_ns) != sha256:
+        raise NeedsWeights(
+            f"{path} is not the file that was published: its hash differs",
+            hint=f"Remove it and get it again; its sha256 must be {sha256}.",
+        )
+
+
+@lru_cache(maxsize=64)
+def hash_of(path: Path, _size: int, _changed_ns: int) -> str:
+    """A file's sha256, reckoned again only when the file changes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def together(hashes: Iterable[str]) -> str:
+    """One hash of several."""
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+
+
+class Spoken:
+    """Stretches of a line put together, with the time of each word."""
+
+    def __init__(self, unit: int, rate: int) -> None:
+        self.parts: list[Samples] = []
+        self.words: list[WordTime] = []
+        self._unit, self._rate, self._length = unit, rate, 0
+
+    def add(
+        self, wave: Samples, durations: Sequence[int], words: Sequence[Word], owners: Sequence[int]
+    ) -> None:
+        """Another stretch.
+
+        Args:
+            wave: its samples.
+            durations: in units, for each phoneme and for the zeros at both ends; empty if unknown.
+            words: what it says.
+            owners: for each phoneme, its word.
+        """
+        from anyrig.speech.audio import WordTime
+
+        starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        at = self._length + durations[0] * self._unit if durations else 0
+        for owner, duration in zip(owners, durations[1:-1], strict=True) if durations else ():
+            starts.setdefault(owner, at)
+            at += duration * self._unit
+            ends[owner] = at
+        self._length += len(wave)
+        self.parts.append(wave)
+        for owner, start in starts.items():
+            if words[owner].spoken:
+                end = min(ends[owner], self._length)
+                text = words[owner].text
+                self.words.append(WordTime(text, start / self._rate, end / self._rate))
+
+    def samples(self) -> Samples:
+        """All of it."""
+        import numpy as np
+
+        whole = self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+        return np.ascontiguousarray(whole, np.float32)

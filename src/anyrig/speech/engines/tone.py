@@ -1,0 +1,166 @@
+"""A shipped fake: each word a short tone whose length follows its letters.
+
+It needs nothing but numpy, is instant and gives equal samples everywhere, so everything around an
+engine can be tried and tested with it. Its options rehearse what real engines do badly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import BadInput, CannotSpeak
+from anyrig.speech import voices
+from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Samples, Take
+
+RATE = 24000
+VERSION = "1"
+FAULTS = ("silence", "nan", "clipping", "short", "long", "repetition")
+_LETTER_S, _WORD_S, _GAP_S, _FADE_S = 0.055, 0.06, 0.03, 0.005
+_WORD = re.compile(r"\[\[(.+?)\]\]|[^\W_]+(?:['’][^\W_]+)*")
+
+SPEC = Spec(
+    name="tone",
+    summary="A fake that says a tone for each word: for trials and tests",
+    languages=("en", "es", "fr"),
+    backends=("onnx", "torch"),
+    gpu=False,
+    code_licence="Apache-2.0",
+    weights_licence="none",
+    modules=("numpy",),
+    phonemes=True,
+    word_times=True,
+    seeded=True,
+    streams=True,
+    options=(
+        Option("bad", "", f"Faults by seed, as `0:silence,1:nan`; kinds: {', '.join(FAULTS)}"),
+        Option("bad_word", "", "Only lines that hold this word go bad; every line when empty"),
+        Option(
+            "memory_items", 0, "Run out of memory above so many lines at a time; 0 never", low=0
+        ),
+        Option("sleep_s", 0.0, "Seconds to wait for each character", low=0.0, high=10.0),
+    ),
+)
+
+
+class Tone(SpeechEngine):
+    """Words as tones."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = VERSION
+    pads = False
+    batch_invariant = True
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        super().__init__(placement, folder=folder)
+        self._faults = _faults(str(options.get("bad", "")))
+        self._bad_word = str(options.get("bad_word", ""))
+        self._memory_items = int(options.get("memory_items", 0))
+        self._sleep_s = float(options.get("sleep_s", 0.0))
+        self._voices = self.find().voices
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """Nothing to find."""
+        named = (("tone", "en"), ("tono", "es"), ("ton", "fr"))
+        found = [Voice(name, language, cls.name, title="Tones") for name, language in named]
+        return Found(cls.name, VERSION, f"tone-{VERSION}", tuple(found), sample_rate=RATE)
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line."""
+        if self._memory_items and len(batch) > self._memory_items:
+            raise MemoryError(f"{len(batch)} lines, and memory for {self._memory_items}")
+        return [self._take(line) for line in batch]
+
+    def stream(self, line: Line) -> Iterator[Take]:
+        """Word by word."""
+        import numpy as np
+
+        from anyrig.speech.audio import Take, WordTime
+
+        whole = self.run([line])[0]
+        cuts = [0, *(round(word.start_s * RATE) for word in whole.words[1:]), len(whole.samples)]
+        for index, word in enumerate(whole.words):
+            part = whole.samples[cuts[index] : cuts[index + 1]]
+            heard = WordTime(word.text, 0.0, word.end_s - word.start_s)
+            yield Take(np.ascontiguousarray(part), RATE, (heard,))
+
+    def _take(self, line: Line) -> Take:
+        import numpy as np
+
+        from anyrig.speech.audio import Take, WordTime
+
+        voice = voices.pick(self._voices, line)
+        if self._sleep_s:
+            time.sleep(self._sleep_s * len(line.text))
+        parts, times, position = [], [], 0
+        for match in _WORD.finditer(line.text):
+            word = match.group(1) or match.group()
+            tone = _tone(word, voice.name, line)
+            times.append(WordTime(word, position / RATE, (position + len(tone)) / RATE))
+            parts += [tone, np.zeros(max(1, round(_GAP_S * RATE / line.rate)), np.float32)]
+            position += len(tone) + len(parts[-1])
+        if not parts:
+            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+        samples = np.concatenate(parts)
+        fault = self._faults.get(line.seed, "")
+        if fault and self._bad_word in line.text:
+            return Take(_spoilt(samples, fault), RATE)
+        return Take(samples, RATE, tuple(times))
+
+
+def _tone(word: str, voice: str, line: Line) -> Samples:
+    """Its pitch comes from the word and the voice, with a hair of the seed in it."""
+    import numpy as np
+
+    digest = hashlib.sha256(f"{voice} {word.lower()}".encode()).digest()
+    pitch = 140 + digest[0] + (line.seed % 97) * 0.25
+    seconds = (_WORD_S + _LETTER_S * len(word)) / line.rate
+    at = np.arange(max(1, round(seconds * RATE))) / RATE
+    fade = np.minimum(1.0, np.minimum(at, at[-1] - at) / _FADE_S)
+    wave = 0.25 * fade * (np.sin(math.tau * pitch * at) + 0.3 * np.sin(2 * math.tau * pitch * at))
+    toned: Samples = wave.astype(np.float32)
+    return toned
+
+
+def _spoilt(samples: Samples, fault: str) -> Samples:
+    import numpy as np
+
+    if fault == "silence":
+        return np.zeros_like(samples)
+    if fault == "nan":
+        spoilt = samples.copy()
+        spoilt[len(spoilt) // 2] = np.nan
+        return spoilt
+    if fault == "clipping":
+        return np.clip(samples * 50, -1.0, 1.0).astype(np.float32)
+    if fault == "short":
+        return samples[: max(1, len(samples) // 20)]
+    if fault == "long":
+        return np.concatenate([samples, np.zeros(8 * len(samples), np.float32)])
+    return np.tile(samples, 8)
+
+
+def _faults(text: str) -> dict[int, str]:
+    """`0:silence,1:nan` as a table."""
+    found: dict[int, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        seed, _, kind = part.partition(":")
+        if not seed.strip().isdigit() or kind not in FAULTS:
+            raise BadInput(
+                f"tone: {part!r} is no fault",
+                hint=f"Write a seed and a kind, as 0:silence. Kinds: {', '.join(FAULTS)}.",
+            )
+        found[int(seed)] = kind
+    return found

@@ -1,0 +1,165 @@
+"""Text to phonemes, word by word, and IPA to the alphabet that Kokoro's family was trained on.
+
+English is read by hibari's own dictionary and rules: no GPL code. Other languages are read by
+espeak-ng, which the `espeak` extra brings (`phonemes_espeak`). A stretch between [[ and ]] is IPA.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from anyrig.devices.describe import Device
+
+log = logging.getLogger(__name__)
+INLINE = re.compile(r"\[\[(.+?)\]\]")
+_LINK = re.compile(r"\](?=\()")
+_PLAIN = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u202f": " ", "‒": "-", "―": "—"})
+
+
+class Word(NamedTuple):
+    """A word and how it is said; punctuation is a word without letters."""
+
+    text: str
+    phonemes: str
+    space: bool
+    """Whether a space follows."""
+
+    @property
+    def spoken(self) -> bool:
+        """Whether it is more than punctuation."""
+        return any(sign.isalnum() for sign in self.text) and bool(self.phonemes)
+
+
+class Reader(Protocol):
+    """Something that knows how a text is said."""
+
+    def read(self, text: str) -> list[Word]:
+        """Its words with their phonemes."""
+
+
+class English:
+    """English as hibari reads it, in the alphabet of its model and of Kokoro."""
+
+    def __init__(self, device: Device, *, british: bool = False) -> None:
+        from hibari.g2p import ASSETS, G2P
+        from hibari.g2p.oov import OOV
+
+        from anyrig.backends.onnx import session
+        from anyrig.devices.describe import Drive
+
+        path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
+        # Tiny and called word by word: the host is the right place, whatever the voice runs on.
+        cpu = Drive("onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host")
+        unknown_words = OOV(path, session=session(path, device, cpu, threads=1))
+        self._g2p = G2P(oov=unknown_words, british=british)
+        self._british = british
+
+    def read(self, text: str) -> list[Word]:
+        """Its words with their phonemes."""
+        marked = _marked(text.translate(_PLAIN), lambda ipa: from_ipa(ipa, british=self._british))
+        tokens = self._g2p.phonemize_tokens(self._g2p.tokenize(marked))
+        return [Word(t.text, t.phonemes or "", bool(t.whitespace)) for t in tokens]
+
+
+def _marked(text: str, said: Callable[[str], str]) -> str:
+    """The text with its IPA as hibari's rules take it: `[name](/phonemes/)`."""
+    if "[[" not in text and "](" not in text:
+        return text
+    out, last = [], 0
+    for match in INLINE.finditer(text):
+        out.append(_LINK.sub("] ", text[last : match.start()]))
+        ipa = match.group(1).strip()
+        out.append(f"[{ipa.replace(']', '')}](/{said(ipa)}/)")
+        last = match.end()
+    out.append(_LINK.sub("] ", text[last:]))
+    return "".join(out)
+
+
+# ---------------------------------------------------------------- IPA to the model's alphabet
+
+_VOWELS = frozenset("AIOQWYaeiouyæɐɑɒɔəɚɛɜɨɪøœɯʊʌᵊᵻɤɘɵɞ")
+_SAME = (("͡", ""), ("‿", ""), ("g", "ɡ"), ("tʃ", "ʧ"), ("dʒ", "ʤ"), ("eɪ", "A"), ("ei", "A"),
+         ("aɪ", "I"), ("ai", "I"), ("aʊ", "W"), ("au", "W"), ("ɔɪ", "Y"), ("ɔi", "Y"), ("oi", "Y"),
+         ("ɫ", "l"), ("ɬ", "l"), ("r", "ɹ"), ("ʀ", "ɹ"), ("ʁ", "ɹ"), ("ɲ", "nj"), ("ʎ", "lj"),
+         ("x", "k"), ("χ", "k"), ("ç", "h"), ("ɣ", "ɡ"), ("β", "b"), ("ʰ", ""), ("ʲ", "j"),
+         ("ɐ", "ə"), ("ø", "ɜ"), ("œ", "ɛ"), ("y", "u"), (".", ""), ("ˑ", "ː"))  # fmt: skip
+_AMERICAN = (("oʊ", "O"), ("əʊ", "O"), ("ou", "O"), ("ɜːɹ", "ɜɹ"), ("ɝː", "ɜɹ"), ("ɝ", "ɜɹ"),
+             ("ɜː", "ɜɹ"), ("ɜ˞", "ɜɹ"), ("ɚ", "əɹ"), ("ə˞", "əɹ"), ("ɒ", "ɑ"), ("a", "ɑ"),
+             ("ː", ""), ("e", "ɛ"), ("o", "ɔ"), ("ɾ", "T"), ("ʔ", "t"))  # fmt: skip
+_BRITISH = (("əʊ", "Q"), ("oʊ", "Q"), ("ou", "Q"), ("eə", "ɛː"), ("ɚ", "ə"), ("ɝ", "ɜː"),
+            ("e", "ɛ"), ("o", "ɔ"), ("ɾ", "T"), ("ʔ", "t"))  # fmt: skip
+
+
+def from_ipa(ipa: str, *, british: bool = False) -> str:
+    """IPA in the alphabet of the English models; a sound they never heard becomes its nearest."""
+    said = re.sub("(.)\u0329", "ᵊ\\1", ipa.strip("/ "))
+    said = said.replace("\u0303", "n")
+    for theirs, ours in (*_SAME, *(_BRITISH if british else _AMERICAN)):
+        said = said.replace(theirs, ours)
+    return _stress_on_vowels(said)
+
+
+def _stress_on_vowels(said: str) -> str:
+    """IPA sets the stress before a syllable, these models before its vowel."""
+    out, held = [], ""
+    for sign in said:
+        if sign in "ˈˌ":
+            held = sign
+        elif sign in _VOWELS and held:
+            out.append(held + sign)
+            held = ""
+        else:
+            out.append(sign)
+    return "".join(out)
+
+
+# ---------------------------------------------------------------- words to ids
+
+
+class Ids(NamedTuple):
+    """A stretch of text as a model takes it."""
+
+    ids: list[int]
+    """Without the zeros at both ends."""
+    owners: list[int]
+    """For each id, which word it comes from."""
+
+
+def ids_of(words: Sequence[Word], vocabulary: dict[str, int]) -> Ids:
+    """The words' phonemes as numbers; signs the model does not know are dropped and told."""
+    ids, owners, unknown = [], [], set()
+    for index, word in enumerate(words):
+        for sign in word.phonemes + (" " if word.space else ""):
+            number = vocabulary.get(sign)
+            if number is None:
+                unknown.add(sign)
+                continue
+            ids.append(number)
+            owners.append(index)
+    if unknown:
+        log.info("sounds the voice does not know are left out: %s", " ".join(sorted(unknown)))
+    while ids and ids[-1] == vocabulary.get(" "):
+        ids.pop()
+        owners.pop()
+    return Ids(ids, owners)
+
+
+def in_parts(words: Sequence[Word], most: int) -> Iterator[Sequence[Word]]:
+    """The words in as few parts as keep under so many phonemes, cut after punctuation if can be."""
+    start = 0
+    while start < len(words):
+        end, length = start, 0
+        while end < len(words):
+            length += len(words[end].phonemes) + words[end].space
+            if length > most and end > start:
+                break
+            end += 1
+        if end < len(words):
+            cuts = [at for at in range(end, start, -1) if not words[at - 1].spoken]
+            end = cuts[0] if cuts and cuts[0] - start > (end - start) // 3 else end
+        yield words[start:end]
+        start = end
