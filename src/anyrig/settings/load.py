@@ -40,7 +40,41 @@ class SpeechSettings:
     """How text is spoken."""
 
     model: str = ""
-    """The folder or name of a speech model; empty takes the engine's own."""
+    """The folder of a speech model; empty takes the engine's own."""
+    engine: str = ""
+    """Which engine speaks; empty takes the first that knows the language."""
+    voice: str = ""
+    """Which of its voices; empty takes its first of the language."""
+    language: str = "auto"
+    """The text's language as en, es, fr; auto finds it out."""
+    rate: float = 1.0
+    """How fast: 2.0 is twice as fast."""
+    lexicon: str = ""
+    """A file that says how words are pronounced."""
+    loudness: float = -19.0
+    """Of what is written to a file, in LUFS; 0 leaves it as the engine gave it."""
+    pause_clause: float = 0.12
+    """Seconds of silence inside a long sentence, where it was cut."""
+    pause_sentence: float = 0.3
+    """Between sentences."""
+    pause_paragraph: float = 0.7
+    """Between paragraphs."""
+    pause_heading: float = 1.0
+    """After a heading, and before one."""
+    pause_dialogue: float = 0.45
+    """Where another person begins to speak."""
+
+    def __post_init__(self) -> None:
+        if not 0.25 <= self.rate <= 4:
+            raise BadSetting(f"speech.rate is {self.rate:g}", hint="It goes from 0.25 to 4.")
+        if not -70 <= self.loudness <= 0:
+            raise BadSetting(
+                f"speech.loudness is {self.loudness:g}",
+                hint="LUFS lie below 0, such as -19; 0 leaves the loudness alone.",
+            )
+        for name, value in vars(self).items():
+            if name.startswith("pause_") and not 0 <= value <= 60:
+                raise BadSetting(f"speech.{name} is {value:g}", hint="Seconds from 0 to 60.")
 
 
 @dataclass(frozen=True)

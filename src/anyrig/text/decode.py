@@ -1,0 +1,65 @@
+"""Bytes as text, whatever wrote them: UTF-8 first, then marks and guesses; never a half-read file."""
+
+from __future__ import annotations
+
+import codecs
+import logging
+
+from anyrig.errors import BadInput
+
+log = logging.getLogger(__name__)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# What people give by mistake, and what it is.
+_OTHERS = (
+    (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
+    (b"%PDF", "a PDF"),
+    (b"RIFF", "a sound file"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+)
+
+
+def decode(data: bytes, name: str) -> str:
+    """The text in some bytes.
+
+    Args:
+        data: the whole of it.
+        name: of the file, for errors.
+    """
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _strict(data, encoding, name)
+    for magic, what in _OTHERS:
+        if data.startswith(magic):
+            raise BadInput(f"{name} is {what}, not plain text", hint="Give a text file.")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _guessed(data, name)
+
+
+def _strict(data: bytes, encoding: str, name: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{name} is damaged: its mark says {encoding}, and byte {error.start} does not fit",
+            hint="Save it again as UTF-8.",
+        ) from error
+
+
+def _guessed(data: bytes, name: str) -> str:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:200_000]).best()
+    if best is None or b"\x00" in data[:4096] and not best.encoding.startswith("utf"):
+        raise BadInput(f"{name} is no text in any known encoding", hint="Save it as UTF-8.")
+    log.info("%s reads as %s", name, best.encoding)
+    return _strict(data, best.encoding, name)

@@ -1,0 +1,39 @@
+"""Bytes as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyrig.errors import BadInput
+from anyrig.text.decode import decode
+
+WORDS = "Élise paid 3 € for the “naïve” café, señor. " * 8
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252", "iso8859_15"]
+)
+def test_text_is_read_in_the_encodings_people_have(encoding: str) -> None:
+    words = WORDS.replace("“", '"').replace("”", '"') if "8859" in encoding else WORDS
+    read = decode(words.encode(encoding), "a.txt")
+    assert read.split()[:3] == words.split()[:3]
+    assert len(read) == len(words)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"PK\x03\x04rest", "zip archive"),
+        (b"%PDF-1.7", "PDF"),
+        (bytes(range(256)) * 8, "text"),
+        (b"\xff\xfea", "damaged"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_words(data: bytes, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        decode(data, "a.bin")
+    assert caught.value.hint
+
+
+def test_nothing_is_the_empty_text() -> None:
+    assert decode(b"", "a.txt") == ""
