@@ -3,7 +3,8 @@
     normalise("Dr. Lee paid $3.50 on 4 May.")
     # Doctor Lee paid three dollars and fifty cents on the fourth of May.
 
-One file of rules per language, proved by tables of written and spoken pairs in the tests.
+One set of rules per language: CLEAN takes the dress off (markup, entities, cut words; `markup.py`
+has what all languages share) and RULES read what is left. Proved by tables of written and spoken pairs in the tests.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import importlib
 from functools import lru_cache
 
-from anyrig.speech.normalise.rules import Rule, Said, apply, joined
+from anyrig.speech.normalise.rules import Rule, Said, after, apply, joined
 
 LANGUAGES = {
     "en": "anyrig.speech.normalise.english",
@@ -27,10 +28,15 @@ def normalise(text: str, language: str = "en") -> str:
 
 def read(text: str, language: str = "en") -> list[Said]:
     """The same, stretch by stretch: every character of the text is in exactly one."""
-    return apply(text, _rules(language.partition("-")[0].lower()))
+    clean, rules = _rules(language.partition("-")[0].lower())
+    return after(apply(text, clean), rules)
 
 
 @lru_cache(maxsize=8)
-def _rules(language: str) -> tuple[Rule, ...]:
-    module = LANGUAGES.get(language)
-    return tuple(importlib.import_module(module).RULES) if module else ()
+def _rules(language: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """A language's rules, and those that clean the text before them: its CLEAN, where it has any."""
+    name = LANGUAGES.get(language)
+    if not name:
+        return (), ()
+    module = importlib.import_module(name)
+    return tuple(getattr(module, "CLEAN", ())), tuple(module.RULES)
