@@ -1,0 +1,130 @@
+"""A take as bytes, for the pipe from a worker and for the store, and back.
+
+16-bit samples under a power-of-two scale, so quiet takes keep their detail, peaks over 1.0 survive,
+and packing what was unpacked gives the same bytes again. Plain samples are the default: they cost
+0.4 % of the synthesis of the default voice. FLAC (`small=True`) halves the size and costs 4 %.
+
+What does not survive: detail under 16 bits, and samples that are not finite, which become 0
+(`check` refuses such takes before).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyrig.errors import StoreFailed
+from anyrig.speech.audio import Samples, Take, WordTime
+
+MAGIC = b"ARTK"
+VERSION = 1
+_HEAD = struct.Struct("<4sBBhIQII")  # magic, version, codec, exponent, rate, samples, words, crc
+_PLAIN, _FLAC = 0, 1
+_LOWEST, _HIGHEST = -10, 64
+_FULL = 32768.0
+
+
+def pack(take: Take, *, small: bool = False) -> bytes:
+    """A take as bytes.
+
+    Args:
+        take: what to pack.
+        small: FLAC, at half the size and ten times the work.
+    """
+    samples = np.ascontiguousarray(take.samples, dtype=np.float32)
+    peak = _peak(samples)
+    if not np.isfinite(peak):
+        samples = np.nan_to_num(samples, nan=0.0, posinf=0.0, neginf=0.0)
+        peak = _peak(samples)
+    exponent = _exponent(peak)
+    scaled = samples * np.float32(_FULL / 2.0**exponent)
+    np.rint(scaled, out=scaled)
+    whole = np.clip(scaled, -_FULL, _FULL - 1, out=scaled).astype("<i2")
+    sound = _flac(whole) if small else whole.tobytes()
+    words = [[word.text, word.start_s, word.end_s] for word in take.words]
+    written = json.dumps(words, separators=(",", ":")).encode() if words else b""
+    rest = written + sound
+    head = (take.rate, len(whole), len(written), zlib.crc32(rest))
+    return _HEAD.pack(MAGIC, VERSION, _FLAC if small else _PLAIN, exponent, *head) + rest
+
+
+def unpack(packed: bytes) -> Take:
+    """The take in these bytes; StoreFailed when they are damaged."""
+    if len(packed) < _HEAD.size:
+        raise _damaged("it ends within its header")
+    magic, version, codec, exponent, rate, count, num_words, crc = _HEAD.unpack_from(packed)
+    if magic != MAGIC:
+        raise _damaged("it does not begin like one")
+    if version != VERSION or codec not in (_PLAIN, _FLAC):
+        raise StoreFailed(
+            f"a packed take is of version {version}.{codec}, which this anyrig cannot read",
+            hint="A newer anyrig wrote it: use that one, or remove the entry from the store.",
+        )
+    rest = memoryview(packed)[_HEAD.size :]
+    if zlib.crc32(rest) != crc:
+        raise _damaged("its checksum does not match")
+    words, sound = bytes(rest[:num_words]), rest[num_words:]
+    whole = _unflac(bytes(sound)) if codec == _FLAC else np.frombuffer(sound, dtype="<i2")
+    if len(whole) != count or not rate:
+        raise _damaged(f"it holds {len(whole)} samples of {count}")
+    samples: Samples = whole.astype(np.float32)
+    samples *= np.float32(2.0**exponent / _FULL)
+    return Take(samples, rate, tuple(WordTime(*word) for word in json.loads(words or b"[]")))
+
+
+def _peak(samples: Samples) -> float:
+    """The largest magnitude; not finite when any sample is not."""
+    return float(max(samples.max(), -samples.min())) if len(samples) else 0.0
+
+
+def _exponent(peak: float) -> int:
+    """The smallest power of two that holds the peak, within half a step of rounding.
+
+    The test is on rounded values, so that a peak which rounds down onto a power of two is packed
+    under that one at once, and not only when it is packed again.
+    """
+    exponent = 0
+    if peak > 0:
+        exponent = min(max(int(np.frexp(peak)[1]) + 1, _LOWEST), _HIGHEST)
+    while peak > 0 and exponent > _LOWEST and _fits(peak, exponent - 1):
+        exponent -= 1
+    return exponent
+
+
+def _fits(peak: float, exponent: int) -> bool:
+    return bool(np.rint(peak * (_FULL / 2) / 2.0**exponent) <= _FULL / 2)
+
+
+def _flac(whole: NDArray[np.int16]) -> bytes:
+    import soundfile
+
+    if not len(whole):
+        return b""
+    into = io.BytesIO()
+    # The rate in FLAC's own header is of no use here, and FLAC takes only some.
+    soundfile.write(into, whole, 24000, format="FLAC", subtype="PCM_16", compression_level=0.0)
+    return into.getvalue()
+
+
+def _unflac(sound: bytes) -> NDArray[np.int16]:
+    import soundfile
+
+    if not sound:
+        return np.zeros(0, dtype=np.int16)
+    try:
+        read: NDArray[np.int16] = soundfile.read(io.BytesIO(sound), dtype="int16")[0]
+    except (soundfile.LibsndfileError, RuntimeError) as error:
+        raise _damaged(str(error)) from error
+    return read
+
+
+def _damaged(why: str) -> StoreFailed:
+    return StoreFailed(
+        f"a packed take is damaged: {why}",
+        hint="Remove the entry from the store (`anyrig cache`): it will be made again.",
+    )
