@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 INLINE = re.compile(r"\[\[(.+?)\]\]")
-_LINK = re.compile(r"\](?=\()")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u202f": " ", "‒": "-", "―": "—"})
 
 
@@ -71,11 +71,11 @@ def _marked(text: str, said: Callable[[str], str]) -> str:
         return text
     out, last = [], 0
     for match in INLINE.finditer(text):
-        out.append(_LINK.sub("] ", text[last : match.start()]))
+        out.append(_LINK.sub(r"\1", text[last : match.start()]))
         ipa = match.group(1).strip()
         out.append(f"[{ipa.replace(']', '')}](/{said(ipa)}/)")
         last = match.end()
-    out.append(_LINK.sub("] ", text[last:]))
+    out.append(_LINK.sub(r"\1", text[last:]))
     return "".join(out)
 
 

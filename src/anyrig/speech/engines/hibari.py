@@ -32,7 +32,7 @@ SPEC = Spec(
     languages=("en",),
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
-    modules=("hibari", "scipy", "onnxruntime"),
+    modules=("hibari", "onnxruntime"),
     install="pip install hibari-tts==0.2.1",
     repository="maureesewilliams/hibari",
     limit=400,

@@ -1,0 +1,324 @@
+"""What every speech engine must do, as checks that its author can run.
+
+    import pytest
+    from anyrig.speech import contract
+
+    @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+    def test_mine_keeps_the_contract(check, placement):
+        check(contract.Subject(Mine, placement))
+
+anyrig's own engines pass the same checks. A check raises AssertionError with what is wrong.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anyrig.errors import BadInput, CannotSpeak
+from anyrig.speech.audio import Samples, Take
+from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, options_of
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+HEAVY = ("torch", "onnxruntime", "transformers", "numpy", "hibari", "kokoro", "soundfile")
+"""What finding an engine's weights may not import."""
+_SHORT, _LONG = 0, 1
+TEXTS = {
+    "en": ("Good morning.", "The old keeper walked slowly down the stairs and counted each step."),
+    "es": ("Buenos días.", "El viejo farero bajaba despacio la escalera y contaba cada peldaño."),
+    "fr": ("Bonjour à tous.", "Le vieux gardien descendait lentement et comptait chaque marche."),
+    "de": ("Guten Morgen.", "Der alte Wärter ging langsam hinunter und zählte jede Stufe."),
+    "it": ("Buongiorno.", "Il vecchio guardiano scendeva piano le scale e contava ogni gradino."),
+}
+
+
+@dataclass
+class Subject:
+    """An engine under examination. Takes are kept, so a check costs only what it needs anew."""
+
+    engine: type[SpeechEngine]
+    placement: Placement
+    folder: Path | None = None
+    options: Mapping[str, Value] = field(default_factory=dict)
+    texts: Mapping[str, tuple[str, str]] = field(default_factory=lambda: TEXTS)
+    """By language: a short text and a longer one."""
+    half: tuple[float, float] = (0.35, 0.72)
+    """How long a line may be at twice the rate, as a share."""
+    _takes: dict[Line, Take] = field(default_factory=dict)
+
+    @cached_property
+    def found(self) -> Found:
+        """Its weights."""
+        return self.engine.find(self.folder)
+
+    @cached_property
+    def made(self) -> SpeechEngine:
+        """The engine, loaded."""
+        options = options_of(self.engine.spec, self.options)
+        return self.engine(self.placement, folder=self.found.folder, **options)
+
+    def line(self, which: int, **changes: object) -> Line:
+        """A line of its first language: 0 is short, 1 is longer."""
+        language = self.found.languages[0]
+        texts = self.texts.get(language.partition("-")[0], self.texts["en"])
+        return replace(Line(texts[which], language=language, seed=5), **changes)  # type: ignore[arg-type]
+
+    def take(self, line: Line) -> Take:
+        """What it says of a line, made once."""
+        if line not in self._takes:
+            (self._takes[line],) = self.made.run([line])
+        return self._takes[line]
+
+
+def says_what_it_is(subject: Subject) -> None:
+    """Its spec is filled in, and its defaults are values it would take."""
+    spec = subject.engine.spec
+    assert spec.name, "no name"
+    assert spec.summary, "no summary"
+    assert spec.code_licence, "no licence of the code"
+    assert spec.weights_licence, "no licence of the weights"
+    assert spec.limit > 0, "no limit"
+    assert subject.engine.name == spec.name, "the class and its spec have different names"
+    defaults = {option.name: option.default for option in spec.options}
+    assert options_of(spec, defaults) == defaults, "a default is not one of its own choices"
+
+
+def finds_itself_lightly(subject: Subject) -> None:
+    """Its file and `find` load no framework: `anyrig engines` lists all of them at once."""
+    module, name = subject.engine.__module__, subject.engine.__qualname__
+    where = repr(str(subject.folder)) if subject.folder else "None"
+    program = (
+        "import sys; from pathlib import Path; import importlib\n"
+        f"engine = getattr(importlib.import_module({module!r}), {name!r})\n"
+        f"folder = {where}\n"
+        "engine.find(Path(folder) if folder else None)\n"
+        f"print(*(name for name in {HEAVY!r} if name in sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"finding failed: {done.stderr[-2000:]}"
+    assert not done.stdout.split(), f"finding imports {done.stdout.strip()}"
+
+
+def finds_voices(subject: Subject) -> None:
+    """Voices with names of their own, in languages that it says it speaks."""
+    found, spec = subject.found, subject.engine.spec
+    names = [voice.name for voice in found.voices]
+    assert names, "no voice"
+    assert len(set(names)) == len(names), "two voices of one name"
+    assert {voice.engine for voice in found.voices} == {spec.name}, "a voice of another engine"
+    assert found.version, "no version"
+    assert found.fingerprint, "no fingerprint"
+    assert found.sample_rate == subject.made.sample_rate, "two sample rates"
+    if spec.languages:
+        foreign = set(found.languages) - set(spec.languages)
+        assert not foreign, f"voices speak {foreign}, which the spec does not list"
+    assert subject.engine.find(subject.folder) == found, "found differently the second time"
+
+
+def gives_a_take_for_each_line(subject: Subject) -> None:
+    """In order, at its rate, finite, mono, as float32."""
+    lines = [subject.line(_LONG), subject.line(_SHORT), subject.line(_LONG, seed=6)]
+    takes = subject.made.run(lines)
+    assert len(takes) == len(lines), f"{len(takes)} takes of {len(lines)} lines"
+    for take in takes:
+        _sound(take, subject.made.sample_rate)
+    assert takes[1].duration_s < min(takes[0].duration_s, takes[2].duration_s), "out of order"
+    subject._takes[lines[0]] = takes[0]
+
+
+def gives_nothing_for_nothing(subject: Subject) -> None:
+    """No lines, no takes, no error."""
+    assert list(subject.made.run([])) == []
+
+
+def takes_longer_for_more(subject: Subject) -> None:
+    """A longer text is longer audio."""
+    short, long = subject.take(subject.line(_SHORT)), subject.take(subject.line(_LONG))
+    assert long.duration_s > 1.5 * short.duration_s, f"{short.duration_s} s, {long.duration_s} s"
+
+
+def follows_the_rate(subject: Subject) -> None:
+    """Twice as fast is about half as long."""
+    usual = subject.take(subject.line(_LONG)).duration_s
+    share = subject.take(subject.line(_LONG, rate=2.0)).duration_s / usual
+    low, high = subject.half
+    assert low <= share <= high, f"twice as fast is {share:.2f} as long"
+
+
+def repeats_itself(subject: Subject) -> None:
+    """The same line with the same seed is the same samples, whatever came between."""
+    line = subject.line(_LONG)
+    first = subject.take(line)
+    subject.made.run([subject.line(_SHORT, seed=9)])
+    (again,) = subject.made.run([line])
+    assert np.array_equal(first.samples, again.samples), "the same line sounds differently"
+
+
+def changes_with_the_seed(subject: Subject) -> None:
+    """Another seed is another take exactly where the spec says so."""
+    usual, other = subject.take(subject.line(_LONG)), subject.take(subject.line(_LONG, seed=6))
+    same = np.array_equal(usual.samples, other.samples)
+    assert same != subject.engine.spec.seeded, f"another seed, the same samples: {same}"
+
+
+def does_not_mind_company(subject: Subject) -> None:
+    """Where it says so, a line sounds the same alone and in a batch."""
+    if not subject.made.batch_invariant or subject.made.most_items < 2:
+        return
+    lines = [subject.line(_SHORT), subject.line(_LONG)]
+    together = subject.made.run(lines)
+    for line, take in zip(lines, together, strict=True):
+        alone = subject.take(line).samples
+        assert np.array_equal(alone, take.samples), f"{line.text!r} sounds otherwise in a batch"
+
+
+def refuses_an_unknown_voice(subject: Subject) -> None:
+    """With the names nearest to it."""
+    known = subject.found.voices[0].name
+    error = _refused(subject, subject.line(_SHORT, voice=f"{known}zq"), BadInput)
+    assert known in error.hint, f"the hint does not name {known}: {error.hint}"
+
+
+def refuses_an_unknown_language(subject: Subject) -> None:
+    """Rather than read it with a foreign voice."""
+    _refused(subject, subject.line(_SHORT, language="xx"), CannotSpeak)
+
+
+def says_every_voice_by_name(subject: Subject) -> None:
+    """The first and the last voice by their names; the first is also the one of no name."""
+    first, last = subject.found.voices[0], subject.found.voices[-1]
+    (named,) = subject.made.run([subject.line(_SHORT, voice=first.name)])
+    assert np.array_equal(named.samples, subject.take(subject.line(_SHORT)).samples)
+    language = last.language
+    text = subject.texts.get(language.partition("-")[0], subject.texts["en"])[_SHORT]
+    _sound(subject.take(Line(text, language, last.name)), subject.made.sample_rate)
+
+
+def says_one_letter(subject: Subject) -> None:
+    """The shortest line there is."""
+    _sound(subject.take(subject.line(_SHORT, text="a")), subject.made.sample_rate)
+
+
+def says_a_line_at_its_limit(subject: Subject) -> None:
+    """The longest line its spec allows, to the end."""
+    limit, text = subject.engine.spec.limit, subject.line(_LONG).text
+    full = (f"{text} " * (limit // len(text) + 1))[:limit].strip()
+    longest, usual = subject.take(subject.line(_LONG, text=full)), subject.take(subject.line(_LONG))
+    _sound(longest, subject.made.sample_rate)
+    share = longest.duration_s / usual.duration_s / (len(full) / len(text))
+    assert share > 0.5, f"a line of {limit} characters is only {longest.duration_s:.1f} s"
+
+
+def survives_nothing_to_say(subject: Subject) -> None:
+    """A line of no words is a take or CannotSpeak, no other error."""
+    with suppress(CannotSpeak):
+        subject.made.run([subject.line(_SHORT, text=" ")])
+
+
+def takes_phonemes_as_told(subject: Subject) -> None:
+    """IPA between brackets is said, not spelled."""
+    if not subject.engine.spec.phonemes:
+        return
+    take = subject.take(subject.line(_SHORT, text="[[həˈloʊ]]"))
+    _sound(take, subject.made.sample_rate)
+    assert take.duration_s < subject.take(subject.line(_LONG)).duration_s, "the brackets are read"
+
+
+def streams_what_it_runs(subject: Subject) -> None:
+    """The parts of a stream, laid end to end, are the take."""
+    line = subject.line(_LONG)
+    parts = list(subject.made.stream(line))
+    assert parts, "no parts"
+    whole = np.concatenate([part.samples for part in parts])
+    assert np.array_equal(whole, subject.take(line).samples), "the stream is not the take"
+
+
+def times_its_words(subject: Subject) -> None:
+    """Words in order, each inside the take; only where the spec promises them, and then always."""
+    line = subject.line(_LONG)
+    take = subject.take(line)
+    assert bool(take.words) == subject.engine.spec.word_times, "word times against the spec"
+    last = 0.0
+    for word in take.words:
+        assert word.start_s >= last - 1e-6, f"{word.text!r} begins before the word before it ends"
+        assert word.end_s > word.start_s, f"{word.text!r} takes no time"
+        last = word.end_s
+    assert last <= take.duration_s + 1e-6, "a word after the end"
+    if take.words:
+        assert len(take.words) >= 0.8 * len(line.text.split()), "words are missing"
+
+
+def travels(subject: Subject) -> None:
+    """Lines and takes go to another process and back."""
+    line = subject.line(_SHORT)
+    take = subject.take(line)
+    back = pickle.loads(pickle.dumps((line, take)))
+    assert back[0] == line
+    assert np.array_equal(back[1].samples, take.samples)
+    assert back[1].words == take.words
+
+
+def refuses_unknown_options(subject: Subject) -> None:
+    """And lists those it has."""
+    try:
+        options_of(subject.engine.spec, {"no such option": 1})
+    except BadInput:
+        return
+    raise AssertionError("an option that it does not have is taken")
+
+
+Check = Callable[[Subject], None]
+CHECKS: tuple[Check, ...] = (
+    says_what_it_is,
+    finds_itself_lightly,
+    finds_voices,
+    gives_a_take_for_each_line,
+    gives_nothing_for_nothing,
+    takes_longer_for_more,
+    follows_the_rate,
+    repeats_itself,
+    changes_with_the_seed,
+    does_not_mind_company,
+    refuses_an_unknown_voice,
+    refuses_an_unknown_language,
+    says_every_voice_by_name,
+    says_one_letter,
+    says_a_line_at_its_limit,
+    survives_nothing_to_say,
+    takes_phonemes_as_told,
+    streams_what_it_runs,
+    times_its_words,
+    travels,
+    refuses_unknown_options,
+)
+
+
+def _sound(take: Take, rate: int) -> None:
+    samples: Samples = take.samples
+    assert take.rate == rate, f"{take.rate} samples per second, not {rate}"
+    assert samples.dtype == np.float32, f"{samples.dtype}, not float32"
+    assert samples.ndim == 1, f"{samples.ndim} dimensions, not mono"
+    assert len(samples), "no samples"
+    assert np.isfinite(samples).all(), "samples that are no numbers"
+    assert 1e-4 < np.abs(samples).max() < 4.0, f"a peak of {np.abs(samples).max()}"
+
+
+def _refused(subject: Subject, line: Line, kind: type[BadInput]) -> BadInput:
+    try:
+        subject.made.run([line])
+    except kind as error:
+        return error
+    raise AssertionError(f"{line} is not refused with {kind.__name__}")

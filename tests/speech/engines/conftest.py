@@ -1,0 +1,16 @@
+"""A CPU to load engines on."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyrig.devices.discover import discover
+from anyrig.placement import Placement
+
+
+@pytest.fixture
+def on_cpu() -> Placement:
+    """One thread of this machine's CPU through ONNX Runtime."""
+    device = discover().cpu_device
+    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    return Placement(device, drive, threads=1)

@@ -1,0 +1,60 @@
+"""hibari through our own session: the package's samples, with word times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.errors import NeedsWeights
+from anyrig.placement import Placement
+from anyrig.speech import engines
+from anyrig.speech.engines import hibari
+from anyrig.speech.protocol import Line, SpeechEngine
+
+TEXT = "The keeper walked down, and Zbigniew waited."
+
+
+@pytest.fixture
+def voice(on_cpu: Placement) -> SpeechEngine:
+    return engines.make(on_cpu, engine="hibari")
+
+
+def test_it_says_what_the_package_says(voice: SpeechEngine) -> None:
+    from hibari import Hibari
+
+    (take,) = voice.run([Line(TEXT, seed=11)])
+    assert np.array_equal(take.samples, Hibari()(TEXT, seed=11))
+
+
+def test_words_stand_where_they_are_heard(voice: SpeechEngine) -> None:
+    (take,) = voice.run([Line("Bats, dogs, and men.")])
+    assert [word.text for word in take.words] == ["Bats", "dogs", "and", "men"]
+    loud = np.abs(take.samples) > 0.02
+    heard_s = int(loud.argmax()) / take.rate
+    assert abs(take.words[0].start_s - heard_s) < 0.06
+    for word in take.words:
+        assert loud[int(word.start_s * take.rate) : int(word.end_s * take.rate)].any()
+
+
+def test_phonemes_are_said_as_written(voice: SpeechEngine) -> None:
+    written, told = voice.run([Line("A tomato.", seed=1), Line("A [[təˈmeɪtoʊ]].", seed=1)])
+    assert abs(written.duration_s - told.duration_s) < 0.15
+    british = voice.run([Line("A [[təˈmɑːtəʊ]].", seed=1)])[0]
+    assert not np.array_equal(british.samples, told.samples)
+
+
+def test_a_very_long_line_is_said_in_parts(voice: SpeechEngine) -> None:
+    text = "Considerable misunderstandings, notwithstanding extraordinary circumstances, " * 9
+    (take,) = voice.run([Line(text)])
+    assert len(take.words) == 9 * 5
+    assert take.words[-1].end_s > 0.95 * take.duration_s - 0.5
+
+
+def test_the_other_voices_are_found_in_a_folder_and_checked(tmp_path: Path) -> None:
+    assert [found.name for found in hibari.Hibari.find(tmp_path).voices] == ["heart"]
+    (tmp_path / "bf_emma.int8.onnx").write_bytes(b"not the voice")
+    with pytest.raises(NeedsWeights, match="hash") as caught:
+        hibari.Hibari.find(tmp_path)
+    assert "f709f0488ee6" in caught.value.hint

@@ -1,0 +1,79 @@
+"""Text to phonemes, and IPA to the alphabet of the models."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from anyrig.devices.discover import discover
+from anyrig.speech import phonemes
+from anyrig.speech.phonemes import Word
+
+
+@pytest.fixture(scope="module")
+def english() -> phonemes.English:
+    return phonemes.English(discover().cpu_device)
+
+
+def said(words: list[Word]) -> str:
+    return "".join(word.phonemes + " " * word.space for word in words)
+
+
+@pytest.mark.parametrize(
+    ("ipa", "ours"),
+    [
+        ("həˈloʊ", "həlˈO"),
+        ("təˈmeɪtoʊ", "təmˈAtO"),
+        ("/ˈtʃɜːtʃ/", "ʧˈɜɹʧ"),
+        ("d͡ʒʌd͡ʒ", "ʤʌʤ"),
+        ("ˈbʌtn̩", "bˈʌtᵊn"),
+        ("ˈɡaʊ.dɪ", "ɡˈWdɪ"),
+        ("bɔ̃ˈʒuʁ", "bɔnʒˈuɹ"),
+    ],
+)
+def test_ipa_becomes_the_models_alphabet(ipa: str, ours: str) -> None:
+    assert phonemes.from_ipa(ipa) == ours
+
+
+def test_british_keeps_its_vowels() -> None:
+    assert phonemes.from_ipa("ɡəʊ", british=True) == "ɡQ"
+    assert phonemes.from_ipa("kɑːt", british=True) == "kɑːt"
+
+
+def test_english_is_read_with_brackets_in_it(english: phonemes.English) -> None:
+    assert said(english.read("Hello there.")) == "həlˈO ðˈɛɹ."
+    told = english.read("Hello [[ˈdʒoʊ]].")
+    assert said(told) == "həlˈO ʤˈO."
+    assert [word.text for word in told if word.spoken] == ["Hello", "ˈdʒoʊ"]
+
+
+def test_a_link_in_the_text_is_no_phoneme(english: phonemes.English) -> None:
+    read = said(english.read("See [this](/ʤˈO/) now."))
+    assert "ðˈɪs" in read
+
+
+def test_typographic_signs_read_as_plain_ones(english: phonemes.English) -> None:
+    assert said(english.read("It’s fine.")) == said(english.read("It's fine."))
+
+
+def test_unknown_signs_are_dropped_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    words = [Word("ab", "aǂb", True), Word("c", "c", True)]
+    with caplog.at_level(logging.INFO):
+        found = phonemes.ids_of(words, {"a": 1, "b": 2, "c": 3, " ": 9})
+    assert found.ids == [1, 2, 9, 3]
+    assert found.owners == [0, 0, 0, 1]
+    assert "ǂ" in caplog.text
+
+
+def test_parts_hold_every_word_once_and_end_at_punctuation() -> None:
+    words = [Word("word", "wˈɜɹd", True), Word(",", ",", True)] * 40
+    parts = list(phonemes.in_parts(words, 50))
+    assert [word for part in parts for word in part] == words
+    assert all(sum(len(w.phonemes) + w.space for w in part) <= 50 for part in parts)
+    assert all(part[-1].text == "," for part in parts)
+
+
+def test_a_word_longer_than_a_part_is_still_said() -> None:
+    words = [Word("a" * 80, "a" * 80, False)]
+    assert list(phonemes.in_parts(words, 50)) == [words]
