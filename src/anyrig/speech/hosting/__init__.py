@@ -1,0 +1,1 @@
+"""Engines whose pins clash with ours: each in an environment and a process of its own."""

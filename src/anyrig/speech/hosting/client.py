@@ -1,0 +1,290 @@
+"""A host, kept running: asked with deadlines, started again once when it dies or hangs.
+
+What a host says of memory and lost devices leaves as anyrig's own errors, so that `work` treats a
+hosted engine like any other: batches are split, devices set aside, bad lines blamed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from anyrig.errors import AnyrigError, BadInput, DeviceLost, OutOfMemory, WorkFailed
+from anyrig.memory import oom
+from anyrig.speech.hosting import host
+from anyrig.speech.hosting.host import PROTOCOL, Frame
+from anyrig.speech.hosting.wire import HostGone, Line
+from anyrig.speech.protocol import Line as Said
+
+log = logging.getLogger(__name__)
+_STARTS = 2
+"""A host that fails is started anew once; after that the lines it had are to blame."""
+_IDLE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long silence may last. Generous: a slow host is better than a killed one."""
+
+    start_s: float = 120.0
+    """Until a fresh interpreter says hello."""
+    load_s: float = 900.0
+    line_s: float = 120.0
+    character_s: float = 2.0
+    """More for each character of a line; a CPU may need ten times the length of the audio."""
+    ping_s: float = 30.0
+
+    def of(self, lines: Sequence[Said]) -> float:
+        """For one answer to these lines: the host says them in an order of its own."""
+        return self.line_s + self.character_s * max((len(line.text) for line in lines), default=0)
+
+
+class Part(NamedTuple):
+    """Samples of a line as they come."""
+
+    line: int
+    data: bytes
+    """32-bit floats, little-endian."""
+    rate: int
+    last: bool
+    """Whether the line is done; such a part may be empty."""
+
+
+class UnsafePickle(BadInput):
+    """A pickled voice that cannot be read without running what is in it."""
+
+
+class Client:
+    """One engine in one environment. Not for two threads at a time."""
+
+    def __init__(
+        self,
+        python: Path | str,
+        engine: str,
+        environment: Mapping[str, str],
+        *,
+        load: Mapping[str, Any] | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            python: the interpreter of the engine's environment.
+            engine: a name of host.ADAPTERS, or `module:Class` that the environment brings.
+            environment: everything the host sees.
+            load: what it is told to load at every start; None for a host that only converts.
+            deadlines: how long to wait.
+        """
+        # -I: neither this folder nor PYTHONPATH, whose packages are those that clash.
+        self._command = [str(python), "-I", "-X", "utf8", str(host.__file__), "--engine", engine]
+        self._environment, self._engine = dict(environment), engine
+        self._ask = None if load is None else dict(load)
+        self._deadlines = deadlines or Deadlines()
+        self._line: Line | None = None
+        self._number = 0
+        self._heard = 0.0
+        self.hello: dict[str, Any] = {}
+        self.ready: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The host's process, while it runs."""
+        return self._line.pid if self._line else None
+
+    def start(self) -> None:
+        """Start the host and load, unless it runs and answers."""
+        if self._line is not None and not self._answers():
+            self.kill()
+        if self._line is None:
+            self._start()
+
+    def voices(self) -> list[str]:
+        """What the loaded engine can speak with."""
+        self.start()
+        return [
+            str(name) for name in self._one({"type": "voices"}, self._deadlines.load_s)["voices"]
+        ]
+
+    def ping(self) -> dict[str, Any]:
+        """Whether it lives, and what it is doing."""
+        return self._one({"type": "ping"}, self._deadlines.ping_s)
+
+    def speak(self, lines: Sequence[Said], *, stream: bool = False) -> Iterator[Part]:
+        """Parts of lines as they are done. A host that dies is started anew for the rest, once.
+
+        A line that was cut off in the middle is said again from its beginning only when nothing
+        of it was given away: whoever streams gets the error.
+        """
+        waiting = list(range(len(lines)))
+        for attempt in range(1, _STARTS + 1):
+            begun: set[int] = set()
+            try:
+                self.start()
+                for part in self._speak([lines[n] for n in waiting], stream):
+                    number = waiting[part.line]
+                    begun.add(number)
+                    yield part._replace(line=number)
+                    if part.last:
+                        begun.discard(number)
+                        waiting[part.line] = -1
+                return
+            except HostGone as error:
+                self.kill()
+                waiting = [n for n in waiting if n >= 0]
+                if attempt == _STARTS or (begun and stream):
+                    raise self._failed(f"saying {lines[waiting[0]].text[:60]!r}", error) from error
+                log.warning("the host of %s is started anew: %s", self._engine, error)
+
+    def convert(self, source: Path, target: Path, *, unsafe: bool = False) -> list[Path]:
+        """A pickled voice as safetensors and JSON; UnsafePickle when that would run code."""
+        self.start()
+        ask = {"type": "convert", "source": str(source), "target": str(target), "unsafe": unsafe}
+        try:
+            done = self._one(ask, self._deadlines.load_s)
+        except HostGone as error:
+            self.kill()
+            raise self._failed(f"converting {source.name}", error) from error
+        return [Path(path) for path in done["files"]]
+
+    def close(self) -> None:
+        """Let the host end."""
+        if self._line is not None:
+            self._line.bye()
+            self._line = None
+
+    def kill(self) -> None:
+        """End the host for certain."""
+        if self._line is not None:
+            self._line.stop()
+            self._line = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        for attempt in range(1, _STARTS + 1):
+            try:
+                return self._open()
+            except HostGone as error:
+                self.kill()
+                if attempt == _STARTS:
+                    raise self._failed("starting", error) from error
+                log.warning("the host of %s is started anew: %s", self._engine, error)
+            except AnyrigError:
+                self.kill()
+                raise
+        return None
+
+    def _open(self) -> None:
+        """A fresh host that has said hello and loaded."""
+        self._line = Line(self._command, self._environment)
+        frame = self._line.receive(self._deadlines.start_s, "starting").header
+        if frame["type"] == "error":
+            raise self._error(frame, "starting")
+        if frame["type"] != "hello" or frame.get("protocol") != PROTOCOL:
+            raise HostGone(f"it began with {frame.get('type')} of protocol {frame.get('protocol')}")
+        self.hello = frame
+        if self._ask is not None:
+            self.ready = self._one({"type": "load", **self._ask}, self._deadlines.load_s)
+        self._heard = time.monotonic()
+
+    def _answers(self) -> bool:
+        """Whether a host that was left alone for a while is still there."""
+        if time.monotonic() - self._heard < _IDLE_S:
+            return True
+        try:
+            self.ping()
+        except (HostGone, AnyrigError):
+            return False
+        return True
+
+    def _speak(self, lines: Sequence[Said], stream: bool) -> Iterator[Part]:
+        number = self._send(
+            {"type": "speak", "lines": [asdict(one) for one in lines], "stream": stream}
+        )
+        seconds, done = self._deadlines.of(lines), False
+        try:
+            while True:
+                frame = self._next(number, seconds, "speaking")
+                header = frame.header
+                if header["type"] == "done":
+                    done = True
+                    return
+                yield Part(int(header["line"]), frame.payload, int(header["rate"]), header["last"])
+        except HostGone:
+            done = True
+            raise
+        finally:
+            # Whoever listened has left: the host leaves the rest, and what still comes is passed.
+            if not done and self._line is not None:
+                self._line.send({"type": "stop", "id": number})
+
+    def _one(self, ask: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """A request with a single answer."""
+        return self._next(self._send(ask), seconds, f"asked to {ask['type']}").header
+
+    def _send(self, ask: Mapping[str, Any]) -> int:
+        assert self._line is not None
+        self._number += 1
+        self._line.send({**ask, "id": self._number})
+        return self._number
+
+    def _next(self, number: int, seconds: float, doing: str) -> Frame:
+        """The next frame that answers a request; what is left of earlier ones is passed."""
+        assert self._line is not None
+        until = time.monotonic() + seconds
+        while True:
+            frame = self._line.receive(until - time.monotonic(), doing)
+            self._heard = time.monotonic()
+            if frame.header.get("id") not in (number, 0):
+                continue
+            if frame.header["type"] == "error":
+                raise self._error(frame.header, doing)
+            return frame
+
+    def _failed(self, doing: str, error: HostGone) -> WorkFailed:
+        return WorkFailed(
+            f"the host of {self._engine} failed twice while {doing}: {error}",
+            hint="`-vv` shows what it said; `anyrig engines install` makes its environment anew.",
+        )
+
+    def _error(self, frame: Mapping[str, Any], doing: str) -> AnyrigError:
+        """What a host said, as one of ours."""
+        log.debug("the host of %s says:\n%s", self._engine, frame.get("traceback", ""))
+        said, kind = str(frame.get("said", "")), frame.get("kind")
+        words = RuntimeError(said) if frame.get("worded") else None
+        short = words is not None and oom.recognise(words) is not None
+        lost = words is not None and oom.device_lost(words) is not None
+        if kind == "lost" or lost:
+            return DeviceLost(f"the device was lost while {doing}: {said}", hint="Start anew.")
+        if kind == "memory" or short:
+            return self._shortage(frame, doing, words)
+        name = frame.get("class", "")
+        if kind == "unsafe":
+            return UnsafePickle(said, hint="It is read only after an explicit yes.")
+        if kind == "bad_input":
+            return BadInput(said, hint=f"See `anyrig engines show {self._engine}`.")
+        return WorkFailed(
+            f"{self._engine} failed while {doing}: {name}: {said}",
+            hint="`-vv` shows where. A newer or older release of the engine may behave.",
+        )
+
+    def _shortage(
+        self, frame: Mapping[str, Any], doing: str, words: RuntimeError | None
+    ) -> OutOfMemory:
+        found = oom.recognise(words) if words is not None else None
+        of_host = frame.get("class") == "MemoryError" or (found and found.where == "host")
+        where = "the computer ran" if of_host else "the device ran"
+        return OutOfMemory(
+            f"{where} out of memory while {self._engine} was {doing}: {frame.get('said')}",
+            hint="Give it shorter lines, or a device with more memory.",
+        )
