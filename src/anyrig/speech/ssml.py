@@ -1,0 +1,254 @@
+"""A small set of SSML, read into a flow that knows where each character came from.
+
+| element | what it does |
+|---|---|
+| `speak`, `p`, `s` | the whole, a paragraph, a sentence; `xml:lang` holds inside |
+| `break` | silence: `time="500ms"`, `time="2s"` (at most ten seconds), or `strength="medium"` |
+| `say-as` | `interpret-as` as in `say_as.py`, with `format` for dates |
+| `sub` | `alias` is spoken instead |
+| `phoneme` | `ph` in IPA; another `alphabet` is not supported |
+| `prosody` | `rate`: `slow`, `90%`, `+10%`, `1.2`; pitch, volume and the rest are not supported |
+| `emphasis` | spoken a little slower (`strong` 0.85, `moderate` 0.92), `reduced` a little faster |
+| `voice`, `lang` | another voice by `name`, another language by `xml:lang` |
+
+What else is written is named once in the warnings; its text is spoken, its tags are not. Text that
+is not meant to be heard (`desc`, `metadata`) is left out. A document type is refused, so nothing
+outside the text is read and no entity grows. Nothing here recurs, however deep the elements are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from xml.parsers import expat
+
+from anyrig.errors import BadInput
+from anyrig.speech.flow import STAND_IN, Flow, Gatherer, Mark, Style
+from anyrig.speech.ssml_values import EMPHASIS, LONGEST_S, bounded, rate, silence_s
+
+_OPENING = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>\s*)?<speak[\s>/]")
+_TAG = re.compile(r"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*+>")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_UNHEARD = frozenset({"desc", "metadata", "meta", "lexicon", "title"})
+_KNOWN = frozenset(
+    {"speak", "p", "s", "break", "say-as", "sub", "phoneme", "prosody", "emphasis", "voice", "lang"}
+    | {"w", "token"}
+)
+_HINTS = {
+    "mismatched tag": "Close each element, the last one opened first.",
+    "undefined entity": "Only &amp; &lt; &gt; &quot; &apos; and numbers as &#160; are known here.",
+    "no element found": "Close each element that was opened.",
+    "unclosed token": "Close each tag with >, and write < in text as &lt;.",
+}
+
+
+def looks_like(text: str) -> bool:
+    """Whether a text begins as SSML does."""
+    return _OPENING.match(text) is not None
+
+
+def read(source: str) -> Flow:
+    """The flow of an SSML document; BadInput says where it is broken."""
+    return _Reader(source).read()
+
+
+@dataclass(frozen=True)
+class _Open:
+    """An element whose end has not come yet."""
+
+    style: Style
+    mark: Mark | None
+    unheard: bool
+    at: int
+    """Where its text begins in the flow."""
+    tag: int
+    """Where its tag begins in the source."""
+
+
+_OUTSIDE = _Open(Style(), None, False, 0, 0)
+
+
+class _Reader:
+    """Follows expat's events: the characters up to an event are put down when it comes."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        # What XML forbids is hidden from the parser, and found again when the source is taken.
+        # A byte-order mark before the first tag is such a thing as well.
+        hidden = _FORBIDDEN.sub(" ", source)
+        lead = len(hidden) - len(hidden.lstrip("\ufeff \t\r\n"))
+        self.data = hidden[lead:].encode("utf-8")
+        self.out = Gatherer(source)
+        self.out.omit(0, lead, "space" if not source[:lead].strip() else "control")
+        self.open: list[_Open] = [_OUTSIDE]
+        self.parser = expat.ParserCreate("utf-8")
+        self.bytes_done, self.position = 0, lead
+        self.pending, self.pending_from, self.reading = "markup", lead, ""
+
+    def read(self) -> Flow:
+        """Go through the whole document."""
+        parser = self.parser
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = lambda data: self._next("text", data)
+        parser.CommentHandler = lambda _: self._next("comment")
+        parser.ProcessingInstructionHandler = lambda *_: self._next("markup")
+        parser.StartCdataSectionHandler = lambda: self._next("markup")
+        parser.EndCdataSectionHandler = lambda: self._next("markup")
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+        try:
+            parser.Parse(self.data, True)
+        except expat.ExpatError as error:
+            raise self._broken(error) from None
+        self._put_down(len(self.source))
+        return self.out.flow()
+
+    # Where we are in the source
+
+    def _next(self, kind: str, reading: str = "") -> None:
+        index = self.parser.CurrentByteIndex
+        self.position += len(self.data[self.bytes_done : index].decode("utf-8"))
+        self.bytes_done = index
+        self._put_down(self.position)
+        self.pending, self.pending_from, self.reading = kind, self.position, reading
+
+    def _put_down(self, end: int) -> None:
+        start, self.pending_from = self.pending_from, end
+        raw = self.source[start:end]
+        if self.pending == "comment":
+            self.out.omit(start, end, "comment")
+        elif self.pending == "markup":
+            self.out.omit(start, end, "markup")
+        elif self.open[-1].unheard:
+            self.out.omit(start, end, "unsupported")
+        elif raw.startswith("&") and raw != self.reading:
+            self.out.take(start, end, self.reading)
+        else:
+            self.out.take_run(start, end)
+
+    # Elements
+
+    def _start(self, name: str, given: dict[str, str]) -> None:
+        self._next("markup")
+        above = self.open[-1]
+        if len(self.open) == 1 and name != "speak":
+            raise BadInput(
+                f"SSML begins with <speak>, not with <{name}>", hint="Put <speak> around it."
+            )
+        if name not in _KNOWN:
+            told = "left out" if name in _UNHEARD else "its text is spoken"
+            self.out.warn(f"SSML: <{name}> is not supported; {told}")
+        style = self._styled(name, given, above.style)
+        unheard = name in _UNHEARD or above.unheard
+        mark = self._marked(name, given)
+        self._edge(name)
+        if name == "break":
+            self.out.breaks.append((self.out.length, self._silence(given)))
+        self.open.append(_Open(style, mark, unheard, self.out.length, self.position))
+        self._switch(style)
+
+    def _end(self, name: str) -> None:
+        closed = self.open[-1]
+        index = self.parser.CurrentByteIndex
+        nothing_inside = (self.pending, self.pending_from) == ("markup", closed.tag)
+        if closed.mark and nothing_inside:
+            self._stand_in(closed.tag)
+        if self.data[index : index + 2] == b"</":
+            self._next("markup")
+        self.open.pop()
+        if closed.mark and self.out.length > closed.at:
+            self.out.marks.append(replace(closed.mark, start=closed.at, end=self.out.length))
+        self._edge(name)
+        self._switch(self.open[-1].style)
+
+    def _stand_in(self, tag: int) -> None:
+        """An element without text is spoken in the place of its tag."""
+        found = _TAG.match(self.source, tag)
+        if found and not self.open[-1].unheard:
+            self.out.take(tag, found.end(), STAND_IN)
+            self.pending_from = found.end()
+
+    def _edge(self, name: str) -> None:
+        if name == "s":
+            self.out.edges.append((self.out.length, "sentence"))
+        elif name in ("p", "speak"):
+            self.out.edges.append((self.out.length, "paragraph"))
+
+    def _switch(self, style: Style) -> None:
+        at, now = self.out.styles[-1]
+        if style != now:
+            if at == self.out.length:
+                self.out.styles.pop()
+            self.out.styles.append((self.out.length, style))
+
+    # What they ask for
+
+    def _styled(self, name: str, given: dict[str, str], style: Style) -> Style:
+        language = given.get("xml:lang", "") or (given.get("language", "") * (name == "voice"))
+        if language.strip():
+            style = replace(style, language=language.strip().lower().replace("_", "-"))
+        if name == "prosody":
+            return self._prosody(given, style)
+        if name == "emphasis":
+            level = given.get("level", "moderate")
+            if level not in EMPHASIS:
+                self.out.warn(f"SSML: the emphasis {level!r} is not known and has no effect")
+            return replace(style, rate=bounded(style.rate * EMPHASIS.get(level, 1.0)))
+        if name == "voice" and not given.get("name", "").strip():
+            self.out.warn("SSML: <voice> is chosen by its name; the rest has no effect")
+        elif name == "voice":
+            return replace(style, voice=given["name"].strip())
+        return style
+
+    def _prosody(self, given: dict[str, str], style: Style) -> Style:
+        for other in sorted(given.keys() - {"rate", "xml:lang"}):
+            self.out.warn(f"SSML: {other} of <prosody> is not supported and has no effect")
+        factor = rate(given.get("rate", "medium"))
+        if factor is None:
+            self.out.warn(f"SSML: the rate {given['rate']!r} is not understood; write 90% or slow")
+            return style
+        return replace(style, rate=bounded(style.rate * factor))
+
+    def _silence(self, given: dict[str, str]) -> float:
+        seconds = silence_s(given.get("time"), given.get("strength"))
+        if seconds is None:
+            self.out.warn("SSML: a <break> is not understood; write time=500ms or strength=medium")
+            return 0.4
+        if seconds > LONGEST_S:
+            self.out.warn(f"SSML: a break is {LONGEST_S:g} s at most")
+        return min(LONGEST_S, seconds)
+
+    def _marked(self, name: str, given: dict[str, str]) -> Mark | None:
+        """How an element's text is read, where it says so."""
+        if name == "sub" and given.get("alias", "").strip():
+            return Mark(0, 0, say=given["alias"].strip(), fixed=False)
+        if name == "say-as" and given.get("interpret-as", "").strip():
+            wanted = f"{given['interpret-as'].strip()} {given.get('format', '')}"
+            return Mark(0, 0, interpret=wanted.strip().lower())
+        if name != "phoneme":
+            return None
+        alphabet, sounds = given.get("alphabet", "ipa"), given.get("ph", "").strip()
+        if alphabet != "ipa":
+            self.out.warn(f"SSML: the alphabet {alphabet!r} is not supported; the word is read")
+        elif sounds and "]" not in sounds and "[" not in sounds:
+            return Mark(0, 0, ipa=sounds)
+        return None
+
+    # What is refused
+
+    def _refuse_doctype(self, *_: object) -> None:
+        raise BadInput(
+            "SSML with a document type (<!DOCTYPE ...>) is not read",
+            hint="Remove the <!DOCTYPE ...>; entities and files outside the text are never read.",
+        )
+
+    def _broken(self, error: expat.ExpatError) -> BadInput:
+        start = len(self.source) - len(self.data.decode("utf-8"))
+        before = self.data[: max(0, self.parser.ErrorByteIndex)].decode("utf-8", "ignore")
+        place = self.source[: start + len(before)]
+        line, column = place.count("\n") + 1, len(place) - place.rfind("\n")
+        words = expat.errors.messages[error.code]
+        return BadInput(
+            f"The SSML is broken at line {line}, column {column}: {words}",
+            hint=_HINTS.get(words, "Write & in text as &amp; and < as &lt;, and quote attributes."),
+        )

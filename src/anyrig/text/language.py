@@ -1,0 +1,170 @@
+"""Which language a text is in, and how sure that is.
+
+py3langid knows 140 languages and guesses wildly on a word or two (`OK` is Serbian, `Yes.` is Kabyle
+to it). So a script that few languages use decides first; a short text is judged by its common
+words; and what says too little is answered with the default and no confidence. Near relatives that
+few people mean (a Creole beside French) are counted to the language they resemble.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from anyrig.text.sentences import Span, paragraphs
+
+# Below these, a text says too little: measured on single sentences of five languages.
+_FEWEST_LETTERS = 12
+_FEWEST_WORDS = 3
+_SHORT = 6  # words
+_SURE = 0.6
+_DOUBT = 0.02  # of the default, in a short text
+_SAMPLE = 1500  # characters looked at: more changes nothing and costs time
+_KIN = {
+    "pcm": "en", "sco": "en", "gcf": "fr", "wa": "fr", "ext": "es", "an": "es", "lij": "it",
+    "vec": "it", "scn": "it", "lmo": "it", "pms": "it", "bar": "de", "nds": "de", "yue": "zh",
+    "wuu": "zh", "nn": "no", "nb": "no",
+}  # fmt: skip
+# Scripts and the languages written in them, the likeliest first.
+_SCRIPTS: tuple[tuple[str, str], ...] = (
+    ("\u3040-\u30ff", "ja"), ("\uac00-\ud7af\u1100-\u11ff", "ko"), ("\u4e00-\u9fff", "zh"),
+    ("\u0370-\u03ff", "el"), ("\u0590-\u05ff", "he yi"), ("\u0e00-\u0e7f", "th"),
+    ("\u10a0-\u10ff", "ka"), ("\u0530-\u058f", "hy"), ("\u0b80-\u0bff", "ta"),
+    ("\u0400-\u052f", "ru uk be bg sr mk kk ky tg mn"), ("\u0600-\u06ff", "ar fa ur ps ckb"),
+    ("\u0900-\u097f", "hi mr ne sa"), ("\u0980-\u09ff", "bn as"), ("\u0c00-\u0c7f", "te"),
+)  # fmt: skip
+# Common words that are not at the same time common in English.
+_COMMON = {
+    "en": "the of and to is was that it he she you they we with for this have not are be his her "
+    "at on i my what there from as by do did will would can said hello yes please thank thanks",
+    "es": "el los las una y de la que es está por para con se lo su pero muy más como qué aquí yo "
+    "mi al del en hola gracias buenos buenas adiós señor favor tú él cómo dónde hoy",
+    "fr": "le les une des et de la du est ce c'est que qui pas je tu il elle nous vous dans avec "
+    "mais très au aux ne se sur bonjour merci beaucoup salut oui voilà monsieur madame où était",
+    "de": "der das und ist nicht ich du wir sie ein eine mit auf für zu den dem von im guten danke "
+    "ja nein bitte herr frau auch aber sehr wie wo heute hallo",
+    "it": "il lo gli una e di che è non con ma molto più sono della del nel grazie ciao buongiorno "
+    "buona sera sì dove oggi questo quello io mi si",
+    "pt": "o os uma e de que é não com mas muito mais são da do na no obrigado olá você eu para em "
+    "bom dia",
+}
+_GREETINGS = {
+    "bonjour": "fr", "merci": "fr", "bonsoir": "fr", "hola": "es", "gracias": "es",
+    "danke": "de", "grazie": "it", "obrigado": "pt", "olá": "pt", "buongiorno": "it",
+}  # fmt: skip
+_NOISE = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|\[\[[^\]]{0,200}\]\]|<[^<>]{0,200}>|[\d_]+")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A language, with what speaks for it."""
+
+    language: str
+    confidence: float
+    """From 0 to 1; 0 when the text says nothing and the default was taken."""
+    reason: str
+
+    @property
+    def sure(self) -> bool:
+        """Whether it may be acted upon."""
+        return self.confidence >= _SURE
+
+
+def detect(text: str, among: Sequence[str] | None = None, *, default: str = "en") -> Detected:
+    """The language of a text.
+
+    Args:
+        text: of any length; its beginning, middle and end are looked at.
+        among: the only languages it can be in, such as those that a table has.
+        default: what little or odd text is taken for.
+    """
+    clean = _NOISE.sub(" ", _sampled(text)).encode("utf-8", "replace").decode("utf-8")
+    words = _WORD.findall(clean)
+    letters = sum(map(len, words))
+    if script := _by_script(clean, letters, among):
+        return script
+    enough = len(words) >= _FEWEST_WORDS and letters >= _FEWEST_LETTERS
+    shares = _shares(" ".join(words), among) if enough else {}
+    language, share = max(shares.items(), key=lambda pair: pair[1], default=(default, 0.0))
+    common = _by_common_words(words, among) if share < _SURE or len(words) < _SHORT else ""
+    if common:
+        return Detected(common, max(_SURE, shares.get(common, 0.0)), "its common words")
+    if not enough:
+        return Detected(default, 0.0, f"too little text to tell, so {default}")
+    other = shares.get(default, 0.0)
+    if language != default and (share < _SURE or (other > _DOUBT and len(words) < _SHORT)):
+        return Detected(default, other, f"unsure ({language}?), so {default}")
+    return Detected(language, share, f"{share:.0%} by its letter sequences")
+
+
+def by_paragraph(
+    text: str, among: Sequence[str] | None = None, *, default: str = "en"
+) -> list[tuple[Span, Detected]]:
+    """The language of each paragraph of a text."""
+    spans = paragraphs(text)
+    return [(span, detect(text[span[0] : span[1]], among, default=default)) for span in spans]
+
+
+def num_words(text: str) -> int:
+    """How many words a text has, numbers not counted."""
+    return len(_WORD.findall(text))
+
+
+def _sampled(text: str) -> str:
+    if len(text) <= 3 * _SAMPLE:
+        return text
+    middle = len(text) // 2
+    return " ".join((text[:_SAMPLE], text[middle : middle + _SAMPLE], text[-_SAMPLE:]))
+
+
+def _by_script(text: str, letters: int, among: Sequence[str] | None) -> Detected | None:
+    for ranges, written in _SCRIPTS:
+        share = sum(map(len, re.findall(f"[{ranges}]+", text))) / max(1, letters)
+        # Japanese is mostly kanji: a fifth of kana tells it from Chinese.
+        if letters < 2 or share <= (0.2 if written == "ja" else 0.5):
+            continue
+        languages = [each for each in written.split() if not among or each in among]
+        shares = _shares(text, languages) if len(languages) > 1 else {}
+        best = max(shares, key=lambda each: shares[each]) if shares else written.split()[0]
+        return Detected(best, max(_SURE, shares.get(best, 1.0)), "its script")
+    return None
+
+
+def _by_common_words(words: Sequence[str], among: Sequence[str] | None) -> str:
+    """The one language that has most of the words, if it has two of them or a greeting."""
+    lower = [word.lower().replace("’", "'") for word in words]
+    if len(lower) <= 2 and lower and (greeting := _GREETINGS.get(lower[0])):
+        return greeting if not among or greeting in among else ""
+    counts = {
+        language: sum(word in common for word in lower)
+        for language, text in _COMMON.items()
+        if (not among or language in among) and (common := frozenset(text.split()))
+    }
+    ranked = sorted(counts, key=lambda language: -counts[language])
+    if not ranked or counts[ranked[0]] < 2:
+        return ""
+    tied = len(ranked) > 1 and counts[ranked[0]] == counts[ranked[1]]
+    return "" if tied else ranked[0]
+
+
+def _shares(text: str, among: Sequence[str] | None) -> dict[str, float]:
+    """How likely each language is, kin counted together."""
+    shares: dict[str, float] = {}
+    for label, share in _identifier().rank(text):
+        language = _KIN.get(label, label)
+        if label != "zxx" and (among is None or language in among):
+            shares[language] = shares.get(language, 0.0) + share
+    total = sum(shares.values()) if among else 1.0
+    # With hardly anything in the languages allowed, their share among themselves says nothing.
+    return {language: share / total for language, share in shares.items()} if total > 0.05 else {}
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
