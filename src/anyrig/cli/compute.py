@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
     )
     if workers:
         group.add_argument(
-            "--workers-per-device", type=int, metavar="N",
+            "--workers-per-device",
+            type=int,
+            metavar="N",
             help="processes on each device; a CPU has one on each core where that is faster",
         )
 
@@ -94,7 +96,11 @@ def _workers(context: Context) -> int | None:
     if not hasattr(context.options, "workers_per_device"):
         return 1
     asked = context.options.workers_per_device
-    return int(asked) if asked is not None else context.loaded.settings.compute.workers_per_device or None
+    return (
+        int(asked)
+        if asked is not None
+        else context.loaded.settings.compute.workers_per_device or None
+    )
 
 
 def failures(context: Context) -> dict[str, dict[Precision, str]]:

@@ -154,21 +154,23 @@ class Studio:
             {"language": line.language, "rate": line.rate, **self._options},
         ).key  # fmt: skip
 
-    def speak(self, script: Script, *, tally: Tally | None = None) -> Iterator[AudioChunk]:
+    def speak(
+        self, script: Script, *, tally: Tally | None = None, anew: bool = False
+    ) -> Iterator[AudioChunk]:
         """The whole text as audio, each chunk as soon as all before it are there.
 
         A segment that could not be made ends it with an error, after the others were made and kept.
         """
         position = 0
         last = len(script.segments) - 1
-        for spoken in whole(self.takes(script.segments, tally=tally)):
+        for spoken in whole(self.takes(script.segments, tally=tally, anew=anew)):
             chunk = chunk_of(spoken, self.rate, position, is_last=spoken.index == last)
             position += len(chunk.samples)
             yield chunk
 
     def takes(
         self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
-    ) -> Iterator[Spoken]:
+    ) -> Generator[Spoken]:
         """A take of each segment, in order: from the store, or made.
 
         Args:
@@ -288,13 +290,14 @@ def chunk_of(spoken: Spoken, rate: int, position: int, *, is_last: bool = False)
 
     from anyrig.speech.audio import AudioChunk, WordTime
     from anyrig.speech.sound import join
+    from anyrig.speech.sound.resample import resample
 
     assert spoken.take is not None
     segment = spoken.segment
     take = join.trim(spoken.take)
-    samples = join.faded(join.resample(take.samples, take.rate, rate), rate)
-    before = join.silence(segment.pause_before_s, rate)
-    after = join.silence(0.0 if is_last else segment.pause_after_s, rate)
+    samples = join.faded(resample(take.samples, take.rate, rate), rate)
+    before = join.pause(segment.pause_before_s, rate)
+    after = join.pause(0.0 if is_last else segment.pause_after_s, rate)
     offset_s = (position + len(before)) / rate
     return AudioChunk(
         np.concatenate([before, samples, after]),

@@ -1,0 +1,243 @@
+"""Audio to where it was asked for: a player, a file, the standard output; and what is told."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from anyrig.cli.show import Progress
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.speech.audio import AudioChunk, Samples
+    from anyrig.speech.script import Script, Segment
+    from anyrig.speech.synthesise import Studio, Tally
+
+_PART = 1 << 18  # samples read back at a time
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the audio goes."""
+
+    path: Path | None
+    """None when it is only played, or goes to the standard output."""
+    format: str
+    play: bool
+    stdout: bool = False
+
+    @classmethod
+    def of(cls, output: str | None, format: str | None, play: bool) -> Target:
+        """What was asked for; where nothing was, a player, and a file where there is none."""
+        from anyrig.speech.sound.encode import format_of
+        from anyrig.speech.sound.play import player
+
+        if output == "-":
+            if play:
+                raise BadInput("-o - and --play were both given", hint="Give one of them.")
+            return cls(None, format or "wav", False, stdout=True)
+        if output is not None:
+            path = Path(output).expanduser()
+            _writable(path)
+            return cls(path, format_of(path, format), play)
+        if play:
+            player()  # says what is missing, before anything is computed
+            return cls(None, "wav", True)
+        if sys.stdout is not None and sys.stdout.isatty() and _can_play():
+            return cls(None, "wav", True)
+        return cls(_unused(Path(f"speech.{format or 'wav'}")), format or "wav", False)
+
+
+def _can_play() -> bool:
+    from anyrig.errors import MissingPackage
+    from anyrig.speech.sound.play import player
+
+    try:
+        player()
+    except MissingPackage:
+        return False
+    return True
+
+
+def _writable(path: Path) -> None:
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder", hint="Name a file in it, such as speech.mp3.")
+    if not path.parent.is_dir():
+        raise BadInput(f"no folder {path.parent}", hint="Make it first, or name another.")
+
+
+def _unused(path: Path) -> Path:
+    """The name, or the first numbered one that is free: nothing is written over unasked."""
+    number = 1
+    found = path
+    while found.exists():
+        number += 1
+        found = path.with_stem(f"{path.stem}-{number}")
+    return found
+
+
+@dataclass
+class Delivered:
+    """What came out."""
+
+    tally: Tally
+    rate: int
+    num_samples: int = 0
+    path: Path | None = None
+    chunks: list[dict[str, Any]] = field(default_factory=list)
+    """Each segment's text and times, as JSON has them."""
+
+    @property
+    def audio_s(self) -> float:
+        """How long it is, pauses included."""
+        return self.num_samples / self.rate
+
+
+class Spool:
+    """Audio on disk between the first pass, which measures it, and the second, which writes it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, samples: Samples) -> None:
+        """Add to its end."""
+        self._file.write(samples.tobytes())
+
+    def parts(self, start: int = 0, stop: int | None = None) -> Iterator[Samples]:
+        """What was written, from one sample to another, in order."""
+        import numpy as np
+
+        self._file.flush()
+        position = start
+        while stop is None or position < stop:
+            self._file.seek(position * 4)
+            count = _PART if stop is None else min(_PART, stop - position)
+            part = np.frombuffer(self._file.read(count * 4), np.float32)
+            if not len(part):
+                return
+            yield part
+            position += len(part)
+
+
+def deliver(
+    studio: Studio,
+    script: Script,
+    target: Target,
+    *,
+    loudness: float,
+    fresh: bool = False,
+    spool: Spool | None = None,
+) -> Delivered:
+    """Speak a script to its target, with progress.
+
+    Args:
+        studio: who speaks.
+        script: what.
+        target: where to.
+        loudness: in LUFS; 0 leaves it alone.
+        fresh: make again what is kept.
+        spool: where the audio is held as well, to be listened to afterwards.
+    """
+    from anyrig.speech.synthesise import Tally
+
+    delivered = Delivered(Tally(), studio.rate, path=target.path)
+    with ExitStack() as stack:
+        if spool is None:
+            spool = Spool(stack.enter_context(tempfile.TemporaryFile(prefix="anyrig-")))
+        progress = stack.enter_context(Progress(len(script.segments), "segment"))
+        chunks = _followed(
+            studio.speak(script, tally=delivered.tally, anew=fresh), delivered, script, progress
+        )
+        if target.play or target.stdout:
+            _stream(chunks, target, studio.rate, loudness, spool)
+        else:
+            for chunk in chunks:
+                spool.write(chunk.samples)
+        if target.path is not None:
+            progress.step("writing the file")
+            _write(spool, target, studio.rate, loudness)
+    return delivered
+
+
+def _followed(
+    chunks: Iterator[AudioChunk], delivered: Delivered, script: Script, progress: Progress
+) -> Iterator[AudioChunk]:
+    progress.step("loading the voice")
+    for chunk in chunks:
+        delivered.num_samples = chunk.start + len(chunk.samples)
+        delivered.chunks.append(_told(chunk, script.segments[chunk.segment]))
+        progress.done()
+        progress.step(" ".join(chunk.text.split())[:48])
+        yield chunk
+
+
+def _told(chunk: AudioChunk, segment: Segment) -> dict[str, Any]:
+    return {
+        "text": chunk.text,
+        "spoken": segment.line.text,
+        "span": list(chunk.span),
+        "start_s": round(chunk.start_s, 4),
+        "end_s": round(chunk.start_s + chunk.duration_s, 4),
+        "words": [[w.text, round(w.start_s, 3), round(w.end_s, 3)] for w in chunk.words],
+    }
+
+
+def _stream(
+    chunks: Iterator[AudioChunk], target: Target, rate: int, loudness: float, spool: Spool
+) -> None:
+    """To ears or a pipe while it is made; the loudness follows as it goes."""
+    from anyrig.speech.sound.loudness import Leveller
+    from anyrig.speech.sound.play import play
+
+    leveller = Leveller(rate, target_lufs=loudness) if loudness else None
+
+    def parts() -> Iterator[Samples]:
+        for chunk in chunks:
+            spool.write(chunk.samples)
+            yield leveller.apply(chunk.samples) if leveller else chunk.samples
+
+    if target.play:
+        play(parts(), rate)
+        return
+    _encode(parts(), sys.stdout.buffer, target.format, rate)
+
+
+def write_samples(
+    path: Path, format: str, rate: int, parts: Sequence[Samples], *, loudness: float
+) -> int:
+    """A file of some audio that is at hand; how many samples it has."""
+    import numpy as np
+
+    from anyrig.speech.sound.loudness import level
+
+    audio = np.concatenate(parts)
+    if loudness:
+        audio = level(audio, rate, target_lufs=loudness)
+    _encode(iter([audio]), path, format, rate)
+    return len(audio)
+
+
+def _write(spool: Spool, target: Target, rate: int, loudness: float) -> None:
+    from anyrig.speech.sound.loudness import exact
+
+    parts = exact(spool.parts, rate, target_lufs=loudness) if loudness else spool.parts()
+    assert target.path is not None
+    _encode(parts, target.path, target.format, rate)
+
+
+def _encode(parts: Iterator[Samples], place: Path | IO[bytes], format: str, rate: int) -> None:
+    from anyrig.speech.sound.encode import encoder
+
+    written = encoder(place, format, rate)
+    try:
+        for part in parts:
+            written.write(part)
+    except BaseException:
+        written.abort()
+        raise
+    written.close()

@@ -1,0 +1,180 @@
+"""`anyrig speak`: text in, audio out: played, written to a file, or one file for each line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli import compute, lines, voicing
+from anyrig.cli.cache import open_store
+from anyrig.cli.context import Context
+from anyrig.cli.deliver import Delivered, Spool, Target, deliver
+from anyrig.cli.show import print_json, print_warning
+from anyrig.cli.verify import Heard, verify
+from anyrig.errors import BadInput, CannotSpeak
+from anyrig.units import seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.speech.script import Script, Segment
+
+HELP = """Speak a text: the words on the command line, a file with -f, or what comes in
+through a pipe. With -o it is written to a file (wav, flac, mp3, opus, m4a; - is the
+standard output); without, it is played, or written to speech.wav where nothing can play
+it. --lines FILE speaks each line of a file (or each entry of a JSONL file with text,
+id and voice) into a file of its own, in the folder that -o names; a run that was cut
+off goes on where it stopped, and --only 3,7 makes entries again. What was spoken once is
+kept, and is there at once the next time."""
+MIXED = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("words", nargs="*", metavar="TEXT", help="what to say")
+    parser.add_argument("-f", "--file", metavar="FILE", help="the text is in this file; - is stdin")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the audio goes")
+    parser.add_argument(
+        "--format", metavar="NAME", help="wav, flac, mp3, opus, m4a or pcm; else by the file's name"
+    )
+    parser.add_argument("--play", action="store_true", help="play it, also where -o is given")
+    parser.add_argument(
+        "--lines", metavar="FILE", help="a file of lines, or JSONL: an audio file for each"
+    )
+    parser.add_argument(
+        "--only", metavar="LIST", help="with --lines: make these again, as 3,7 or 3-5 or an id"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="listen to each segment and count wrong words"
+    )
+    parser.add_argument("--fresh", action="store_true", help="make again what is kept already")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be said, segment by segment"
+    )
+    parser.add_argument(
+        "--loudness",
+        type=voicing.lufs,
+        metavar="LUFS",
+        help="of a file; -19 when not given, 0 as it is",
+    )
+    voicing.arguments(parser)
+    compute.arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Speak."""
+    context = Context(options)
+    if options.lines:
+        return lines.run(context)
+    if options.only:
+        raise BadInput("--only goes with --lines", hint="`anyrig speak --lines FILE --only 3,7`.")
+    text = _text(options)
+    if not text.strip():
+        raise CannotSpeak("the text is empty", hint='anyrig speak "Hello."')
+    language = voicing.language_of(context, text)
+    engine = voicing.chosen(context, language)
+    if options.dry_run:
+        return _show(context, voicing.script(context, engine, text))
+    return _speak(context, engine, text, Target.of(options.output, options.format, options.play))
+
+
+def _speak(context: Context, engine: voicing.Chosen, text: str, target: Target) -> int:
+    began = time.monotonic()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(context))
+        spool = Spool(stack.enter_context(tempfile.TemporaryFile(prefix="anyrig-")))
+        # The workers load while the text is prepared.
+        studio = stack.enter_context(voicing.studio(context, engine, len(text), store))
+        script = voicing.script(context, engine, text, first_short=target.path is None)
+        for warning in script.warnings:
+            print_warning(warning)
+        delivered = deliver(
+            studio, script, target, loudness=voicing.loudness(context),
+            fresh=context.options.fresh, spool=spool,
+        )  # fmt: skip
+        wall_s = time.monotonic() - began
+        for warning in studio.warnings:
+            print_warning(warning)
+        heard = verify(context, script, delivered, spool) if context.options.verify else None
+    _report(context, engine, delivered, wall_s, heard)
+    return 0
+
+
+def _report(
+    context: Context,
+    engine: voicing.Chosen,
+    delivered: Delivered,
+    wall_s: float,
+    heard: Heard | None,
+) -> None:
+    """What was made, in a line; what is doubtful, each in its own."""
+    tally = delivered.tally
+    for spoken in tally.doubtful or ():
+        print_warning(f"{'; '.join(spoken.problems)}: {spoken.segment.text.strip()[:60]!r}")
+    if heard is not None:
+        heard.warn()
+    if context.options.json:
+        print_json(
+            {
+                "file": str(delivered.path) if delivered.path else None,
+                "engine": engine.name,
+                "rate": delivered.rate,
+                "audio_s": round(delivered.audio_s, 4),
+                "wall_s": round(wall_s, 3),
+                "kept": tally.num_kept,
+                "made_again": tally.num_again,
+                "segments": delivered.chunks,
+                "verified": heard.plain() if heard is not None else None,
+            }
+        )
+        return
+    kept = f", {tally.num_kept} of {tally.num_segments} kept" if tally.num_kept else ""
+    speed = delivered.audio_s / wall_s if wall_s else 0.0
+    told = (
+        f"{seconds_text(delivered.audio_s)} of speech in {seconds_text(wall_s)} "
+        f"({speed:.1f} times real time{kept})"
+    )
+    where = f"{delivered.path}: " if delivered.path else ""
+    print(where + told, file=sys.stdout if delivered.path else sys.stderr)
+    if heard is not None:
+        print(heard.summary(), file=sys.stdout if delivered.path else sys.stderr)
+
+
+def _text(options: argparse.Namespace) -> str:
+    """What to say: from the one place that was named."""
+    if options.words and options.file:
+        raise BadInput("there is a text and a file", hint="Give one of them.")
+    if options.words:
+        return " ".join(options.words)
+    if options.file and options.file != "-":
+        return voicing.read_text(Path(options.file).expanduser())
+    if options.file == "-" or (sys.stdin is not None and not sys.stdin.isatty()):
+        from anyrig.text.decode import decode
+
+        return decode(sys.stdin.buffer.read(), "the standard input")
+    raise BadInput("nothing to say", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
+
+
+def _show(context: Context, script: Script) -> int:
+    """Each segment as it would be said."""
+    for warning in script.warnings:
+        print_warning(warning)
+    if context.options.json:
+        print_json({"segments": [_described(segment) for segment in script.segments],
+                    "omitted": [[*o.span, o.kind] for o in script.omissions]})  # fmt: skip
+        return 0
+    for number, segment in enumerate(script.segments):
+        print(f"{number:>4}  {segment.line.text}")
+    return 0
+
+
+def _described(segment: Segment) -> dict[str, Any]:
+    line = segment.line
+    return {
+        "text": segment.text, "spoken": line.text, "language": line.language, "voice": line.voice,
+        "rate": line.rate, "kind": segment.kind, "spans": [list(span) for span in segment.spans],
+        "pause_before_s": segment.pause_before_s, "pause_after_s": segment.pause_after_s,
+    }  # fmt: skip

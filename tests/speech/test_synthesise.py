@@ -1,0 +1,171 @@
+"""Segments to takes to chunks, through real worker processes, with the shipped tone engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.errors import WorkFailed
+from anyrig.placement import Placed, Placement
+from anyrig.speech.engines.tone import Tone
+from anyrig.speech.protocol import Line
+from anyrig.speech.script import Script, Segment
+from anyrig.speech.synthesise import Studio, Tally
+from anyrig.store.results import Store
+
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
+
+
+def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
+    source = " ".join(texts)
+    segments, position = [], 0
+    for text in texts:
+        span = (position, min(len(source), position + len(text) + 1))
+        segments.append(
+            Segment(Line(text, **line), (span,), source[slice(*span)], pause_after_s=pause_s)
+        )
+        position = span[1]
+    return Script(source, tuple(segments))
+
+
+@contextmanager
+def studio(store: Store | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
+    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=workers)
+    with Studio(
+        engine="tone",
+        found=Tone.find(),
+        placed=Placed((seat,)),
+        environment=os.environ,
+        options=options,
+        store=store,
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+        yield opened
+
+
+def test_chunks_follow_on_each_other_exactly_with_the_text_behind_each() -> None:
+    wanted = script(*WORDS)
+    with studio(workers=2) as made:
+        chunks = list(made.speak(wanted))
+    assert [chunk.segment for chunk in chunks] == [0, 1, 2, 3]
+    assert "".join(chunk.text for chunk in chunks) == wanted.source
+    position = 0
+    for chunk in chunks:
+        assert chunk.start == position
+        assert wanted.source[slice(*chunk.span)] == chunk.text
+        position += len(chunk.samples)
+    pause = chunks[0].samples[-int(0.25 * 24000) :]
+    assert not pause.any()
+    assert chunks[-1].samples[-2000:].any(), "no pause after the end"
+
+
+def test_word_times_count_from_the_beginning_of_the_whole() -> None:
+    with studio() as made:
+        chunks = list(made.speak(script(*WORDS)))
+    words = [word for chunk in chunks for word in chunk.words]
+    assert [word.text for word in words][:3] == ["The", "first", "sentence"]
+    assert all(a.start_s <= b.start_s for a, b in zip(words, words[1:], strict=False))
+    for chunk in chunks:
+        for word in chunk.words:
+            assert chunk.start_s <= word.start_s < word.end_s <= chunk.start_s + chunk.duration_s
+
+
+def test_what_was_spoken_once_is_kept_and_the_same(store: Store) -> None:
+    with studio(store) as made:
+        first = list(made.speak(script(*WORDS)))
+        tally = Tally()
+        again = list(made.speak(script(*WORDS, "A new one."), tally=tally))
+    assert (tally.num_kept, tally.num_segments) == (4, 5)
+    for before, after in zip(first[:3], again, strict=False):
+        assert np.array_equal(before.samples, after.samples)
+
+
+def test_a_change_makes_again_only_what_it_touches(store: Store) -> None:
+    with studio(store) as made:
+        list(made.takes(script(*WORDS).segments))
+        changed = script(WORDS[0], "A second one, changed.", *WORDS[2:])
+        assert [take.kept for take in made.takes(changed.segments)] == [True, False, True, True]
+    with studio(store, sleep_s=0.0001) as made:  # another option is another sound
+        assert not any(take.kept for take in made.takes(script(*WORDS).segments))
+
+
+def test_a_line_that_stands_there_twice_is_made_once() -> None:
+    tally = Tally()
+    with studio() as made:
+        takes = list(made.takes(script("Yes.", "No.", "Yes.", "Yes.").segments, tally=tally))
+    assert tally.report is not None
+    assert tally.report.num_items == 2
+    assert takes[0].take is not None
+    assert takes[3].take is not None
+    assert np.array_equal(takes[0].take.samples, takes[3].take.samples)
+
+
+def test_anew_replaces_what_is_kept(store: Store) -> None:
+    with studio(store) as made:
+        list(made.takes(script(*WORDS).segments))
+        assert not any(t.kept for t in made.takes(script(*WORDS).segments, anew=True))
+        assert all(t.kept for t in made.takes(script(*WORDS).segments))
+
+
+def test_a_bad_take_is_made_again_with_another_seed() -> None:
+    tally = Tally()
+    with studio(bad="5:silence", bad_word="second") as made:
+        takes = list(made.takes(script(*WORDS, seed=5).segments, tally=tally))
+    assert [take.tries for take in takes] == [1, 2, 1, 1]
+    assert not any(take.problems for take in takes)
+    assert tally.num_again == 1
+
+
+def test_a_take_that_stays_bad_is_kept_at_its_best_and_told() -> None:
+    always = ",".join(f"{seed}:silence" for seed in (0, 7919, 2 * 7919, 3 * 7919))
+    tally = Tally()
+    with studio(bad=always, bad_word="second") as made:
+        takes = list(made.takes(script(*WORDS).segments, tally=tally))
+    assert takes[1].tries == 4
+    assert takes[1].problems
+    assert takes[1].take is not None
+    assert [doubt.index for doubt in tally.doubtful or ()] == [1]
+
+
+def test_running_out_of_memory_loses_no_text() -> None:
+    texts = [f"Sentence number {number} of many." for number in range(40)]
+    with studio(memory_items=2, sleep_s=0.0001) as made:
+        takes = list(made.takes(script(*texts).segments))
+    assert [take.index for take in takes] == list(range(40))
+    assert all(take.take is not None for take in takes)
+
+
+def test_a_segment_that_cannot_be_spoken_is_told_after_the_rest_was_kept(store: Store) -> None:
+    texts = [WORDS[0], "Deutsch.", WORDS[2]]
+    wanted = script(*texts)
+    bad = Segment(Line("Deutsch.", language="xx"), wanted.segments[1].spans, "Deutsch.")
+    wanted = Script(wanted.source, (wanted.segments[0], bad, bad, wanted.segments[2]))
+    with studio(store) as made:
+        with pytest.raises(WorkFailed, match="2 segments could not be spoken"):
+            list(made.speak(wanted))
+        assert [t.kept for t in made.takes(script(WORDS[0], WORDS[2]).segments)] == [True, True]
+
+
+def test_the_order_batch_and_number_of_workers_change_nothing() -> None:
+    texts = [f"Sentence {number}, {'long ' * (number % 7)}enough." for number in range(24)]
+    with studio(workers=1) as one:
+        first = {t.segment.text.strip(): t.take for t in one.takes(script(*texts).segments)}
+    with studio(workers=2) as two:
+        for spoken in two.takes(script(*reversed(texts)).segments):
+            take, other = spoken.take, first[spoken.segment.text.strip()]
+            assert take is not None
+            assert other is not None
+            assert np.array_equal(take.samples, other.samples)
