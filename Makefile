@@ -18,7 +18,7 @@ run:
 
 test:
 	@scripts/system-packages
-	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" '.[torch,webgpu,test]'
+	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" '.[torch,webgpu,voices,espeak,nanotts,recognise,test]'
 	@PATH="$(CURDIR)/.venv-test/bin:$$PATH" scripts/check
 
 clean:
