@@ -98,7 +98,7 @@ class Hibari(SpeechEngine):
         return Found(
             engine=cls.name,
             version=f"{ADAPTER}/{version}",
-            fingerprint=packaged.together(weights.sha256 for weights in files),
+            fingerprint=packaged.together(weights.sha256 for weights in VOICES),
             voices=tuple(_voice(weights) for weights in files),
             folder=str(folder) if folder else "",
             sample_rate=RATE,

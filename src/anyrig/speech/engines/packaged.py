@@ -60,19 +60,32 @@ def check(path: Path, sha256: str) -> None:
     """That a file is the one published."""
     if not path.is_file():
         raise NeedsWeights(f"{path} is not there", hint="Install its package again.")
-    state = path.stat()
-    if hash_of(path, state.st_size, state.st_mtime_ns) != sha256:
+    if hash_now(path) != sha256:
         raise NeedsWeights(
             f"{path} is not the file that was published: its hash differs",
             hint=f"Remove it and get it again; its sha256 must be {sha256}.",
         )
 
 
-@lru_cache(maxsize=64)
-def hash_of(path: Path, _size: int, _changed_ns: int) -> str:
+def hash_now(path: Path) -> str:
     """A file's sha256, reckoned again only when the file changes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_joined((path,))
+
+
+def hash_joined(paths: tuple[Path, ...]) -> str:
+    """The sha256 of files laid end to end."""
+    states = [path.stat() for path in paths]
+    return _hash(paths, tuple((state.st_size, state.st_mtime_ns) for state in states))
+
+
+@lru_cache(maxsize=128)
+def _hash(paths: tuple[Path, ...], _state: tuple[tuple[int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def together(hashes: Iterable[str]) -> str:

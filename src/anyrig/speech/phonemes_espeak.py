@@ -1,0 +1,109 @@
+"""How espeak-ng reads a text, in IPA, for the languages that hibari does not know.
+
+espeak-ng is GPL: it comes with the `espeak` extra alone and is loaded only when a voice needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from anyrig.errors import MissingPackage
+from anyrig.speech.phonemes import INLINE, Word
+
+INSTALL = "pip install 'anyrig[espeak]'"
+TIE = "^"
+"""What joins the signs of one sound."""
+_MARKS = ';:,.!?¡¿—…"()“”«»'
+_TAIL = re.compile(rf"^([{re.escape(_MARKS)}]*)(.*?)([{re.escape(_MARKS)}]*)$", re.DOTALL)
+
+
+class Espeak:
+    """A text in one language, read by espeak-ng."""
+
+    def __init__(
+        self,
+        language: str,
+        *,
+        said: Callable[[str], str] = str,
+        told: Callable[[str], str] = str,
+        tie: bool = False,
+    ) -> None:
+        """Load the library.
+
+        Args:
+            language: as espeak-ng names it: `es`, `fr-fr`, `en-us`.
+            said: from its phonemes to the model's alphabet.
+            told: from IPA between brackets to the model's alphabet.
+            tie: whether the signs of one sound are joined.
+        """
+        try:
+            import espeakng_loader
+            from phonemizer.backend import EspeakBackend
+            from phonemizer.backend.espeak.wrapper import EspeakWrapper
+        except ImportError as error:
+            raise MissingPackage(
+                f"reading {language} aloud needs the package {error.name}", hint=INSTALL
+            ) from error
+        EspeakWrapper.set_library(espeakng_loader.get_library_path())
+        EspeakWrapper.set_data_path(espeakng_loader.get_data_path())
+        self._backend = EspeakBackend(
+            language,
+            punctuation_marks=_MARKS,
+            preserve_punctuation=True,
+            with_stress=True,
+            tie=TIE if tie else False,
+            language_switch="remove-flags",
+        )
+        self._said, self._told = said, told
+
+    def read(self, text: str) -> list[Word]:
+        """Its words with their phonemes."""
+        words: list[Word] = []
+        last = 0
+        for match in INLINE.finditer(text):
+            words += self._plain(text[last : match.start()])
+            ipa = match.group(1).strip()
+            follows = text[match.end() : match.end() + 1].isspace()
+            words.append(Word(ipa, self._told(ipa.strip("/")), follows))
+            last = match.end()
+        return words + self._plain(text[last:])
+
+    def _plain(self, text: str) -> list[Word]:
+        written = text.split()
+        if not written:
+            return []
+        spoken = self._backend.phonemize([" ".join(written)], strip=True)[0].split()
+        words: list[Word] = []
+        for index, (before, chunk) in enumerate(_paired(written, spoken)):
+            follows = index + 1 < len(spoken) or text[-1:].isspace()
+            words += self._split(before, chunk, follows)
+        return words
+
+    def _split(self, written: str, chunk: str, follows: bool) -> list[Word]:
+        """A word and the punctuation around it."""
+        found = _TAIL.match(chunk)
+        assert found is not None
+        head, core, tail = found.groups()
+        parts = [("", head), (written.strip(_MARKS), core), ("", tail)]
+        kept = [(name, signs) for name, signs in parts if signs]
+        return [
+            Word(name, self._said(signs) if name or signs is core else signs, last and follows)
+            for (name, signs), last in zip(kept, _lasts(len(kept)), strict=True)
+        ]
+
+
+def _lasts(count: int) -> list[bool]:
+    return [index + 1 == count for index in range(count)]
+
+
+def _paired(written: Sequence[str], spoken: Sequence[str]) -> list[tuple[str, str]]:
+    """Each spoken stretch with the written word or words behind it.
+
+    espeak-ng joins some words and parts others; then the written ones are shared out evenly.
+    """
+    count, total = len(spoken), len(written)
+    return [
+        (" ".join(written[i * total // count : (i + 1) * total // count]), spoken[i])
+        for i in range(count)
+    ]
