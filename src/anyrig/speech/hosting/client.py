@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,31 +113,33 @@ class Client:
         """Whether it lives, and what it is doing."""
         return self._one({"type": "ping"}, self._deadlines.ping_s)
 
-    def speak(self, lines: Sequence[Said], *, stream: bool = False) -> Iterator[Part]:
-        """Parts of lines as they are done. A host that dies is started anew for the rest, once.
-
-        A line that was cut off in the middle is said again from its beginning only when nothing
-        of it was given away: whoever streams gets the error.
-        """
+    def speak(self, lines: Sequence[Said]) -> Iterator[Part]:
+        """Whole lines as they are done. A host that dies is started anew for the rest, once."""
         waiting = list(range(len(lines)))
         for attempt in range(1, _STARTS + 1):
-            begun: set[int] = set()
+            done: set[int] = set()
             try:
                 self.start()
-                for part in self._speak([lines[n] for n in waiting], stream):
-                    number = waiting[part.line]
-                    begun.add(number)
-                    yield part._replace(line=number)
-                    if part.last:
-                        begun.discard(number)
-                        waiting[part.line] = -1
+                for part in self._whole([lines[n] for n in waiting]):
+                    done.add(waiting[part.line])
+                    yield part._replace(line=waiting[part.line])
                 return
             except HostGone as error:
                 self.kill()
-                waiting = [n for n in waiting if n >= 0]
-                if attempt == _STARTS or (begun and stream):
-                    raise self._failed(f"saying {lines[waiting[0]].text[:60]!r}", error) from error
+                waiting = [n for n in waiting if n not in done]
+                if attempt == _STARTS or not waiting:
+                    said = lines[waiting[0]].text[:60] if waiting else ""
+                    raise self._failed(f"saying {said!r}", error) from error
                 log.warning("the host of %s is started anew: %s", self._engine, error)
+
+    def stream(self, line: Said) -> Generator[Part, None, None]:
+        """Parts of one line as they come; what was given away is not said again after a death."""
+        self.start()
+        try:
+            yield from self._parts([line], stream=True)
+        except HostGone as error:
+            self.kill()
+            raise self._failed(f"saying {line.text[:60]!r}", error) from error
 
     def convert(self, source: Path, target: Path, *, unsafe: bool = False) -> list[Path]:
         """A pickled voice as safetensors and JSON; UnsafePickle when that would run code."""
@@ -207,25 +209,34 @@ class Client:
             return False
         return True
 
-    def _speak(self, lines: Sequence[Said], stream: bool) -> Iterator[Part]:
-        number = self._send(
-            {"type": "speak", "lines": [asdict(one) for one in lines], "stream": stream}
-        )
-        seconds, done = self._deadlines.of(lines), False
+    def _whole(self, lines: Sequence[Said]) -> Iterator[Part]:
+        """Lines that are done; a very long one comes in several frames."""
+        held: dict[int, bytes] = {}
+        for part in self._parts(lines, stream=False):
+            data = held.pop(part.line, b"") + part.data
+            if part.last:
+                yield part._replace(data=data)
+            else:
+                held[part.line] = data
+
+    def _parts(self, lines: Sequence[Said], *, stream: bool) -> Generator[Part, None, None]:
+        said = [asdict(line) for line in lines]
+        number = self._send({"type": "speak", "lines": said, "stream": stream})
+        seconds, left = self._deadlines.of(lines), True
         try:
             while True:
                 frame = self._next(number, seconds, "speaking")
                 header = frame.header
                 if header["type"] == "done":
-                    done = True
+                    left = False
                     return
                 yield Part(int(header["line"]), frame.payload, int(header["rate"]), header["last"])
-        except HostGone:
-            done = True
+        except (HostGone, AnyrigError):
+            left = False
             raise
         finally:
             # Whoever listened has left: the host leaves the rest, and what still comes is passed.
-            if not done and self._line is not None:
+            if left and self._line is not None:
                 self._line.send({"type": "stop", "id": number})
 
     def _one(self, ask: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -243,7 +254,7 @@ class Client:
         assert self._line is not None
         until = time.monotonic() + seconds
         while True:
-            frame = self._line.receive(until - time.monotonic(), doing)
+            frame = self._line.receive(seconds, doing, left=until - time.monotonic())
             self._heard = time.monotonic()
             if frame.header.get("id") not in (number, 0):
                 continue
@@ -253,7 +264,7 @@ class Client:
 
     def _failed(self, doing: str, error: HostGone) -> WorkFailed:
         return WorkFailed(
-            f"the host of {self._engine} failed twice while {doing}: {error}",
+            f"the host of {self._engine} failed while {doing}: {error}",
             hint="`-vv` shows what it said; `anyrig engines install` makes its environment anew.",
         )
 

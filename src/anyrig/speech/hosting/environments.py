@@ -293,7 +293,7 @@ def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -
     tell(f"{recipe.name} takes about {bytes_text(wanted)} in {home}; {bytes_text(free)} are free")
     if free < wanted:
         raise StoreFailed(
-            f"{recipe.name} needs about {bytes_text(wanted)}, {bytes_text(free)} are free in {home}",
+            f"{recipe.name} needs about {bytes_text(wanted)}; {bytes_text(free)} are free",
             hint="Make room, or set another cache folder.",
         )
 

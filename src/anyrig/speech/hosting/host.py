@@ -710,7 +710,7 @@ def packed(samples: Any) -> bytes:
         if sys.byteorder == "big":
             samples = samples[:]
             samples.byteswap()
-        return samples.tobytes()
+        return bytes(samples.tobytes())
     data: bytes = flat(samples).astype("<f4").tobytes()
     return data
 
@@ -821,18 +821,19 @@ class Serving:
         self.send({"type": "voices", "id": number, "voices": self._adapter.voices()})
 
     def _speak(self, number: int, ask: dict[str, Any]) -> None:
-        """A frame for each part, and one without samples when a line is done."""
+        """A frame for each part; a line that streams ends with one that has no samples."""
         lines, stream = list(ask["lines"]), bool(ask.get("stream"))
         last = -1
         for line, samples in self._adapter.speak(lines, stream):
-            if last not in (-1, line):
+            if stream and last not in (-1, line):
                 self._part(number, last, b"", True)
             last = line
-            self._part(number, line, packed(samples), False)
+            # Whole lines are told as done at once: the next may be the one that kills.
+            self._part(number, line, packed(samples), not stream)
             if number in self._stopped:
                 break
         else:
-            if last >= 0:
+            if stream and last >= 0:
                 self._part(number, last, b"", True)
         self._stopped.discard(number)
         self.send({"type": "done", "id": number})
@@ -842,7 +843,8 @@ class Serving:
         size = MAX_PAYLOAD // 16
         for start in range(0, max(1, len(data)), size):
             header = {"type": "audio", "id": number, "line": line, "rate": self._adapter.rate}
-            self.send({**header, "format": "f4", "last": last}, data[start : start + size])
+            header.update(format="f4", last=last and start + size >= len(data))
+            self.send(header, data[start : start + size])
 
     def _convert(self, number: int, ask: dict[str, Any]) -> None:
         done = self._adapter.convert(ask["source"], ask["target"], bool(ask.get("unsafe")))

@@ -55,12 +55,12 @@ class Line:
         except (OSError, ValueError) as error:
             raise HostGone(self._end(str(error))) from error
 
-    def receive(self, seconds: float, doing: str) -> Frame:
-        """The next frame, within so many seconds."""
+    def receive(self, seconds: float, doing: str, *, left: float | None = None) -> Frame:
+        """The next frame, within so many seconds, or within what is left of them."""
         try:
-            found = self._inbox.get(timeout=max(0.0, seconds))
+            found = self._inbox.get(timeout=max(0.0, seconds if left is None else left))
         except queue.Empty:
-            raise HostGone(f"nothing came within {seconds:.0f} s while {doing}") from None
+            raise HostGone(f"nothing came within {seconds:g} s while {doing}") from None
         if isinstance(found, Frame):
             return found
         if isinstance(found, BadFrame):

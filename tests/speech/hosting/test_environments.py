@@ -1,0 +1,178 @@
+"""Environments: made whole or not at all, with the pins of their recipe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
+from anyrig.speech.hosting import environments
+from anyrig.speech.hosting.client import Part
+from anyrig.speech.hosting.recipes import RECIPES, Recipe, recipe_of
+from anyrig.speech.protocol import Line
+from tests.speech.hosting.standin import RECIPE, client
+
+SMALL = Recipe("small", "nothing:Nothing", (), (3, 9), (3, 99))
+
+
+def _install(
+    home: Path, recipe: Recipe, told: list[str] | None = None, **more: object
+) -> list[str]:
+    told = [] if told is None else told
+    given: dict[str, object] = {"yes": lambda notice: True, **more}
+    environments.install(
+        recipe.name, home, tell=told.append, environment=os.environ, recipe=recipe, **given  # type: ignore[arg-type]
+    )  # fmt: skip
+    return told
+
+
+def test_a_ready_environment_is_known_and_left_alone(home: Path) -> None:
+    assert environments.state("standin", home, recipe=RECIPE) == "ready"
+    stamp = environments.stamp_of(home / "standin")
+    assert stamp is not None
+    assert stamp.versions["standin-tts"] == "1.0"
+    assert stamp.python == sys.version.split()[0]
+    before = (home / "standin" / "pyvenv.cfg").stat().st_mtime_ns
+    told = _install(home, RECIPE, yes=lambda notice: False)
+    assert told == [f"standin is ready in {home / 'standin'}"]
+    assert (home / "standin" / "pyvenv.cfg").stat().st_mtime_ns == before
+    assert environments.disk_bytes("standin", home) > 1_000_000
+
+
+def test_other_pins_make_it_stale(home: Path) -> None:
+    newer = replace(RECIPE, requirements=("standin-tts==2.0",))
+    assert environments.state("standin", home, recipe=newer) == "stale"
+    assert newer.fingerprint != RECIPE.fingerprint
+    assert replace(RECIPE, notice="other words").fingerprint == RECIPE.fingerprint
+
+
+def test_half_made_and_damaged_ones_are_broken(tmp_path: Path) -> None:
+    assert environments.state("small", tmp_path, recipe=SMALL) == "absent"
+    folder = environments.place(tmp_path, "small")
+    folder.mkdir()
+    assert environments.state("small", tmp_path, recipe=SMALL) == "broken"
+    (folder / "anyrig-environment.json").write_text("{}")
+    assert environments.state("small", tmp_path, recipe=SMALL) == "broken"
+    stamp = f'{{"recipe": "{SMALL.fingerprint}"}}'
+    (folder / "anyrig-environment.json").write_text(stamp)
+    assert environments.state("small", tmp_path, recipe=SMALL) == "broken"  # no Python in it
+    assert environments.remove("small", tmp_path)
+    assert environments.state("small", tmp_path, recipe=SMALL) == "absent"
+    assert not environments.remove("small", tmp_path)
+
+
+def test_what_fails_half_way_is_told_and_leaves_no_stamp(index: Path, tmp_path: Path) -> None:
+    """A requirement that is not to be had: pip's own words are shown."""
+    wrong = replace(RECIPE, requirements=("standin-tts==9.9",), needs="a wand")
+    told: list[str] = []
+    with pytest.raises(WorkFailed, match=r"No matching distribution.*standin-tts==9\.9") as failed:
+        _install(tmp_path, wrong, told, pip=("--no-index", "--find-links", str(index)))
+    assert "It needs a wand." in failed.value.hint
+    assert environments.state("standin", tmp_path, recipe=wrong) == "broken"
+    assert told[0].startswith("standin takes about 19.1 MiB in")
+    assert any("No matching distribution" in line for line in told)
+
+
+def test_a_half_made_one_is_made_again(home: Path) -> None:
+    """The fixture found a folder without a stamp in its way."""
+    assert not (home / "standin" / "half-made").exists()
+
+
+def test_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def no(notice: str) -> bool:
+        asked.append(notice)
+        return False
+
+    with pytest.raises(BadInput, match="without your yes"):
+        _install(tmp_path, RECIPE, yes=no)
+    assert asked == [RECIPE.notice]
+    assert environments.state("standin", tmp_path, recipe=RECIPE) == "absent"
+
+
+def test_the_host_hears_of_the_yes(home: Path) -> None:
+    """Only where the stamp says so is the library told."""
+    with client(home) as made:
+        parts: list[Part] = list(made.speak([Line("environment")]))
+    assert sum(len(part.data) for part in parts) // 4 == 1600 * len("environment")
+    assert environments.variables(home / "standin", RECIPE) == {"STANDIN_AGREED": "1"}
+    assert environments.variables(home / "nowhere", RECIPE) == {}
+
+
+def test_a_disk_too_small_is_refused_before_anything(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="needs about"):
+        _install(tmp_path, replace(SMALL, disk_bytes=1 << 60))
+    assert environments.state("small", tmp_path, recipe=SMALL) == "absent"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+def test_two_do_not_make_the_same_one(tmp_path: Path) -> None:
+    from anyrig.store.door import Door
+
+    with Door(tmp_path / "small.lock").alone(0) as mine:
+        assert mine
+        with pytest.raises(StoreFailed, match="another process"):
+            _install(tmp_path, SMALL)
+
+
+def test_this_python_serves_when_it_may() -> None:
+    assert environments.interpreter(SMALL) == [sys.executable]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
+def test_another_python_is_sought_and_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name on the PATH that does not start that Python, as version managers leave, is passed."""
+    for name, body in (("python3.8", "exit 127"), ("python3.7", "echo 3 7")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    old = replace(SMALL, lowest=(3, 6), highest=(3, 8))
+    assert environments.interpreter(old) == ["python3.7"]
+    (tmp_path / "python3.7").unlink()
+    with pytest.raises(MissingPackage, match=r"needs Python 3\.6 to 3\.8") as missing:
+        environments.interpreter(old)
+    assert "python3.8" in missing.value.hint
+
+
+def test_every_recipe_is_pinned_and_known_to_the_host() -> None:
+    from anyrig.speech.hosting.host import ADAPTERS
+
+    assert set(RECIPES) == set(ADAPTERS)
+    for recipe in RECIPES.values():
+        assert recipe.adapter in ADAPTERS
+        assert all("==" in row or " @ " in row for row in recipe.requirements)
+        assert recipe.disk("cpu") < recipe.disk("cuda")
+    with pytest.raises(BadInput, match="no environment of its own"):
+        recipe_of("hibari")
+
+
+@pytest.mark.parametrize(
+    ("kind", "platform", "index"),
+    [
+        ("", "linux", []), ("cuda", "linux", []), ("cuda", "win32", ["cu128"]),
+        ("cpu", "linux", ["cpu"]), ("rocm", "linux", ["rocm6.4"]),
+    ],
+)  # fmt: skip
+def test_torch_comes_for_the_device(
+    kind: str, platform: str, index: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    words = environments._index(RECIPES["xtts"], kind)  # type: ignore[arg-type]
+    assert [word.rpartition("/")[2] for word in words[1:]] == index
+
+
+def test_a_moved_folder_does_not_pass(home: Path, tmp_path: Path) -> None:
+    """Without its interpreter an environment is broken, whatever its stamp says."""
+    other = tmp_path / "others" / "standin"
+    other.mkdir(parents=True)
+    shutil.copy(home / "standin" / "anyrig-environment.json", other)
+    assert environments.state("standin", other.parent, recipe=RECIPE) == "broken"
