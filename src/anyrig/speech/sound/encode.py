@@ -1,0 +1,350 @@
+"""Samples to a file or a pipe: wav, flac, mp3, Ogg Opus, m4a and raw samples.
+
+A file is written beside its place and moved there when it is whole, so nobody ever finds half of
+one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes last.
+
+    with encoder("out.mp3", rate=24000, tags={"title": "A tale"}) as out:
+        for chunk in chunks:
+            out.write(chunk.samples)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol
+
+import numpy as np
+
+from anyrig.errors import AnyrigError, BadInput, StoreFailed
+from anyrig.speech.audio import Samples
+from anyrig.speech.sound.resample import Resampler
+
+_MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+_OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
+_AAC_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A way to write sound."""
+
+    name: str
+    extensions: tuple[str, ...]
+    rates: tuple[int, ...] = ()
+    """What it takes; any when empty. Others are changed to the next higher."""
+    bitrate: int = 0
+    """In bits a second, unless another is asked for; 0 when it has none."""
+    lowest: int = 0
+    highest: int = 0
+    pipe: bool = True
+    """Whether it can be sent while it is made."""
+    tags: bool = True
+
+
+FORMATS = {
+    made.name: made
+    for made in (
+        Format("wav", (".wav",)),
+        Format("flac", (".flac",)),
+        Format("mp3", (".mp3",), _MP3_RATES, 64_000, 8_000, 320_000),
+        Format("opus", (".opus", ".ogg"), _OPUS_RATES, 32_000, 6_000, 256_000),
+        Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 16_000, 320_000, pipe=False),
+        Format("pcm", (".pcm", ".raw"), tags=False),
+    )
+}
+
+
+class Writer(Protocol):
+    """What a format does with samples at its rate."""
+
+    def write(self, samples: Samples) -> None:
+        """Take samples."""
+
+    def close(self) -> None:
+        """End the file; the sink is not closed."""
+
+    def drop(self) -> None:
+        """Give up: free what is held; what was written is of no use."""
+
+
+def format_of(path: str | Path) -> str:
+    """The format that a file's name asks for."""
+    ending = Path(path).suffix.lower()
+    for made in FORMATS.values():
+        if ending in made.extensions:
+            return made.name
+    what = f"no format is called {ending}" if ending else f"{path} has no ending"
+    listed = ", ".join(made.extensions[0] for made in FORMATS.values())
+    raise BadInput(f"{what}", hint=f"A file's ending names its format: {listed}.")
+
+
+def encoder(
+    target: str | Path | BinaryIO,
+    format: str | None = None,
+    rate: int = 24000,
+    *,
+    bitrate: int | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Encoder:
+    """A file or a pipe that takes samples.
+
+    Args:
+        target: a path, or something to write bytes to, which is not closed.
+        format: of `FORMATS`; the path's ending tells it when None.
+        rate: of the samples that will be given.
+        bitrate: bits a second, for formats that have one.
+        tags: `title`, `artist`, `album`, `comment`, `date`: where the format has a place for it.
+    """
+    if format is None:
+        if not isinstance(target, (str, Path)):
+            raise BadInput("a pipe has no ending", hint=f"Name a format: {', '.join(FORMATS)}.")
+        format = format_of(target)
+    if format not in FORMATS:
+        raise BadInput(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
+    made = FORMATS[format]
+    if bitrate is not None:
+        _check_bitrate(made, bitrate)
+    if not 1000 <= rate <= 192_000:
+        raise BadInput(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
+    return Encoder(target, made, rate, bitrate or made.bitrate, dict(tags or {}))
+
+
+def _check_bitrate(made: Format, bitrate: int) -> None:
+    if not made.bitrate:
+        lossy = ", ".join(other.name for other in FORMATS.values() if other.bitrate)
+        raise BadInput(f"{made.name} has no bitrate", hint=f"These have one: {lossy}.")
+    if not made.lowest <= bitrate <= made.highest:
+        low, high = made.lowest // 1000, made.highest // 1000
+        raise BadInput(
+            f"{made.name} cannot have {bitrate:,} bits a second",
+            hint=f"It goes from {low}k to {high}k.",
+        )
+
+
+class Encoder:
+    """Takes samples; `close` puts the file in its place, `abort` leaves nothing behind."""
+
+    def __init__(
+        self,
+        target: str | Path | BinaryIO,
+        made: Format,
+        rate: int,
+        bitrate: int,
+        tags: Mapping[str, str],
+    ) -> None:
+        self.format = made
+        self.num_samples = 0
+        """How many it was given."""
+        self._path, self._part, raw = _opened(target, made)
+        self._raw = raw
+        self._done = False
+        written_rate = _rate(made, rate)
+        self._change = Resampler(rate, written_rate) if written_rate != rate else None
+        self.rate = written_rate
+        """Of what is written."""
+        self._sink = Sink(raw, seekable=self._part is not None)
+        try:
+            self._writer = _writer(made.name, self._sink, self._part, written_rate, bitrate, tags)
+        except BaseException:
+            self.abort()
+            raise
+
+    def write(self, samples: Samples) -> None:
+        """Take samples: mono, -1 to 1; what is beyond is cut."""
+        self.num_samples += len(samples)
+        ready = np.asarray(samples, dtype=np.float32)
+        self._put(self._change.feed(ready) if self._change else ready)
+
+    def _put(self, samples: Samples) -> None:
+        try:
+            if len(samples):
+                self._writer.write(np.clip(samples, -1.0, 1.0))
+            self._sink.check()
+        except OSError as error:
+            self.abort()
+            raise _failed(error, self._path) from error
+        except BaseException:
+            self.abort()
+            raise
+
+    def close(self) -> None:
+        """End it: the file is in its place, whole."""
+        if self._done:
+            return
+        if self._change:
+            self._put(self._change.finish())
+        try:
+            self._writer.close()
+            self._sink.check()
+            self._raw.flush()
+            if self._part is not None and self._path is not None:
+                self._raw.close()
+                os.replace(self._part, self._path)
+        except OSError as error:
+            self.abort()
+            raise _failed(error, self._path) from error
+        except BaseException:
+            self.abort()
+            raise
+        self._done = True
+
+    def abort(self) -> None:
+        """Give up: what was in the file's place before is still there, and nothing else."""
+        if self._done:
+            return
+        self._done = True
+        self._sink.dead = True
+        writer: Writer | None = getattr(self, "_writer", None)
+        if writer is not None:
+            writer.drop()
+        if self._part is not None:
+            self._raw.close()
+            self._part.unlink(missing_ok=True)
+
+    def __enter__(self) -> Encoder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class Sink:
+    """Where a writer's bytes go. Errors wait here, as libsndfile's callbacks would lose them.
+
+    On a pipe, what a writer goes back to mend is dropped: the formats that are allowed there can
+    be read without it.
+    """
+
+    def __init__(self, raw: BinaryIO, *, seekable: bool) -> None:
+        self._raw = raw
+        self.seekable = seekable
+        self.dead = False
+        self._place = self._end = 0
+        self._error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """All of it, or as though: `check` tells."""
+        if self.dead or self._error is not None:
+            return len(data)
+        sent = bytes(data)
+        if not self.seekable:
+            sent = sent[max(0, self._end - self._place) :]
+        try:
+            self._raw.write(sent)
+        except OSError as error:
+            self._error = error
+        self._place += len(data)
+        self._end = max(self._end, self._place)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As a file does."""
+        base = (0, self._place, self._end)[whence]
+        self._place = base + offset
+        if self.seekable and not self.dead:
+            self._raw.seek(self._place)
+        return self._place
+
+    def tell(self) -> int:
+        """As a file does."""
+        return self._place
+
+    def read(self, count: int = -1) -> bytes:
+        """Nothing: libsndfile asks for the method, and does not call it."""
+        return b""
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self._error is not None:
+            raise self._error
+
+
+def _opened(
+    target: str | Path | BinaryIO, made: Format
+) -> tuple[Path | None, Path | None, BinaryIO]:
+    """The path, the file beside it that is written first (None for a pipe), and what is open."""
+    if not isinstance(target, (str, Path)):
+        _needs_pipe(made)
+        return None, None, target
+    path = Path(os.path.realpath(target))
+    try:
+        if path.exists() and not path.is_file():
+            if path.is_dir():
+                raise BadInput(f"{path} is a folder", hint="Name a file in it.")
+            _needs_pipe(made)
+            return path, None, open(path, "wb", buffering=0)
+        part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+        return path, part, open(part, "xb", buffering=1 << 16)
+    except OSError as error:
+        raise _failed(error, path) from error
+
+
+def _needs_pipe(made: Format) -> None:
+    if not made.pipe:
+        able = ", ".join(other.name for other in FORMATS.values() if other.pipe)
+        raise BadInput(
+            f"{made.name} cannot be sent through a pipe: its index comes last",
+            hint=f"Write it to a file, or send one of: {able}.",
+        )
+
+
+def _failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
+    """What a person is told; a closed pipe stays what it is, as commands end quietly on it."""
+    if isinstance(error, BrokenPipeError) or path is None:
+        return error
+    if isinstance(error, FileNotFoundError):
+        return BadInput(f"there is no folder {path.parent}", hint="Make it first, or name another.")
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return BadInput(
+            f"{path.parent} does not let {path.name} be written", hint="Name another folder."
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFailed(
+            f"the disk is full: {path} was not written",
+            hint="Free some room, or name another disk.",
+        )
+    return StoreFailed(f"{path} was not written: {error}", hint="Name another place for it.")
+
+
+def _rate(made: Format, rate: int) -> int:
+    """The rate that is written: the next that the format takes."""
+    if not made.rates or rate in made.rates:
+        return rate
+    higher = [known for known in made.rates if known > rate]
+    return higher[0] if higher else made.rates[-1]
+
+
+def _writer(
+    name: str,
+    sink: Sink,
+    part: Path | None,
+    rate: int,
+    bitrate: int,
+    tags: Mapping[str, str],
+) -> Writer:
+    if name == "m4a":
+        from anyrig.speech.sound.aac import aac_writer
+
+        assert part is not None
+        return aac_writer(part, rate, bitrate, tags)
+    if name in ("wav", "pcm"):
+        from anyrig.speech.sound.wave import Pcm, Wave
+
+        return Wave(sink, rate, tags) if name == "wav" else Pcm(sink)
+    from anyrig.speech.sound.libsndfile import Libsndfile
+
+    return Libsndfile(sink, name, rate, bitrate, tags)

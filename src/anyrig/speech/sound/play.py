@@ -1,0 +1,186 @@
+"""Sound to the loudspeaker, through whatever player this machine has.
+
+The samples go to the standard input of the first player found, as they are made. Where no player
+takes them that way (macOS, Windows), or none is installed, the package sounddevice does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+import numpy as np
+
+from anyrig.errors import AnyrigError, MissingPackage
+from anyrig.speech.audio import Samples
+from anyrig.speech.sound.wave import whole_samples
+
+
+@dataclass(frozen=True)
+class Player:
+    """A program that plays 16-bit mono samples from its standard input."""
+
+    program: str
+    arguments: tuple[str, ...]
+    """`{rate}` stands for the samples per second."""
+
+    def command(self, path: str, rate: int) -> list[str]:
+        """What is started."""
+        return [path, *(word.format(rate=rate) for word in self.arguments)]
+
+
+PLAYERS = (
+    Player("pw-cat", ("--playback", "--raw", "--rate", "{rate}", "--channels", "1",
+                      "--format", "s16", "-")),
+    Player("paplay", ("--raw", "--rate={rate}", "--channels=1", "--format=s16le")),
+    Player("aplay", ("-q", "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", "{rate}", "-")),
+    Player("ffplay", ("-loglevel", "error", "-nodisp", "-autoexit", "-f", "s16le",
+                      "-ar", "{rate}", "-ch_layout", "mono", "-i", "pipe:0")),
+    Player("mpv", ("--no-terminal", "--demuxer=rawaudio", "--demuxer-rawaudio-rate={rate}",
+                   "--demuxer-rawaudio-channels=1", "--demuxer-rawaudio-format=s16le", "-")),
+    Player("play", ("-q", "-t", "raw", "-e", "signed", "-b", "16", "-c", "1", "-r", "{rate}", "-")),
+)  # fmt: skip
+
+
+class Speaker(Protocol):
+    """Something that is playing."""
+
+    def write(self, samples: Samples) -> None:
+        """Take samples; waits when it has enough."""
+
+    def close(self) -> None:
+        """Play what it has, and end."""
+
+    def stop(self) -> None:
+        """End at once."""
+
+
+def play(chunks: Iterable[Samples], rate: int) -> None:
+    """Play parts as they come, to the end; Ctrl-C stops at once."""
+    for _ in played(chunks, rate):
+        pass
+
+
+def played(chunks: Iterable[Samples], rate: int) -> Iterator[Samples]:
+    """The same parts, each handed on once the player has taken it, to be written as well.
+
+    What waits in the player is heard to its end when the parts are over.
+    """
+    speaker = speaker_for(rate)
+    try:
+        for samples in chunks:
+            speaker.write(samples)
+            yield samples
+    except BaseException:  # Ctrl-C, and a listener that goes away
+        speaker.stop()
+        raise
+    speaker.close()
+
+
+def speaker_for(rate: int) -> Speaker:
+    """The first way to play that this machine has."""
+    for player in PLAYERS:
+        path = shutil.which(player.program)
+        if path is not None:
+            return _Program(player, path, rate)
+    try:
+        return _Sounddevice(rate)
+    except (ImportError, OSError) as error:  # OSError: it is there, PortAudio is not
+        raise MissingPackage(
+            "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
+        ) from error
+
+
+def _advice() -> str:
+    if sys.platform.startswith("linux"):
+        return "Install one of pipewire-bin, pulseaudio-utils, alsa-utils, ffmpeg."
+    return "`pip install sounddevice`."
+
+
+class _Program:
+    """A player program, fed through a pipe."""
+
+    def __init__(self, player: Player, path: str, rate: int) -> None:
+        self._name = player.program
+        self._process = subprocess.Popen(
+            player.command(path, rate),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    @property
+    def _pipe(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def write(self, samples: Samples) -> None:
+        try:
+            self._pipe.write(whole_samples(np.clip(samples, -1.0, 1.0)))
+            self._pipe.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._pipe.close()
+        try:
+            code = self._process.wait()
+        except BaseException:
+            self.stop()
+            raise
+        if code != 0:
+            raise self._died()
+        self._free()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._free()
+
+    def _died(self) -> AnyrigError:
+        code = self._process.wait()
+        said = self._process.stderr.read().decode(errors="replace") if self._process.stderr else ""
+        last = (said.strip().splitlines() or [f"it ended with code {code}"])[-1].strip()
+        self._free()
+        return AnyrigError(
+            f"the player {self._name} stopped: {last}",
+            hint="Is there a sound device? Without --play, -o writes a file.",
+        )
+
+    def _free(self) -> None:
+        for pipe in (self._process.stdin, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+class _Sounddevice:
+    """PortAudio through the package sounddevice."""
+
+    def __init__(self, rate: int) -> None:
+        import sounddevice
+
+        try:
+            self._stream = sounddevice.OutputStream(samplerate=rate, channels=1, dtype="float32")
+            self._stream.start()
+        except sounddevice.PortAudioError as error:
+            raise AnyrigError(
+                f"no sound device: {error}", hint="Without --play, -o writes a file."
+            ) from error
+
+    def write(self, samples: Samples) -> None:
+        self._stream.write(np.ascontiguousarray(samples, dtype=np.float32))
+
+    def close(self) -> None:
+        self._stream.stop()
+        self._stream.close()
+
+    def stop(self) -> None:
+        self._stream.abort()
+        self._stream.close()
