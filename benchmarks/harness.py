@@ -28,6 +28,9 @@ THEMES = {
     "work": ("cpu",),
     "store": ("cpu",),
     "monitor": ("cpu", "h200"),
+    "speech_vits": ("h200",),
+    "speech_kokoro": ("h200",),
+    "speech": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
 

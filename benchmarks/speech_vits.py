@@ -1,0 +1,219 @@
+"""VITS at full size, random weights: ours beside transformers' own model at its best batch.
+
+512 rows of mixed length with durations fixed for both. Counted is the audio of the rows, never
+padding; timed is all from lists of tokens to arrays on the host. transformers runs as it is loaded,
+with torch's defaults (fp32 whose convolutions round to TF32 on this hardware), and in half.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import VitsConfig, VitsModel
+
+from anyrig.devices.describe import Precision
+from anyrig.speech.audio import Samples
+from anyrig.speech.models.vits import VitsRow, VitsTorch
+from benchmarks.harness import Row, middle
+
+NUM_ROWS = {"cpu": 4, "h200": 512}
+BATCHES = {"cpu": (1, 4), "h200": (1, 4, 16, 32, 64, 128, 256)}
+# Slow batches are timed on fewer rows, drawn evenly from all.
+SECONDS_ENOUGH = 20.0
+ROUNDS = {"cpu": 1, "h200": 3}
+
+
+def run(hardware: str) -> list[Row]:
+    where = torch.device("cuda" if hardware == "h200" else "cpu")
+    torch.manual_seed(0)
+    model = _quiet(VitsModel(VitsConfig()).eval())
+    rows = _rows(NUM_ROWS[hardware])
+    audio = sum(sum(row.durations or ()) for row in rows) * 256 / 16000
+    print(f"{len(rows)} rows, {audio:.0f} s of audio")
+    peers = _peers(model, rows, where, hardware)
+    found: list[Row] = []
+    whole: dict[str, list[Samples]] = {}
+    formats: Sequence[Precision] = (
+        ("fp32", "tf32", "fp16", "bf16") if hardware == "h200" else ("fp32",)
+    )
+    for precision in formats:
+        ours = VitsTorch(copy.deepcopy(model), where, precision, noise=0.0, duration_noise=0.0)
+        whole[precision] = ours.run(rows)
+        found += _speed(ours, precision, rows, audio, peers, hardware)
+        found.append(_error(precision, ours, whole, rows))
+        del ours
+        _free(where)
+    return found
+
+
+def _quiet(model: Any) -> Any:
+    """Random weights give a voice that clips: the last layer is turned down."""
+    model.noise_scale = model.noise_scale_duration = 0.0
+    with torch.no_grad():
+        latents = torch.randn(1, model.config.flow_size, 50)
+        model.decoder.conv_post.weight.mul_(0.05)
+        for _ in range(4):
+            loud = torch.atanh(model.decoder(latents).clamp(-0.999, 0.999)).std()
+            model.decoder.conv_post.weight.mul_(0.2 / float(loud))
+    return model
+
+
+def _rows(count: int) -> list[VitsRow]:
+    """20 to 240 characters, a blank between any two; 2 frames a token on average."""
+    chance = random.Random(0)
+    rows = []
+    for number in range(count):
+        size = 2 * chance.randint(20, 240) + 1
+        ids = [chance.randint(1, 37) if place % 2 else 0 for place in range(size)]
+        durations = [chance.randint(1, 3) for _ in range(size)]
+        rows.append(VitsRow(ids, seed=number, durations=durations))
+    return rows
+
+
+# -- ours ------------------------------------------------------------------------------------------
+
+
+def _speed(
+    ours: VitsTorch, precision: str, rows: Sequence[VitsRow], audio: float,
+    peers: dict[str, float], hardware: str,
+) -> list[Row]:  # fmt: skip
+    times = _timed(lambda: ours.run(rows), ROUNDS[hardware])
+    seconds, _ = middle(times)
+    spread = f"{audio / max(times):.5g}-{audio / min(times):.5g} of {len(times)}"
+    peak = ""
+    if hardware == "h200":
+        peak = f"; peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
+        torch.cuda.reset_peak_memory_stats()
+    bars = {("fp16", "given order"): 3.0} if hardware == "h200" else {}
+    return [
+        Row(f"audio per second, {precision}, beside {name}", audio / seconds, "s/s", rate, name,
+            low=bars.get((precision, name.partition(", ")[2])) if name.startswith("fp32") else None,
+            judge="ratio", spread=spread + peak)
+        for name, rate in peers.items()
+    ]  # fmt: skip
+
+
+def _error(
+    precision: str, ours: VitsTorch, whole: dict[str, list[Samples]], rows: Sequence[VitsRow]
+) -> Row:
+    """fp32: a row in company beside the same alone. Others: noise beside fp32's sound."""
+    if precision == "fp32":
+        some = list(range(0, len(rows), max(1, len(rows) // 8)))
+        worst = 0.0
+        for number in some:
+            alone = ours.run([rows[number]])[0]
+            assert len(alone) == len(whole["fp32"][number])
+            worst = max(worst, float(np.abs(alone - whole["fp32"][number]).max()))
+        return Row("largest difference of a row in company and alone, fp32", worst, "", high=1e-4)
+    power = error = 0.0
+    for true, got in zip(whole["fp32"], whole[precision]):
+        power += float(np.square(true, dtype=np.float64).sum())
+        error += float(np.square(true - got, dtype=np.float64).sum())
+    return Row(f"signal over error, {precision} beside fp32", 10 * math.log10(power / error), "dB")
+
+
+# -- the peer --------------------------------------------------------------------------------------
+
+
+class _Fixed(nn.Module):
+    """A duration predictor that says what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durations = torch.zeros(0)
+
+    def forward(self, hidden: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        # Rounded up later: half a frame less keeps clear of the edge.
+        return torch.log(self.durations - 0.5).unsqueeze(1).to(hidden.dtype)
+
+
+def _peers(
+    model: Any, rows: Sequence[VitsRow], where: torch.device, hardware: str
+) -> dict[str, float]:
+    """Audio per second of transformers at its best batch, by format and order."""
+    by_length = sorted(rows, key=lambda row: -len(row.ids))
+    orders = {"given order": list(rows), "sorted by length": by_length}
+    formats = {"fp32": torch.float32}
+    if hardware == "h200":
+        formats |= {"fp16": torch.float16, "bf16": torch.bfloat16}
+    best: dict[str, float] = {}
+    for name, dtype in formats.items():
+        peer = copy.deepcopy(model).to(where, dtype)
+        peer.duration_predictor = _Fixed()
+        for order, listed in orders.items():
+            rates = {}
+            for batch in BATCHES[hardware]:
+                rate = _peer_rate(peer, listed, batch, where, hardware)
+                if rate is None:
+                    break
+                rates[batch] = rate
+                print(f"transformers {name}, {order}, batch {batch}: {rate:.0f} s/s", flush=True)
+            if rates:
+                best[f"{name} transformers, {order}"] = max(rates.values())
+        del peer
+        _free(where)
+    return best
+
+
+def _peer_rate(
+    peer: Any, rows: Sequence[VitsRow], batch: int, where: torch.device, hardware: str
+) -> float | None:
+    """None when it does not fit, or does not run in this format."""
+    groups = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+    try:
+        start = time.perf_counter()
+        _peer_run(peer, groups[0], where)
+        _peer_run(peer, groups[-1], where)
+        share = max(1, int((time.perf_counter() - start) / 2 * len(groups) / SECONDS_ENOUGH))
+        chosen = groups[:: max(share, len(groups) // 64)]
+        times = _timed(lambda: [_peer_run(peer, group, where) for group in chosen],
+                       ROUNDS[hardware])  # fmt: skip
+    except RuntimeError as error:
+        print(f"transformers at batch {batch}: {str(error).splitlines()[0][:160]}", flush=True)
+        _free(where)
+        return None
+    frames = sum(sum(row.durations or ()) for group in chosen for row in group)
+    return frames * 256 / 16000 / middle(times)[0]
+
+
+@torch.inference_mode()
+def _peer_run(peer: Any, rows: Sequence[VitsRow], where: torch.device) -> list[Samples]:
+    longest = max(len(row.ids) for row in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    durations = torch.ones(len(rows), longest)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        size = len(row.ids)
+        ids[number, :size] = torch.tensor(row.ids)
+        durations[number, :size] = torch.tensor(row.durations or ())
+        mask[number, :size] = 1
+    peer.duration_predictor.durations = durations.to(where)
+    out = peer(ids.to(where), attention_mask=mask.to(where))
+    sound = out.waveform.float().cpu().numpy()
+    lengths = out.sequence_lengths.tolist()
+    return [sound[number, : int(length)].copy() for number, length in enumerate(lengths)]
+
+
+def _timed(call: Callable[[], object], rounds: int) -> list[float]:
+    """Seconds of each round after one to warm up. What is timed ends on the host."""
+    call()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def _free(where: torch.device) -> None:
+    if where.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
