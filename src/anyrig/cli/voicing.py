@@ -167,6 +167,10 @@ def _ready(context: Context, name: str, *, asked: bool) -> Chosen:
 
 def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
     """An engine's weights on this machine."""
+    from anyrig.speech.hosting.engine import Hosted
+
+    if issubclass(kind, Hosted):
+        return kind.find(folder_of(context, name), environments=context.folders.environments)
     return kind.find(folder_of(context, name))
 
 

@@ -47,12 +47,13 @@ class Booth(Usual):
         *,
         engine: str,
         folder: str = "",
+        environment: str = "",
         options: dict[str, Value] | None = None,
         tries: int = TRIES,
     ) -> None:
         """Load the engine."""
         self._engine: SpeechEngine = engines.make(
-            placement, engine=engine, folder=folder, options=options
+            placement, engine=engine, folder=folder, environment=environment, options=options
         )
         made = self._engine
         self.name, self.version = made.name, made.version

@@ -84,6 +84,10 @@ class Voice:
     title: str = ""
     gender: str = ""
     licence: str = ""
+    also: tuple[str, ...] = ()
+    """Other languages that it speaks as well."""
+    digest: str = ""
+    """The hash of the recording it is made from, where that is not among the weights."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Found:
     voices: tuple[Voice, ...]
     folder: str = ""
     """Where they lie; empty when a package holds them."""
+    environment: str = ""
+    """The engine's own environment; empty for one that runs in ours."""
     sample_rate: int = 24000
     worker_bytes: int = 0
     """What one worker holds at least."""
@@ -105,7 +111,8 @@ class Found:
     @property
     def languages(self) -> tuple[str, ...]:
         """What its voices speak, in their order."""
-        return tuple(dict.fromkeys(voice.language for voice in self.voices))
+        spoken = (code for voice in self.voices for code in (voice.language, *voice.also))
+        return tuple(dict.fromkeys(spoken))
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,12 @@ class Studio:
         self._precision = _precision_class(placed.placements)
         recipe = Recipe(
             "anyrig.speech.booth:Booth",
-            {"engine": engine, "folder": found.folder, "options": self._options},
+            {
+                "engine": engine,
+                "folder": found.folder,
+                "environment": found.environment,
+                "options": self._options,
+            },
             name=f"speech {engine}",
             version=f"{found.version} {found.fingerprint[:12]}",
         )
@@ -151,8 +156,15 @@ class Studio:
         return keys.Segment(
             KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
             self._precision, line.seed if spec.seeded else None,
-            {"language": line.language, "rate": line.rate, **self._options},
+            {"language": line.language, "rate": line.rate, **self._options, **self._made_of(line)},
         ).key  # fmt: skip
+
+    def _made_of(self, line: Line) -> dict[str, Value]:
+        """The recording behind a voice: another one under the same name is another voice."""
+        for voice in self._found.voices:
+            if voice.digest and line.voice in (voice.name, ""):
+                return {"recording": voice.digest}
+        return {}
 
     def speak(
         self, script: Script, *, tally: Tally | None = None, anew: bool = False

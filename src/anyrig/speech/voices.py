@@ -15,7 +15,7 @@ def pick(voices: Sequence[Voice], line: Line) -> Voice:
         return _first(voices, line.language)
     for voice in voices:
         if voice.name == line.voice:
-            if primary(voice.language) != primary(line.language):
+            if not _speaks(voice, line.language):
                 raise _foreign(voices, line.language)
             return voice
     raise unknown(line.voice, [voice.name for voice in voices])
@@ -34,16 +34,21 @@ def primary(language: str) -> str:
     return language.replace("_", "-").partition("-")[0].lower()
 
 
+def _speaks(voice: Voice, language: str) -> bool:
+    return primary(language) in map(primary, (voice.language, *voice.also))
+
+
 def _first(voices: Sequence[Voice], language: str) -> Voice:
     wanted = language.replace("_", "-").lower()
-    fits = [voice for voice in voices if primary(voice.language) == primary(language)]
+    fits = [voice for voice in voices if _speaks(voice, language)]
     if not fits:
         raise _foreign(voices, language)
     return next((voice for voice in fits if voice.language.lower() == wanted), fits[0])
 
 
 def _foreign(voices: Sequence[Voice], language: str) -> CannotSpeak:
-    speaks = dict.fromkeys(primary(voice.language) for voice in voices)
+    spoken = (code for voice in voices for code in (voice.language, *voice.also))
+    speaks = dict.fromkeys(primary(code) for code in spoken)
     return CannotSpeak(
         f"no voice here speaks {language or 'a language without a name'}",
         hint=f"These speak {', '.join(speaks) or 'nothing'}; `anyrig engines` lists the others.",

@@ -41,9 +41,15 @@ def engine_class(name: str) -> type[SpeechEngine]:
 
 
 def make(
-    placement: Placement, *, engine: str, folder: str = "", options: dict[str, Value] | None = None
+    placement: Placement,
+    *,
+    engine: str,
+    folder: str = "",
+    environment: str = "",
+    options: dict[str, Value] | None = None,
 ) -> SpeechEngine:
-    """An engine, loaded into a placement."""
+    """An engine, loaded into a placement; `environment` is `Found.environment`."""
     found: Any = engine_class(engine)
-    made = found(placement, folder=folder, **options_of(found.spec, options or {}))
+    own = {"environment": environment} if environment else {}
+    made = found(placement, folder=folder, **own, **options_of(found.spec, options or {}))
     return cast(SpeechEngine, made)

@@ -135,6 +135,10 @@ RECIPES: dict[str, Recipe] = {
 }  # fmt: skip
 
 
+NAMES = tuple(RECIPES)
+"""The engines that live in environments of their own."""
+
+
 def recipe_of(name: str) -> Recipe:
     """The recipe of an engine that lives in its own environment."""
     if name in RECIPES:

@@ -1,0 +1,306 @@
+"""Engines whose pins clash with ours and with each other: each in an environment of its own.
+
+What they share is in `hosting/engine.py`; how each is driven there, in `hosting/host.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.speech import weights
+from anyrig.speech.hosting.engine import ADAPTER, CLONES, Hosted
+from anyrig.speech.hosting.recipes import RECIPES
+from anyrig.speech.protocol import Option, Spec, Voice
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+
+def _install(name: str) -> str:
+    return f"anyrig engines install {name}"
+
+
+def _chance(name: str, default: float, high: float = 2.0) -> Option:
+    return Option(name, default, "How far it strays from the likeliest sound.", low=0.01, high=high)
+
+
+def _top_p(default: float) -> Option:
+    return Option("top_p", default, "Only the likeliest this much.", low=0.01, high=1.0)
+
+
+def _top_k(default: int) -> Option:
+    return Option("top_k", default, "Only so many of the likeliest.", low=1, high=1000)
+
+
+def _penalty(default: float) -> Option:
+    return Option(
+        "repetition_penalty", default, "Against sounds that come again.", low=1.0, high=20.0
+    )
+
+
+class Xtts(Hosted):
+    """XTTS v2 of coqui-tts."""
+
+    name = "xtts"
+    version = ADAPTER
+    recipe = RECIPES["xtts"]
+    files = ("config.json", "model.pth", "vocab.json")
+    paced = True
+    spec = Spec(
+        name="xtts",
+        summary="XTTS v2: 17 languages, its own speakers or a voice from a few seconds of sound",
+        languages=(
+            "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh", "hu",
+            "ko", "ja", "hi",
+        ),
+        backends=("torch", "onnx"),
+        code_licence="MPL-2.0",
+        weights_licence="CPML (non-commercial)",
+        install=_install("xtts"),
+        weights=(
+            "Put config.json, model.pth, vocab.json and speakers_xtts.pth of coqui/XTTS-v2 into "
+            "the folder, then `anyrig engines convert xtts`."
+        ),
+        limit=200,
+        seeded=True,
+        streams=True,
+        options=(
+            _chance("temperature", 0.75), _top_k(50), _top_p(0.85), _penalty(10.0),
+            Option("stream", False, "First sound sooner, joined from parts of half a second."),
+        ),
+        unverified=(
+            "Run with coqui-tts 0.28.0 on a small random checkpoint on the CPU, never with the "
+            "published weights or on a GPU."
+        ),
+    )  # fmt: skip
+
+    @classmethod
+    def _own_voices(cls, folder: Path) -> Sequence[str]:
+        return list(_json(folder / "speakers_xtts.json").get("value", {}).get("dict", {}))
+
+    @classmethod
+    def pickles(cls, folder: Path) -> list[Path]:
+        """The built-in speakers, as they are published."""
+        return _unconverted([folder / "speakers_xtts.pth"])
+
+    @classmethod
+    def _how_voices(cls, folder: Path) -> str:
+        if cls.pickles(folder):
+            return "`anyrig engines convert xtts` makes its pickled speakers safe to read."
+        return CLONES
+
+
+class IndexTts(Hosted):
+    """IndexTTS2."""
+
+    name = "indextts"
+    version = ADAPTER
+    recipe = RECIPES["indextts"]
+    files = ("config.yaml", "gpt.pth", "s2mel.pth", "bpe.model")
+    sample_rate = 22050
+    spec = Spec(
+        name="indextts",
+        summary="IndexTTS2: English and Chinese in the voice of any recording",
+        languages=("en", "zh"),
+        backends=("torch", "onnx"),
+        code_licence="bilibili model licence",
+        weights_licence="bilibili model licence",
+        install=_install("indextts"),
+        weights=(
+            "Put the files of IndexTeam/IndexTTS-2 into the folder, and a recording into its "
+            "folder `voices`; the engine itself fetches what else it needs from the model hub."
+        ),
+        limit=300,
+        seeded=True,
+        options=(
+            _chance("temperature", 0.8), _top_p(0.8), _top_k(30), _penalty(10.0),
+            Option("num_beams", 3, "How many ways are tried at once.", low=1, high=10),
+            Option("emo_alpha", 1.0, "How much feeling of the recording is kept.", low=0, high=1),
+        ),
+        unverified="Written after its package's source; never run, not even on a small model.",
+    )  # fmt: skip
+
+
+_PRESETS = {"in": "en", "jp": "ja", "kr": "ko", "sp": "es"}
+
+
+class VibeVoiceRealtime(Hosted):
+    """VibeVoice-Realtime-0.5B."""
+
+    name = "vibevoice-realtime"
+    version = ADAPTER
+    recipe = RECIPES["vibevoice-realtime"]
+    files = ("config.json", "preprocessor_config.json")
+    clones = False
+    spec = Spec(
+        name="vibevoice-realtime",
+        summary="VibeVoice-Realtime 0.5B: preset voices, quick to begin",
+        languages=("en", "de", "fr", "it", "ja", "ko", "nl", "pl", "pt", "es"),
+        backends=("torch", "onnx"),
+        precisions=("bf16", "fp32"),
+        code_licence="MIT",
+        weights_licence="MIT",
+        install=_install("vibevoice-realtime"),
+        weights=(
+            "`anyrig engines get vibevoice-realtime` fetches the model; put its repository's "
+            "demo/voices/streaming_model/*.pt into the folder `voices`, then "
+            "`anyrig engines convert vibevoice-realtime`."
+        ),
+        repository="microsoft/VibeVoice-Realtime-0.5B",
+        limit=400,
+        seeded=True,
+        streams=True,
+        options=(
+            Option("cfg_scale", 1.5, "How closely it follows voice and text.", low=1.0, high=3.0),
+            Option("steps", 5, "Diffusion steps a frame: more is slower.", low=1, high=50),
+        ),
+        unverified="Written after its repository's source; never run, not even on a small model.",
+    )
+
+    @classmethod
+    def _held(cls, folder: Path) -> list[Path]:
+        paths = super()._held(folder)
+        tensors = sorted(folder.glob("*.safetensors"))
+        return [*paths, *tensors] if paths and tensors else []
+
+    @classmethod
+    def _own_voices(cls, folder: Path) -> Sequence[str]:
+        return [path.stem for path in sorted(folder.glob("voices/*.json"))]
+
+    @classmethod
+    def _voice(cls, name: str, folder: Path) -> Voice:
+        """Its presets are named after their language: `en-Carter_man`, `sp-Spk0_woman`."""
+        prefix = name.partition("-")[0].lower()
+        language = _PRESETS.get(prefix, prefix)
+        language = language if language in cls.spec.languages else "en"
+        digest = weights.file_hash(folder / "voices" / f"{name}.safetensors")[:16]
+        return Voice(name, language, cls.spec.name, title=name, digest=digest)
+
+    @classmethod
+    def pickles(cls, folder: Path) -> list[Path]:
+        """Presets as they are published."""
+        return _unconverted(sorted(folder.glob("voices/*.pt")))
+
+    @classmethod
+    def _how_voices(cls, folder: Path) -> str:
+        return cls.spec.weights
+
+
+class Chatterbox(Hosted):
+    """Chatterbox: English, multilingual or Turbo."""
+
+    name = "chatterbox"
+    version = ADAPTER
+    recipe = RECIPES["chatterbox"]
+    files = ("t3_cfg.safetensors", "ve.safetensors", "s3gen.safetensors", "tokenizer.json")
+    spec = Spec(
+        name="chatterbox",
+        summary="Chatterbox: expressive, in the voice of any recording; marks its sound inaudibly",
+        languages=(
+            "en", "ar", "da", "de", "el", "es", "fi", "fr", "he", "hi", "it", "ja", "ko", "ms",
+            "nl", "no", "pl", "pt", "ru", "sv", "sw", "tr", "zh",
+        ),
+        backends=("torch", "onnx"),
+        code_licence="MIT",
+        weights_licence="MIT",
+        install=_install("chatterbox"),
+        weights=(
+            "`anyrig engines get chatterbox` fetches the English model; for the others put the "
+            "files of ResembleAI/chatterbox or ResembleAI/chatterbox-turbo into the folder."
+        ),
+        repository="ResembleAI/chatterbox",
+        limit=300,
+        seeded=True,
+        options=(
+            Option("exaggeration", 0.5, "How much feeling; not for Turbo.", low=0.0, high=2.0),
+            Option("cfg_weight", 0.5, "Lower is slower and calmer; not Turbo.", low=0.0, high=1.0),
+            _chance("temperature", 0.8),
+        ),
+        unverified="Written after its package's source; never run, not even on a small model.",
+    )  # fmt: skip
+    _many = ("t3_mtl23ls_v2.safetensors", "ve.pt", "s3gen.pt")
+    _turbo = ("t3_turbo_v1.safetensors", "ve.safetensors", "s3gen_meanflow.safetensors")
+
+    @classmethod
+    def _held(cls, folder: Path) -> list[Path]:
+        for names in (cls._many, cls._turbo, cls.files):
+            paths = [folder / name for name in names]
+            if all(path.is_file() for path in paths):
+                return paths
+        return []
+
+    @classmethod
+    def _languages(cls, folder: Path) -> tuple[str, ...]:
+        return cls.spec.languages if (folder / cls._many[0]).is_file() else ("en",)
+
+    @classmethod
+    def _own_voices(cls, folder: Path) -> Sequence[str]:
+        return ["default"] if (folder / "conds.pt").is_file() else []
+
+
+class QwenTts(Hosted):
+    """Qwen3-TTS."""
+
+    name = "qwen-tts"
+    version = ADAPTER
+    recipe = RECIPES["qwen-tts"]
+    files = ("config.json",)
+    spec = Spec(
+        name="qwen-tts",
+        summary="Qwen3-TTS: ten languages; named speakers, or the voice of any recording",
+        languages=("en", "zh", "ja", "ko", "de", "fr", "ru", "pt", "es", "it"),
+        backends=("torch", "onnx"),
+        precisions=("bf16", "fp32"),
+        code_licence="Apache-2.0",
+        weights_licence="Apache-2.0",
+        install=_install("qwen-tts"),
+        weights="`anyrig engines get qwen-tts` fetches the 0.6B model with its own speakers.",
+        repository="Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice",
+        limit=400,
+        seeded=True,
+        options=(
+            _chance("temperature", 0.9), _top_p(1.0), _top_k(50), _penalty(1.05),
+            Option("instruct", "", "How it should be said, in words; own speakers only."),
+            Option(
+                "batch", 1, "Lines at once: faster on a GPU, but a line then depends on its "
+                "company.", low=1, high=64,
+            ),
+        ),
+        unverified="Written after its package's source; never run, not even on a small model.",
+    )  # fmt: skip
+
+    def __init__(self, placement: Placement, **given: Any) -> None:
+        super().__init__(placement, **given)
+        self.batch_invariant = given.get("batch", 1) == 1
+
+    @classmethod
+    def _held(cls, folder: Path) -> list[Path]:
+        paths = super()._held(folder)
+        tensors = sorted(folder.rglob("*.safetensors"))
+        return [*paths, *tensors] if paths and tensors else []
+
+    @classmethod
+    def _own_voices(cls, folder: Path) -> Sequence[str]:
+        return sorted(_json(folder / "config.json").get("talker_config", {}).get("spk_id") or {})
+
+    @classmethod
+    def _found_voices(cls, folder: Path) -> tuple[Voice, ...]:
+        """A model with speakers of its own takes no recording."""
+        own = tuple(cls._voice(name, folder) for name in cls._own_voices(folder))
+        return own or super()._found_voices(folder)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _unconverted(pickles: Sequence[Path]) -> list[Path]:
+    """Those that are there and have no safetensors beside them yet."""
+    return [path for path in pickles if path.is_file() and not path.with_suffix(".json").is_file()]
