@@ -1,7 +1,8 @@
 """Sound to the loudspeaker, through whatever player this machine has.
 
-The samples go to the standard input of the first player found, as they are made. Where no player
-takes them that way (macOS, Windows), or none is installed, the package sounddevice does it.
+The samples go to the standard input of the first player found, as they are made. Where none is
+installed the package sounddevice does it, and without that a player that wants a whole file
+(macOS, Windows).
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 import numpy as np
 
 from anyrig.errors import AnyrigError, MissingPackage
 from anyrig.speech.audio import Samples
+from anyrig.speech.sound.encode import encoder
 from anyrig.speech.sound.wave import whole_samples
 
 
@@ -27,11 +31,11 @@ class Player:
 
     program: str
     arguments: tuple[str, ...]
-    """`{rate}` stands for the samples per second."""
+    """`{rate}` stands for the samples per second, `{path}` for a file of players that want one."""
 
-    def command(self, path: str, rate: int) -> list[str]:
+    def command(self, program: str, rate: int, path: str = "") -> list[str]:
         """What is started."""
-        return [path, *(word.format(rate=rate) for word in self.arguments)]
+        return [program, *(word.format(rate=rate, path=path) for word in self.arguments)]
 
 
 PLAYERS = (
@@ -44,6 +48,14 @@ PLAYERS = (
     Player("mpv", ("--no-terminal", "--demuxer=rawaudio", "--demuxer-rawaudio-rate={rate}",
                    "--demuxer-rawaudio-channels=1", "--demuxer-rawaudio-format=s16le", "-")),
     Player("play", ("-q", "-t", "raw", "-e", "signed", "-b", "16", "-c", "1", "-r", "{rate}", "-")),
+)  # fmt: skip
+
+
+# These want a file: all is heard once all is made.
+FILE_PLAYERS = (
+    Player("afplay", ("{path}",)),
+    Player("powershell", ("-NoProfile", "-Command",
+                          "(New-Object Media.SoundPlayer '{path}').PlaySync()")),
 )  # fmt: skip
 
 
@@ -91,6 +103,10 @@ def speaker_for(rate: int) -> Speaker:
     try:
         return _Sounddevice(rate)
     except (ImportError, OSError) as error:  # OSError: it is there, PortAudio is not
+        for player in FILE_PLAYERS:
+            path = shutil.which(player.program)
+            if path is not None:
+                return _FileProgram(player, path, rate)
         raise MissingPackage(
             "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
         ) from error
@@ -100,6 +116,14 @@ def _advice() -> str:
     if sys.platform.startswith("linux"):
         return "Install one of pipewire-bin, pulseaudio-utils, alsa-utils, ffmpeg."
     return "`pip install sounddevice`."
+
+
+def _stopped(program: str, said: bytes, code: int) -> AnyrigError:
+    lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {code}"]
+    return AnyrigError(
+        f"the player {program} stopped: {lines[-1].strip()}",
+        hint="Is there a sound device? Without --play, -o writes a file.",
+    )
 
 
 class _Program:
@@ -145,19 +169,40 @@ class _Program:
 
     def _died(self) -> AnyrigError:
         code = self._process.wait()
-        said = self._process.stderr.read().decode(errors="replace") if self._process.stderr else ""
-        last = (said.strip().splitlines() or [f"it ended with code {code}"])[-1].strip()
+        said = self._process.stderr.read() if self._process.stderr else b""
         self._free()
-        return AnyrigError(
-            f"the player {self._name} stopped: {last}",
-            hint="Is there a sound device? Without --play, -o writes a file.",
-        )
+        return _stopped(self._name, said, code)
 
     def _free(self) -> None:
         for pipe in (self._process.stdin, self._process.stderr):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+
+
+class _FileProgram:
+    """A player that wants a file: it starts when all is made."""
+
+    def __init__(self, player: Player, program: str, rate: int) -> None:
+        self._player, self._path, self._rate = player, program, rate
+        self._folder = tempfile.TemporaryDirectory(prefix="anyrig-")
+        self._file = Path(self._folder.name) / "sound.wav"
+        self._out = encoder(self._file, rate=rate)
+
+    def write(self, samples: Samples) -> None:
+        self._out.write(samples)
+
+    def close(self) -> None:
+        with self._folder:
+            self._out.close()
+            command = self._player.command(self._path, self._rate, str(self._file))
+            ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+        if ended.returncode != 0:
+            raise _stopped(self._player.program, ended.stderr, ended.returncode)
+
+    def stop(self) -> None:
+        self._out.abort()
+        self._folder.cleanup()
 
 
 class _Sounddevice:

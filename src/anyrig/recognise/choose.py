@@ -1,0 +1,41 @@
+"""Which recogniser hears a language: moonshine for English, Whisper base for the others."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from anyrig.errors import BadInput, MissingPackage
+from anyrig.recognise.moonshine import Moonshine
+from anyrig.recognise.protocol import INSTALL, Recogniser
+from anyrig.recognise.whisper import Whisper
+from anyrig.work.engine import Recipe
+
+ALL: tuple[type[Recogniser], ...] = (Moonshine, Whisper)
+
+
+def choose(language: str) -> type[Recogniser]:
+    """The recogniser of a language; MissingPackage when it is not installed."""
+    code = language.partition("-")[0].lower()
+    for kind in ALL:
+        if code in kind.languages:
+            for module in kind.modules:
+                if find_spec(module) is None:
+                    raise MissingPackage(f"{kind.name} needs the package {module}", hint=INSTALL)
+            return kind
+    raise BadInput(
+        f"no recogniser hears {language!r}",
+        hint="Whisper hears a hundred languages, by their ISO 639-1 codes: en, es, fr, de...",
+    )
+
+
+def recipe(language: str, *, folder: str) -> Recipe:
+    """How a worker makes the recogniser of a language.
+
+    Args:
+        language: ISO 639-1.
+        folder: where a model that comes in parts may be put together.
+    """
+    kind = choose(language)
+    return Recipe(
+        f"{kind.__module__}:{kind.__qualname__}", {"folder": folder}, kind.name, kind.version
+    )

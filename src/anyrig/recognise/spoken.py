@@ -1,0 +1,244 @@
+"""A text as words that can be compared: each token with the ways in which it may fairly be read."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+Reading = tuple[str, ...]
+Token = tuple[Reading, ...]
+"""The fair readings of something written; the first is the usual one."""
+
+# One of two spellings, or the long form of a short one.
+_SAME = {
+    "mr": "mister", "mrs": "missus", "missis": "missus", "dr": "doctor", "prof": "professor",
+    "lt": "lieutenant", "capt": "captain", "sgt": "sergeant", "col": "colonel", "gen": "general",
+    "rev": "reverend", "hon": "honorable", "jr": "junior", "sr": "senior", "ave": "avenue",
+    "blvd": "boulevard", "rd": "road", "mt": "mount", "ft": "feet", "etc": "et cetera",
+    "vs": "versus", "ok": "okay", "alright": "all right", "cannot": "can not", "percent":
+    "per cent", "grey": "gray", "toward": "towards", "centre": "center", "theatre": "theater",
+    "metre": "meter", "metres": "meters", "kilometre": "kilometer", "kilometres": "kilometers",
+    "litre": "liter", "litres": "liters", "programme": "program", "travelled": "traveled",
+    "travelling": "traveling", "traveller": "traveler", "jewellery": "jewelry", "grandad":
+    "granddad", "storey": "story", "cheque": "check", "tyre": "tire", "plough": "plow", "sceptical":
+    "skeptical", "defence": "defense", "offence": "offense", "licence": "license", "fulfil":
+    "fulfill", "skilful": "skillful", "whisky": "whiskey", "ageing": "aging", "moustache":
+    "mustache", "oclock": "o'clock", "zeroth": "zero", "oh": "o", "gonna": "going to",
+    "wanna": "want to", "gotta": "got to", "til": "till", "until": "till", "omelette": "omelet",
+}  # fmt: skip
+_OUR = re.compile(
+    r"^(col|fav|hon|lab|neighb|harb|behavi|hum|rum|vap|vig|flav|sav|arm|od|parl|cand|endeav|splend)"
+    r"our(?=s?$|ed$|ing$|able$|ful$|ite$|less$|hood$|ly$)"
+)
+_ISE = re.compile(r"^([a-z]{3,}[lnrtgdcm])is(e[drs]?|ing|ation|ations)$")
+_CONTRACTED = {
+    "won't": "will not", "can't": "can not", "shan't": "shall not", "ain't": "is not",
+    "let's": "let us", "i'm": "i am", "y'all": "you all", "ma'am": "madam", "'tis": "it is",
+}  # fmt: skip
+_ENDINGS = (("n't", " not"), ("'re", " are"), ("'ll", " will"), ("'ve", " have"))
+_AMBIGUOUS = {"st": (("saint",), ("street",)), "no": (("no",), ("number",))}
+_UNITS = {"$": "dollar", "£": "pound", "€": "euro"}
+_SCALES = "hundred|thousand|million|billion|trillion"
+_PER_CENT = {"en": "per cent", "es": "por ciento", "fr": "pour cent", "de": "prozent"}
+_PIECES = re.compile(
+    rf"(?P<money>[$£€]\s?\d[\d.,]*\d|[$£€]\s?\d)(?P<scale>\s(?:{_SCALES}))?"
+    r"|(?P<time>\d{1,2}:\d\d)"
+    r"|(?P<ordinal>\d[\d,]*)(?:st|nd|rd|th)\b"
+    r"|(?P<number>\d[\d.,]*\d|\d)(?P<percent>\s?%)?(?P<plural>'?s\b)?"
+    r"|(?P<letters>\b(?:[A-Za-z]\.){2,})"
+    r"|(?P<word>'?[^\W\d_]+(?:'[^\W\d_]+)*'?)"
+    r"|(?P<and>&)",
+    re.IGNORECASE,
+)
+_ROMAN = re.compile(r"^(?=[IVX]{2,}$)X{0,3}(IX|IV|V?I{0,3})$")
+
+
+def tokens(text: str, language: str) -> list[Token]:
+    """A text as tokens."""
+    text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u2018", "'")
+    text = re.sub(r"\b([ap])\.?\s?m\b\.?", r"\1m", text, flags=re.IGNORECASE)
+    found = [_token(piece, language) for piece in _PIECES.finditer(text)]
+    return [token for token in found if token]
+
+
+def _token(piece: re.Match[str], language: str) -> Token:
+    kind = piece.lastgroup if piece.lastgroup not in ("scale", "percent", "plural") else ""
+    if piece["money"]:
+        return _money(piece["money"], (piece["scale"] or "").strip(), language)
+    if kind == "time":
+        return _time(piece["time"], language)
+    if kind == "ordinal":
+        return _several(_ordinal(int(piece["ordinal"].replace(",", "")), language))
+    if piece["number"]:
+        return _number(piece, language)
+    if kind == "letters":
+        joined = piece["letters"].replace(".", "").lower()
+        return ((joined,), tuple(joined))
+    if kind == "and":
+        return (("and",),)
+    return _word(piece["word"], language)
+
+
+def _word(written: str, language: str) -> Token:
+    word = written.lower().strip("'")
+    if language != "en":
+        return ((word,),) if word else ()
+    if _ROMAN.match(written):
+        number = _roman(written)
+        return ((word,), *_several(_cardinals(number, "en"), [f"the {_ordinal(number, 'en')[0]}"]))
+    if word in _AMBIGUOUS:
+        return _AMBIGUOUS[word]
+    if word in _CONTRACTED:
+        return _several([_CONTRACTED[word]])
+    for ending, long in _ENDINGS:
+        if word.endswith(ending):
+            return _several([word.removesuffix(ending) + long])
+    if word.endswith("'s"):
+        stem = _one(word[:-2])
+        return ((stem + "s",), (stem, "is"), (stem, "has"), (stem,))
+    if word.endswith("'d"):
+        return ((word[:-2], "would"), (word[:-2], "had"), (word[:-2] + "d",))
+    return _several([_one(word.replace("'", ""))])
+
+
+def _one(word: str) -> str:
+    """The one spelling of an English word."""
+    word = _OUR.sub(r"\1or", word)
+    found = _ISE.match(word)
+    if found:
+        word = f"{found[1]}iz{found[2]}"
+    return _SAME.get(word, word)
+
+
+def _number(piece: re.Match[str], language: str) -> Token:
+    written = piece["number"]
+    if piece["percent"]:
+        unit = _PER_CENT.get(language, "%")
+        return _several([f"{said} {unit}" for said in _quantity(written, language)])
+    readings = _quantity(written, language)
+    if written.isdigit():
+        readings += _years(int(written), language) if len(written) == 4 else []
+        if len(written) <= 4:
+            readings += [f"the {said}" for said in _ordinal(int(written), language)]
+            readings += _ordinal(int(written), language)
+        if len(written) > 1:
+            readings += _in_pieces(written, language)
+    if piece["plural"]:
+        readings = [re.sub(r"y$", "ie", said) + "s" for said in readings]
+    return _several(readings)
+
+
+def _quantity(written: str, language: str) -> list[str]:
+    """Readings of a number with or without a fraction."""
+    point, thousands = (".", ",") if language == "en" else (",", ".")
+    whole, _, fraction = written.replace(thousands, "").partition(point)
+    if not whole.isdigit() or (fraction and not fraction.isdigit()) or len(whole) > 15:
+        return [" ".join(_digits(re.sub(r"\D", "", written), language))]
+    readings = _cardinals(int(whole), language)
+    if fraction:
+        named = {"en": "point", "es": "coma", "fr": "virgule", "de": "komma"}.get(language, "")
+        after = " ".join(_digits(fraction, language))
+        readings = [f"{said} {named} {after}" for said in readings]
+        if language != "en":
+            readings += [
+                f"{_cardinal(int(whole), language)} {named} {_cardinal(int(fraction), language)}"
+            ]
+    return readings
+
+
+def _cardinals(number: int, language: str) -> list[str]:
+    usual = _cardinal(number, language)
+    readings = [usual]
+    if language == "en":
+        readings.append(usual.replace(" and ", " "))
+        readings += [re.sub(r"^one ", "a ", said) for said in list(readings)]
+    return readings
+
+
+def _years(number: int, language: str) -> list[str]:
+    if language != "en" or not 1000 <= number <= 2999:
+        return []
+    high, low = divmod(number, 100)
+    first = _cardinal(high, "en")
+    if low == 0:
+        return [f"{first} hundred"]
+    return [f"{first} {_cardinal(low, 'en')}"] + (
+        [f"{first} o {_cardinal(low, 'en')}"] * (low < 10)
+    )
+
+
+def _in_pieces(written: str, language: str) -> list[str]:
+    """Digit by digit, and by twos: as numbers of telephones and houses are read."""
+    readings = [" ".join(_digits(written, language))]
+    if len(written) in (3, 4):
+        head, tail = written[:-2], written[-2:]
+        tail_said = _cardinal(int(tail), language)
+        if tail.startswith("0"):
+            tail_said = f"o {tail_said}" if tail != "00" else "hundred"
+        readings.append(f"{_cardinal(int(head), language)} {tail_said}")
+    return readings
+
+
+def _money(written: str, scale: str, language: str) -> Token:
+    unit = _UNITS[written[0]]
+    amount = written[1:].strip()
+    readings = []
+    for said in _quantity(amount, language):
+        many = unit if amount in ("1", "1.00") and not scale else f"{unit}s"
+        readings.append(" ".join(filter(None, (said, scale, many))))
+    whole, point, cents = amount.replace(",", "").partition(".")
+    if point and len(cents) == 2 and whole.isdigit() and not scale:
+        few, rest = _cardinal(int(whole), language), _cardinal(int(cents), language)
+        many = unit if whole == "1" else f"{unit}s"
+        small = {"pound": "pence", "euro": "cents"}.get(unit, "cents")
+        readings += [f"{few} {many} and {rest} {small}", f"{few} {many} {rest}", f"{few} {rest}"]
+    return _several(readings)
+
+
+def _time(written: str, language: str) -> Token:
+    hours, minutes = (int(part) for part in written.split(":"))
+    hour, minute = _cardinal(hours, language), _cardinal(minutes, language)
+    if minutes == 0:
+        return _several([hour, f"{hour} o'clock", f"{hour} hundred"])
+    if minutes < 10:
+        return _several([f"{hour} o {minute}", f"{hour} {minute}"])
+    return _several([f"{hour} {minute}"])
+
+
+@lru_cache(maxsize=4096)
+def _cardinal(number: int, language: str) -> str:
+    from num2words import num2words
+
+    try:
+        said = str(num2words(number, lang=language))
+    except NotImplementedError:
+        said = str(number)
+    return said.lower().replace("-", " ").replace(",", "")
+
+
+def _ordinal(number: int, language: str) -> list[str]:
+    from num2words import num2words
+
+    try:
+        said = str(num2words(number, lang=language, to="ordinal"))
+    except (NotImplementedError, OverflowError):
+        return [str(number)]
+    plain = said.lower().replace("-", " ").replace(",", "")
+    return [plain, plain.replace(" and ", " ")] if " and " in plain else [plain]
+
+
+def _digits(written: str, language: str) -> list[str]:
+    return [_cardinal(int(digit), language) for digit in written]
+
+
+def _roman(written: str) -> int:
+    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in written]
+    after = [*values[1:], 0]
+    return sum(-one if one < two else one for one, two in zip(values, after, strict=True))
+
+
+def _several(*groups: list[str]) -> Token:
+    """Readings without those that come twice."""
+    split = (tuple(said.split()) for group in groups for said in group)
+    return tuple(dict.fromkeys(reading for reading in split if reading))
