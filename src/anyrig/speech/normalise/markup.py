@@ -13,23 +13,24 @@ from anyrig.speech.normalise.rules import Rule
 
 _LINE = re.MULTILINE
 _TAGS = (
-    "a abbr article b big blockquote body br center cite code dd del div dl dt em figcaption figure "
-    "font footer h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd li link main mark meta nav ol "
-    "p pre q s samp section small span strike strong sub sup table tbody td tfoot th thead title tr "
-    "tt u ul var wbr input label button form iframe video audio source picture script style"
+    "a abbr article b big blockquote body br center cite code dd del div dl dt em figcaption "
+    "figure font footer h1 h2 h3 h4 h5 h6 head header hr html i img ins kbd li link main mark "
+    "meta nav ol p pre q s samp section small span strike strong sub sup table tbody td tfoot th "
+    "thead title tr tt u ul var wbr input label button form iframe video audio source picture "
+    "script style"
 ).split()
 # After these the voice rests, as at the end of a line.
 _BLOCKS = frozenset(
-    "article blockquote body br dd div dl dt footer h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre "
-    "section table td th tr ul figure figcaption title".split()
+    "article blockquote body br dd div dl dt footer h1 h2 h3 h4 h5 h6 header hr li main nav ol p "
+    "pre section table td th tr ul figure figcaption title".split()
 )
 _PREFIXES = frozenset(
     "non self well ill half ex co all anti pro semi cross post pre mid multi high low long short "
-    "full part old new two three four five six seven eight nine ten twenty thirty forty fifty sixty "
-    "seventy eighty ninety first second third so ever much great mother father brother sister son "
-    "daughter hard soft far near left right open close good bad best better fair light dark deep "
-    "hand heart cold hot free one state middle world double single tight wide quick slow once "
-    "upper lower in by up off out on".split()
+    "full part old new two three four five six seven eight nine ten twenty thirty forty fifty "
+    "sixty seventy eighty ninety first second third so ever much great mother father brother "
+    "sister son daughter hard soft far near left right open close good bad best better fair light "
+    "dark deep hand heart cold hot free one state middle world double single tight wide quick "
+    "slow once upper lower in by up off out on".split()
 )
 _QUOTES = str.maketrans("“”„‟«»″‘’‚‛′ʼ＂＇", '"""""""\'\'\'\'\'\'"\'')
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")

@@ -1,0 +1,52 @@
+"""English as it is read aloud, the American way where the ways differ.
+
+What was chosen where readers differ:
+- numbers with `and` ("one hundred and five"), years in pairs ("nineteen oh five", "two thousand
+  seven"), `05/04/2021` with the month first;
+- telephone numbers digit by digit with "zero", a rest after each group;
+- acronyms as words where people say them so (NASA), else letter by letter ("F B I");
+- web addresses from the host on, without the protocol;
+- emoji and emoticons are left out: a reader of a book would not name them;
+- names in code as the words they are made of.
+"""
+
+from __future__ import annotations
+
+from anyrig.speech.normalise.english import (
+    abbreviations,
+    acronyms,
+    addresses,
+    dates,
+    measures,
+    money,
+    numerals,
+    roman,
+    symbols,
+    times,
+)
+from anyrig.speech.normalise.markup import CLEAN
+from anyrig.speech.normalise.rules import Rule
+
+# The longer and stricter way of writing comes first: an address before a date, a date before a
+# fraction, a unit before a number; the last rules leave no digit and no sign unsaid.
+RULES: tuple[Rule, ...] = (
+    *symbols.FIRST,
+    *addresses.RULES,
+    *dates.RULES,
+    *times.RULES,
+    *money.RULES,
+    *numerals.RULES,
+    *measures.RULES,
+    *dates.NAMES,
+    *roman.RULES,
+    *abbreviations.RULES,
+    *acronyms.DOTTED,
+    *numerals.COUNTS,
+    *dates.YEARS,
+    *acronyms.RULES,
+    *symbols.NUMBERS,
+    *numerals.LAST,
+    *symbols.RULES,
+)
+
+__all__ = ["CLEAN", "RULES"]

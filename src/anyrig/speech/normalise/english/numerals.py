@@ -1,0 +1,255 @@
+"""Plain numbers: percentages, fractions, ordinals, ranges, powers, versions, labels, counts."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.english.measures import count, squared
+from anyrig.speech.normalise.english.words import (
+    DIGITS,
+    MINUS,
+    NUMBER,
+    SUBSCRIPT,
+    SUPERSCRIPT,
+    VULGAR,
+    cardinal,
+    digits,
+    fraction,
+    label_number,
+    number,
+    ordinal,
+    pairs,
+    vulgar,
+)
+from anyrig.speech.normalise.rules import Rule, rule
+
+_SPECIAL = {
+    "24/7": "twenty-four seven", "9/11": "nine eleven", "7/7": "seven seven",
+    "50/50": "fifty-fifty", "20/20": "twenty twenty", "4/20": "four twenty",
+}  # fmt: skip
+_SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B": "billion",
+           "bn": "billion", "T": "trillion", "mn": "million"}  # fmt: skip
+
+
+@rule("percent", rf"(?<![\w.])([{MINUS}+±~≈<>] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?%?(?:( ?[-–—] ?| to | or | and )"
+      rf"({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)", needs="%‰p")  # fmt: skip
+def _percent(match: re.Match[str]) -> str:
+    sign, low, link, high, mark = match.groups()
+    lead = {"+": "plus ", "±": "plus or minus ", "~": "approximately ", "≈": "approximately ",
+            "<": "less than ", ">": "greater than "}  # fmt: skip
+    said = lead.get(sign.strip(), "minus ") if sign else ""
+    said += count(low)
+    if high:
+        bare = link.strip()
+        said += f" {bare if bare in ('or', 'and') else 'to'} {number(high)}"
+    return f"{said} {'per mille' if mark == '‰' else 'percent'}"
+
+
+@rule("fraction", rf"(?<![\w./])(?:(\d+)(?: and |[ -]))?(\d{{1,4}})[/⁄](\d{{1,5}})(ths?|rds?|nds?)?(?![\w/]|[.,]\d|%)",
+      needs="/⁄")  # fmt: skip
+def _fraction(match: re.Match[str]) -> str | None:
+    whole, above, below, _ = match.groups()
+    if not whole and match[0] in _SPECIAL:
+        return _SPECIAL[match[0]]
+    if not int(below):
+        return None
+    if not whole and int(above) > 20 and int(below) > 20 or int(below) > 1000:
+        return f"{_whole(whole)}{cardinal(above)} over {cardinal(below)}"
+    if whole and int(above) >= int(below):
+        return None
+    said = fraction(int(above), int(below))
+    if whole and said in ("one half", "one quarter"):
+        said = said.replace("one", "a")
+    return _whole(whole) + said
+
+
+def _whole(text: str | None) -> str:
+    return f"{cardinal(text)} and " if text else ""
+
+
+@rule("fraction", rf"(?<![\w.])(\d+)? ?([{VULGAR}])", needs=VULGAR)
+def _vulgar(match: re.Match[str]) -> str:
+    said = vulgar(match[2])
+    if not match[1]:
+        return said
+    return f"{cardinal(match[1])} and " + (said.replace("one", "a") if said in ("one half", "one quarter") else said)  # fmt: skip
+
+
+@rule("ordinal", r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+) ?(?:\^?(?:st|nd|rd|th)|(?:ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ))(s?)\b", needs=DIGITS,
+      flags=re.IGNORECASE)  # fmt: skip
+def _ordinal(match: re.Match[str]) -> str | None:
+    if " " in match[0]:
+        return None
+    return ordinal(match[1]) + match[2].lower()
+
+
+@rule("number", rf"(?<![\w.])([{MINUS}])?({NUMBER})(?: ?[×x·*] ?10(?:\^|\*\*)?(?:\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[⁰¹²³⁴-⁹]+))|"
+      r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)", needs=DIGITS)  # fmt: skip
+def _scientific(match: re.Match[str]) -> str | None:
+    power = match[3] or match[4] or match[5]
+    if match[3] and "^" not in match[0] and "**" not in match[0]:
+        return None
+    exponent = power.translate(SUPERSCRIPT).replace("−", "-")
+    sign = "minus " if match[1] else ""
+    return f"{sign}{number(match[2])} times ten to the power of {number(exponent)}"
+
+
+@rule(
+    "number",
+    rf"(?<![\w.])({NUMBER}|[A-Za-z])(?:\^\(?([-−]?\w{{1,4}})\)?|([⁻⁺]?[⁰¹²³⁴-⁹]+))(?!\d)",
+    needs="^⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺",
+)
+def _power(match: re.Match[str]) -> str:
+    base = match[1] if match[1].isalpha() else number(match[1])
+    power = (match[2] or match[3]).translate(SUPERSCRIPT)
+    if not re.fullmatch(r"[-−]?\d+", power):
+        return f"{base} to the power of {power}"
+    return f"{base} {squared(power)}"
+
+
+@rule(
+    "version",
+    r"(?<![\w.])[vV](?:ersion |er\. ?|\.? ?)?(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
+    needs="vV",
+)
+def _version(match: re.Match[str]) -> str:
+    return f"version {_dotted(match[1])}"
+
+
+@rule("version", r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4}){2,4})(?![\w]|\.\d)", needs=".")
+def _dots(match: re.Match[str]) -> str:
+    parts = match[1].split(".")
+    if len(parts) == 4 and all(int(part) < 256 for part in parts):
+        return " dot ".join(label_number(part) for part in parts)
+    return _dotted(match[1])
+
+
+@rule("version", r"(?<=\bPython )(\d\.\d{1,2})(?![\w]|\.\d)", needs=".")
+def _python(match: re.Match[str]) -> str:
+    return _dotted(match[1])
+
+
+def _dotted(text: str) -> str:
+    return " point ".join(number(part) for part in text.split("."))
+
+
+@rule("number", r"(?<=\b)((?:[Rr]oom|[Ff]light|[Rr]oute|[Hh]ighway|[Ii]nterstate|Boeing|Airbus|[Aa]partment|[Aa]pt\.|"
+      r"[Ss]uite|[Bb]us|[Uu]nit|US|U\.S\.|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Agent|Airlines|Airways|Delta|Lufthansa) )"
+      r"(\d{3,4})(?![\d,%]|\.\d)(?! (?:million|billion|percent|people|men))", needs=DIGITS)  # fmt: skip
+def _label(match: re.Match[str]) -> str | None:
+    if match[1] in ("US ", "U.S. "):
+        return None
+    if match[2] == "007":
+        return f"{match[1]}double oh seven"
+    name = re.sub(r"^Apt\. $", "Apartment ", match[1])
+    name = re.sub(r"^apt\. $", "apartment ", name)
+    name = re.sub(r"^Hwy\.? $", "Highway ", name)
+    return re.sub(r"^Rte\.? $", "Route ", name) + label_number(match[2])
+
+
+_STREET = (r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|Circle|Row|"
+           r"St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b")  # fmt: skip
+
+
+@rule("number", rf"(?<![\w.,$£€#-])(\d{{3,5}})([A-Z])?(?= (?:[NSEW]\.? |North |South |East |West )?"
+      rf"(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|(?: \d+(?:st|nd|rd|th) {_STREET}))", needs=DIGITS)  # fmt: skip
+def _house(match: re.Match[str]) -> str:
+    said = label_number(match[1]) if len(match[1]) < 5 else digits(match[1])
+    value = int(match[1])
+    if len(match[1]) == 4 and value % 100 == 0 and value % 1000:
+        said = f"{cardinal(value // 100)} hundred"
+    return f"{said} {match[2]}" if match[2] else said
+
+
+@rule("number", r"(?<=, )([A-Z]{2}) (\d{5})(?:-(\d{4}))?(?!\d)", needs=DIGITS)
+def _zip(match: re.Match[str]) -> str:
+    from anyrig.speech.normalise.english.abbreviations import STATES
+
+    state = STATES.get(match[1]) or " ".join(match[1])
+    rest = f", {digits(match[3])}" if match[3] else ""
+    return f"{state} {digits(match[2])}{rest}"
+
+
+@rule("number", rf"(?<![\w.,])({NUMBER})(k|K|M|B|bn|mn|T)(\+)?(?![\w&]|-?[A-Z])", needs=DIGITS)
+def _shortened(match: re.Match[str]) -> str | None:
+    amount, scale, more = match.groups()
+    before = match.string[max(0, match.start() - 4) : match.start()]
+    after = match.string[match.end() : match.end() + 6]
+    if scale in "kK" and (amount in ("4", "8") and scale == "K" or re.search(r"\b[Aa] $", before)
+                          and not after.startswith((" f", " s"))):  # fmt: skip
+        return f"{number(amount)} K"
+    return f"{number(amount)} {_SCALES[scale]}" + (" plus" if more else "")
+
+
+@rule("number", rf"(?<![\w.,])({NUMBER})x(?!\w)", needs="x")
+def _times(match: re.Match[str]) -> str:
+    return f"{number(match[1])} times"
+
+
+@rule("number", rf"(?<![\w.,/-])([{MINUS}])?({NUMBER})(k|K|M)?( ?[–—] ?|-| - )({NUMBER})(k|K|M|x)?(?! ?[-–][\d]|\w|\.\d)",
+      needs=DIGITS)  # fmt: skip
+def _range(match: re.Match[str]) -> str | None:
+    sign, low, scale, dash, high, scale2 = match.groups()
+    if (
+        dash == " - "
+        and re.search(r"[=+*/÷×] ?$", match.string[: match.start()])
+        or re.match(r" ?[=+*÷×/]", match.string[match.end() :])
+    ):
+        return None
+    if dash == "-" and (low.startswith("0") and len(low) > 1 and "." not in low):
+        return f"{digits(low)} {digits(high)}"
+    said = number(low) + (f" {_SCALES[scale]}" if scale else "")
+    last = {"x": "times"}.get(scale2 or "") or _SCALES.get(scale2 or "", "")
+    return f"{'minus ' if sign else ''}{said} to {number(high)} {last}".rstrip()
+
+
+@rule("number", r"(?<![\w.,])(\d{1,3}(?: \d{3})+)(?![\w]|[.,]\d| \d)", needs=DIGITS)
+def _spaced(match: re.Match[str]) -> str | None:
+    return cardinal(match[1]) if match[1].count(" ") > 1 or match[1].endswith("000") else None
+
+
+@rule("number", r"(?<![\w.,-])(\d{1,4})-(?=[a-z]{2,})", needs="-")
+def _compound(match: re.Match[str]) -> str:
+    return f"{cardinal(match[1])}-"
+
+
+@rule(
+    "number",
+    rf"(?<![\w])([−]|(?<![\w.)\"'])[-–](?=[\d.])|\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
+    needs=DIGITS,
+)
+def _number(match: re.Match[str]) -> str | None:
+    sign, text, letter = match.groups()
+    start = match.start(2)
+    if text.startswith(".") and match.string[start - 1 : start].isalnum():
+        return None
+    said = number((sign or "") + text) if not letter or sign else _tagged(text)
+    return f"{said} {letter.upper() if letter != 's' else letter}" if letter else said
+
+
+def _tagged(text: str) -> str:
+    """The number of `221B`: one that names, when it is short."""
+    return label_number(text) if text.isdecimal() and len(text) <= 4 else number(text)
+
+
+@rule("number", r"\d+", needs=DIGITS)
+def _left(match: re.Match[str]) -> str:
+    before = match.string[match.start() - 1 : match.start()]
+    after = match.string[match.end() : match.end() + 1]
+    said = label_number(match[0]) if before.isalpha() else number(match[0])
+    return (" " if before.isalnum() else "") + said + (" " if after.isalnum() else "")
+
+
+@rule("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+|\\d", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹")
+def _small(match: re.Match[str]) -> str:
+    plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
+    return f" {number(plain)} "
+
+
+RULES: tuple[Rule, ...] = (
+    _percent, _scientific, _power, _version, _python, _dots, _zip, _house, _label, _fraction,
+    _vulgar, _ordinal,
+)  # fmt: skip
+COUNTS: tuple[Rule, ...] = (_shortened, _times, _range, _spaced, _compound)
+LAST: tuple[Rule, ...] = (_number, _left, _small)
+__all__ = ["COUNTS", "LAST", "RULES", "pairs"]
