@@ -26,10 +26,10 @@ from anyrig.speech.script import Omission, OmissionKind, Span
 
 # Tab, line feed and carriage return are white space, all else of the kind is noise: C0, C1, the
 # zero-width marks and the byte-order mark, but not the joiners that hold emoji together.
-_CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\u00ad"
+_CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff"
 _NOTE = re.compile(
     rf"\[\[(?P<word>[^\[\]|\n]{{1,200}})(?:\|(?P<say>[^\[\]|\n]{{1,400}}))?\]\]"
-    rf"|(?P<control>[{_CONTROL}]+)"
+    rf"|(?P<control>[{_CONTROL}]+|\u00ad(?!\s*\n))"
 )
 _NO_IPA = re.compile(r"[A-Z\d!?@#$%^&*=<>\\]")
 STAND_IN = "\ufffc"

@@ -36,7 +36,7 @@ class Segment:
     spans: tuple[Span, ...]
     """The characters of the input it speaks, in order."""
     text: str
-    """Those characters."""
+    """Those characters, with references such as `&amp;` resolved."""
     kind: SegmentKind = "sentence"
     pause_before_s: float = 0.0
     pause_after_s: float = 0.0

@@ -1,0 +1,250 @@
+r"""A user's own pronunciations.
+
+A TOML file, each entry a table:
+
+    [[say]]
+    word = "Kokoro"              # or a phrase; whole words only
+    say = "ko-KO-ro"             # a respelling ...
+
+    [[say]]
+    word = "tomato"
+    ipa = "təˈmɑːtəʊ"            # ... or IPA, for engines that take it
+    language = "en"              # only in English text; any language when left out
+    case = "insensitive"         # "sensitive", "insensitive", or "smart", which is the default
+
+    [[say]]
+    pattern = 'v(\d+)'            # a regular expression; \1 in `say` is its first group
+    say = 'version \1'
+
+or a table of tab- or comma-separated lines `word, say, language, case` (.tsv, .csv), where IPA
+stands between slashes (`/təˈmɑːtəʊ/`) and lines that begin with # are remarks.
+
+A smart entry in small letters matches any capitals; one with a capital only what is written so.
+Where two entries match, the one that begins first is taken, then the longer. A respelling is spoken
+as it stands: nothing in it is read as a number or an abbreviation.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+from anyrig.errors import BadInput
+from anyrig.speech.flow import Mark
+from anyrig.speech.regexes import problem
+
+Case = Literal["sensitive", "insensitive", "smart"]
+_FIELDS = frozenset({"word", "pattern", "say", "ipa", "language", "case"})
+_COLUMNS = ("word", "say", "language", "case")
+_MOST_ENTRIES = 100_000
+_LONGEST = 400
+_WINDOW = 2000
+"""Patterns see this much at a time, so that a slow one is slow on little."""
+_HEAD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a word, a phrase or all that a pattern matches is said."""
+
+    word: str = ""
+    pattern: str = ""
+    say: str = ""
+    ipa: str = ""
+    language: str = ""
+    case: Case = "smart"
+
+    @property
+    def any_case(self) -> bool:
+        """Whether capitals do not matter."""
+        written = self.word or re.sub(r"\\.", "", self.pattern)
+        return self.case == "insensitive" or (self.case == "smart" and written == written.lower())
+
+    def speaks(self, language: str) -> bool:
+        """Whether it holds in text of this language."""
+        wanted, given = self.language.lower(), language.lower()
+        return not wanted or given == wanted or given.startswith(f"{wanted}-")
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Entries, ready to be found in a text."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
+        """What it knows to say in a stretch of a text, from left to right without overlap."""
+        found = [*self._words(text, start, end, language)]
+        found += self._patterns(text, start, end, language)
+        found.sort(key=lambda mark: (mark.start, -mark.end))
+        kept: list[Mark] = []
+        for mark in found:
+            if not kept or mark.start >= kept[-1].end:
+                kept.append(mark)
+        return kept
+
+    def _words(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
+        index = self._by_head
+        if not index:
+            return
+        for match in _HEAD.finditer(text, start, end):
+            for entry in index.get(match[0].casefold(), ()):
+                right = _matched(entry, text, match.start(), end)
+                if right and entry.speaks(language):
+                    yield Mark(match.start(), right, entry.say, entry.ipa)
+                    break
+
+    def _patterns(self, text: str, start: int, end: int, language: str) -> Iterator[Mark]:
+        for entry, pattern in self._compiled:
+            if not entry.speaks(language):
+                continue
+            for left, right in _windows(text, start, end):
+                for match in pattern.finditer(text, left, right):
+                    said = match.expand(entry.say).strip()
+                    if match[0] and (said or entry.ipa):
+                        yield Mark(*match.span(), said, entry.ipa)
+
+    @cached_property
+    def _by_head(self) -> Mapping[str, Sequence[Entry]]:
+        """The entries of words by their first word, longer ones first."""
+        index: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.word and (head := _HEAD.match(entry.word)):
+                index.setdefault(head[0].casefold(), []).append(entry)
+        for found in index.values():
+            found.sort(key=lambda entry: (-len(entry.word), entry.any_case, not entry.language))
+        return index
+
+    @cached_property
+    def _compiled(self) -> Sequence[tuple[Entry, re.Pattern[str]]]:
+        return [(entry, _compile(entry)) for entry in self.entries if entry.pattern]
+
+
+def _compile(entry: Entry) -> re.Pattern[str]:
+    return re.compile(entry.pattern, re.IGNORECASE if entry.any_case else 0)
+
+
+def _matched(entry: Entry, text: str, start: int, limit: int) -> int:
+    """Where an entry that begins here ends, or 0: whole words, any white space between them."""
+    position = start
+    for number, word in enumerate(entry.word.split()):
+        if number:
+            after = position
+            while after < limit and text[after].isspace():
+                after += 1
+            if after == position:
+                return 0
+            position = after
+        piece = text[position : min(limit, position + len(word))]
+        same = piece == word or (entry.any_case and piece.casefold() == word.casefold())
+        if not same:
+            return 0
+        position += len(word)
+    before = start > 0 and _joins(text[start - 1], text[start])
+    behind = position < len(text) and _joins(text[position - 1], text[position])
+    return 0 if before or behind else position
+
+
+def _joins(left: str, right: str) -> bool:
+    """Whether two characters belong to one word."""
+    return bool(re.fullmatch(r"[\w\u0300-\u036f]{2}", left + right))
+
+
+def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while end - start > _WINDOW:
+        cut = max(text.rfind(" ", start, start + _WINDOW), text.rfind("\n", start, start + _WINDOW))
+        cut = cut if cut > start else start + _WINDOW
+        yield start, cut
+        start = cut
+    yield start, end
+
+
+# Reading a file
+
+
+def load(path: Path) -> Lexicon:
+    """The lexicon of a file; BadInput names the entry that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"The lexicon {path} cannot be read: {error}", hint="Give a UTF-8 .toml, .tsv or .csv."
+        ) from None
+    return parse(text, name=str(path), form=path.suffix.lower().lstrip("."))
+
+
+def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:
+    """The same, from the text of a file. `form` is toml, tsv or csv."""
+    if form in ("tsv", "csv", "lex", "txt"):
+        rows = list(_rows(text, name, "," if form == "csv" else "\t"))
+    else:
+        rows = list(_tables(text, name))
+    if len(rows) > _MOST_ENTRIES:
+        raise BadInput(
+            f"{name} has {len(rows)} entries", hint=f"At most {_MOST_ENTRIES} are taken."
+        )
+    return Lexicon(tuple(_entry(given, place) for place, given in rows))
+
+
+def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{name} is no TOML: {error}", hint="See the example in the docs.") from None
+    tables = data.pop("say", [])
+    if data or not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
+        extra = f"{next(iter(data))!r} is not known" if data else "`say` is not a list of tables"
+        raise BadInput(f"{name}: {extra}", hint="Begin each entry with a line [[say]].")
+    for number, table in enumerate(tables, 1):
+        yield f"{name}, entry {number}", table
+
+
+def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, object]]]:
+    reader = csv.reader(io.StringIO(text), delimiter=mark, strict=True)
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells) or cells[0].startswith("#") or cells[:2] == ["word", "say"]:
+                continue
+            place = f"{name}, line {reader.line_num}"
+            if not 2 <= len(cells) <= len(_COLUMNS):
+                raise BadInput(f"{place}: {len(cells)} columns", hint=f"It has {_COLUMNS}.")
+            given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
+            said = given.get("say", "")
+            if len(said) > 2 and said[0] == said[-1] == "/":
+                given["ipa"] = given.pop("say").strip("/ ")
+            yield place, given
+    except csv.Error as error:
+        raise BadInput(
+            f"{name}, line {reader.line_num}: {error}", hint="Mind the quotes."
+        ) from None
+
+
+def _entry(given: Mapping[str, object], place: str) -> Entry:
+    """An entry, checked."""
+    for key, value in given.items():
+        if key not in _FIELDS:
+            raise BadInput(f"{place}: {key!r} is not known", hint=f"It has: {sorted(_FIELDS)}.")
+        if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
+            raise BadInput(f"{place}: {key} is {value!r:.60}", hint=f"1 to {_LONGEST} characters.")
+    texts = {key: str(value).strip() for key, value in given.items()}
+    if ("word" in texts) == ("pattern" in texts):
+        raise BadInput(f"{place}: it has not one of word and pattern", hint="Give one of them.")
+    if ("say" in texts) == ("ipa" in texts):
+        raise BadInput(f"{place}: it has not one of say and ipa", hint="Give one of them.")
+    case = texts.pop("case", "smart")
+    if case not in get_args(Case):
+        raise BadInput(f"{place}: case is {case!r}", hint=f"It is one of {get_args(Case)}.")
+    if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
+        raise BadInput(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
+    entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
+    if entry.pattern and (wrong := problem(entry.pattern, entry.say)):
+        raise BadInput(f"{place}: the pattern {entry.pattern!r} {wrong}", hint="Make it simpler.")
+    return entry

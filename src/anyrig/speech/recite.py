@@ -1,0 +1,235 @@
+"""The parts of a paragraph: its sentences, in the voices it asks for, cut and joined."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+
+from anyrig.speech import tongues
+from anyrig.speech.blocks import Block
+from anyrig.speech.flow import Flow, Mark, Style
+from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.reading import atoms, reading
+from anyrig.speech.script import SegmentKind, Span
+from anyrig.speech.split import Part, cut, join
+from anyrig.speech.ssml_values import bounded
+from anyrig.text.language import num_words
+from anyrig.text.sentences import sentences
+
+_LONGEST = 4000
+"""Characters that the rules are given at a time: a sentence longer than that is none."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the caller wants, and what the engine can."""
+
+    limit: int
+    phonemes: bool
+    languages: tuple[str, ...]
+    voice: str
+    voices: Mapping[str, str]
+    rate: float
+    seed: int
+    lexicon: Lexicon
+    pauses: Pauses
+    shortest: int
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A part with its voice, on its way to a segment."""
+
+    part: Part
+    style: Style
+    kind: SegmentKind
+    block: int
+
+
+@dataclass
+class Reciter:
+    """Reads the blocks of a flow, and remembers what there is to warn of."""
+
+    flow: Flow
+    terms: Terms
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._marks = _outermost(self.flow.marks)
+        self._mark_starts = [mark.start for mark in self._marks]
+        self._style_starts = [position for position, _ in self.flow.styles]
+        breaks = {position for position, _ in self.flow.breaks}
+        self._cuts = sorted(breaks | {position for position, _ in self.flow.edges})
+        self._breaks = sorted(breaks)
+
+    def style_at(self, position: int) -> Style:
+        """The style that the markup gives to a position."""
+        return self.flow.styles[bisect_right(self._style_starts, position) - 1][1]
+
+    def recite(self, block: Block, number: int, language: str) -> list[Spoken]:
+        """All that is said of a block, in order."""
+        marks = self._marks_in(block, language)
+        runs = list(self._runs(block, language))
+        inside = {position for position, _, _ in runs}
+        inside.update(self._between(self._cuts, block))
+        cuts = sorted(at for at in inside if not _within(at, marks))
+        spoken = [
+            Spoken(short, style, block.kind, number)
+            for part, style in self._parts(block, marks, runs, cuts, language)
+            for short in cut(part, self.terms.limit)
+        ]
+        return list(self._joined(spoken))
+
+    def _parts(
+        self, block: Block, marks: Sequence[tuple[Mark, str]],
+        runs: Sequence[tuple[int, int, Style]], cuts: Sequence[int], language: str,
+    ) -> Iterator[tuple[Part, Style]]:  # fmt: skip
+        starts = [start for start, _, _ in runs]
+        for start, end in self._sentences(block, marks, language):
+            edges = [start, *(at for at in cuts if start < at < end), end]
+            pieces: list[tuple[Part, Style]] = []
+            for left, right in pairwise(edges):
+                style = runs[max(0, bisect_right(starts, left) - 1)][2]
+                own = [pair for pair in marks if left <= pair[0].start and pair[0].end <= right]
+                read = atoms(self.flow.text, left, right, own, style.language)
+                pieces.append((Part(read, right == end), style))
+            yield from _sayable(pieces)
+
+    def _joined(self, spoken: Sequence[Spoken]) -> Iterator[Spoken]:
+        """Short ones put to a neighbour of the same voice, unless a break stands between them."""
+
+        def together(one: Spoken) -> tuple[Style, int]:
+            return one.style, bisect_right(self._breaks, one.part.start)
+
+        for _, group in groupby(spoken, together):
+            same = list(group)
+            for part in join([one.part for one in same], self.terms.limit, self.terms.shortest):
+                yield Spoken(part, same[0].style, same[0].kind, same[0].block)
+
+    def _sentences(
+        self, block: Block, marks: Sequence[tuple[Mark, str]], language: str
+    ) -> Iterator[Span]:
+        """The sentences; none ends within a mark."""
+        text = self.flow.text
+        begun = -1
+        for start, end in sentences(text[block.start : block.end], language):
+            left = block.start + start if begun < 0 else begun
+            right = block.start + end
+            if _within(right, marks):
+                begun = left
+                continue
+            begun = -1
+            yield from self._bounded(left, right, marks)
+        if begun >= 0:
+            yield from self._bounded(begun, block.end, marks)
+
+    def _bounded(self, start: int, end: int, marks: Sequence[tuple[Mark, str]]) -> Iterator[Span]:
+        while end - start > _LONGEST:
+            space = self.flow.text.rfind(" ", start, start + _LONGEST)
+            at = space + 1 if space > start else start + _LONGEST
+            inside = next((mark for mark, _ in marks if mark.start < at < mark.end), None)
+            at = min(end, inside.end) if inside else at
+            yield start, at
+            start = at
+        if start < end:
+            yield start, end
+
+    # Voices
+
+    def _runs(self, block: Block, language: str) -> Iterator[tuple[int, int, Style]]:
+        """The stretches of one voice, neighbours that come to the same put together."""
+        starts = [block.start, *self._between(self._style_starts, block), block.end]
+        begun, current = block.start, None
+        for start, end in pairwise(starts):
+            style = self._resolved(start, end, language)
+            if current is not None and style != current:
+                yield begun, start, current
+                begun = start
+            current = style
+        if current is not None:
+            yield begun, block.end, current
+
+    def _resolved(self, start: int, end: int, language: str) -> Style:
+        """A style with everything filled in."""
+        style, terms = self.style_at(start), self.terms
+        spoken = tongues.matched(style.language or language, terms.languages)
+        if not spoken:
+            self._foreign(style.language, self.flow.text[start:end], language)
+            spoken = language
+        base = spoken.partition("-")[0]
+        voice = style.voice or terms.voices.get(spoken) or terms.voices.get(base) or terms.voice
+        return Style(spoken, voice, bounded(style.rate * terms.rate))
+
+    def _foreign(self, wanted: str, text: str, language: str) -> None:
+        what = tongues.beginning(text)
+        if num_words(text) >= tongues.PARAGRAPH_WORDS:
+            raise tongues.refusal(wanted, self.terms.languages, what=what)
+        if text.strip():
+            named, instead = tongues.title(wanted), tongues.title(language)
+            self.warn(f"{what!r} is marked as {named} and is read as {instead}")
+
+    # Marks
+
+    def _marks_in(self, block: Block, language: str) -> list[tuple[Mark, str]]:
+        """The marks of a block with their words: the text's own before those of the lexicon."""
+        low, high = (bisect_left(self._mark_starts, at) for at in (block.start, block.end))
+        own = self._marks[low:high]
+        known = self.terms.lexicon.marks(self.flow.text, block.start, block.end, language)
+        if own:
+            known = [mark for mark in known if not any(_meet(mark, other) for other in own)]
+        found = []
+        for mark in sorted([*own, *known], key=lambda mark: mark.start):
+            text = self.flow.text[mark.start : mark.end]
+            tongue = self._tongue(mark.start, language)
+            words, warning = reading(mark, text, tongue, phonemes=self.terms.phonemes)
+            self.warn(warning)
+            if words is not None and mark.end <= block.end:
+                found.append((mark, words))
+        return found
+
+    def _tongue(self, position: int, language: str) -> str:
+        named = self.style_at(position).language
+        return tongues.matched(named, self.terms.languages) if named else language
+
+    def warn(self, words: str) -> None:
+        """Say something once."""
+        if words:
+            self.warnings[words] = None
+
+    @staticmethod
+    def _between(positions: Sequence[int], block: Block) -> Sequence[int]:
+        return positions[bisect_right(positions, block.start) : bisect_left(positions, block.end)]
+
+
+def _sayable(pieces: Sequence[tuple[Part, Style]]) -> Iterator[tuple[Part, Style]]:
+    """The pieces of a sentence, those that are mere signs put to the one before, or the next."""
+    ready: list[tuple[Part, Style]] = []
+    for part, style in pieces:
+        said = any(map(str.isalnum, part.spoken))
+        if ready and not (said and any(map(str.isalnum, ready[-1][0].spoken))):
+            before, own = ready.pop()
+            style = style if said else own
+            part = Part(before.atoms + part.atoms, part.ends)
+        ready.append((part, style))
+    return ((part, style) for part, style in ready if any(map(str.isalnum, part.spoken)))
+
+
+def _outermost(marks: Sequence[Mark]) -> list[Mark]:
+    """Marks in order, without those inside others."""
+    kept: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.start, -mark.end)):
+        if not kept or mark.start >= kept[-1].end:
+            kept.append(mark)
+    return kept
+
+
+def _meet(one: Mark, other: Mark) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _within(position: int, marks: Sequence[tuple[Mark, str]]) -> bool:
+    number = bisect_left(marks, position, key=lambda pair: pair[0].start) - 1
+    return number >= 0 and position < marks[number][0].end
