@@ -1,0 +1,304 @@
+"""transformers' VibeVoice beside ours: random weights, what it did, and the difference.
+
+The reference is `generate` itself, watched from outside: what its language model was given and
+thought, the noise it drew, the latents and the sound it made. Ours is then given the same inputs
+and the same noise, frame by frame, and must come to the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyrig.speech.models.vibevoice import scheduler, shape, weights
+from anyrig.speech.models.vibevoice.frames import BEGIN, SPEAK, Frames
+from anyrig.speech.models.vibevoice.model import VibeVoice
+
+# The sizes of the published 1.5B model, as its config.json has them.
+FULL: dict[str, Any] = {
+    "text_config": {
+        "model_type": "qwen2", "hidden_size": 1536, "intermediate_size": 8960,
+        "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2,
+        "vocab_size": 151936, "max_position_embeddings": 65536, "rms_norm_eps": 1e-6,
+        "rope_theta": 1000000.0, "tie_word_embeddings": True,
+    },
+    "audio_config": {"model_type": "vibevoice_acoustic_tokenizer"},
+    "semantic_model_config": {
+        "model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 128,
+    },
+    "diffusion_head_config": {"num_hidden_layers": 4, "intermediate_size": 4608},
+}  # fmt: skip
+# Everything the same but small: for a CPU, in a second.
+TINY: dict[str, Any] = {
+    "text_config": {
+        "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 64, "max_position_embeddings": 4096, "rope_theta": 1000000.0,
+        "tie_word_embeddings": True,
+    },
+    "audio_config": {
+        "model_type": "vibevoice_acoustic_tokenizer", "hidden_size": 16, "num_filters": 4,
+        "downsampling_ratios": [2, 4], "depths": [1, 2, 2],
+    },
+    "semantic_model_config": {
+        "model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 8,
+        "num_filters": 4, "downsampling_ratios": [2, 4], "depths": [1, 2, 2],
+    },
+    "diffusion_head_config": {
+        "num_hidden_layers": 2, "intermediate_size": 96, "frequency_embedding_size": 32,
+    },
+    "pad_token_id": 3, "eos_token_id": 3,
+    "audio_bos_token_id": 4, "audio_eos_token_id": 5, "audio_token_id": 6,
+}  # fmt: skip
+
+
+# Of random weights, beside what would keep a signal's size.
+SPREAD = 0.6
+
+
+def classes() -> tuple[Any, Any]:
+    """transformers' configuration and model.
+
+    VIBEVOICE_REFERENCE names a folder that holds a `transformers` package which has them, for a
+    machine whose own is too old.
+    """
+    carried = os.environ.get("VIBEVOICE_REFERENCE")
+    if carried and "transformers" not in sys.modules:
+        sys.path.insert(0, str(Path(carried).resolve()))
+    transformers = importlib.import_module("transformers")
+    try:
+        return transformers.VibeVoiceConfig, transformers.VibeVoiceForConditionalGeneration
+    except AttributeError:
+        raise SystemExit(
+            f"transformers {transformers.__version__} at {transformers.__file__} has no VibeVoice. "
+            "Set VIBEVOICE_REFERENCE to a folder that holds transformers 5.22 or newer."
+        ) from None
+
+
+def build(sizes: dict[str, Any], device: str, dtype: torch.dtype, seed: int = 0) -> Any:
+    """transformers' model with random weights that let something through.
+
+    As it comes, a new model's gains are a millionth, and errors in half of its layers would not
+    be seen.
+    """
+    config_class, model_class = classes()
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            model = model_class(config_class(**sizes)).eval()
+    finally:
+        torch.set_default_dtype(before)
+    source = torch.Generator(device).manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            _fill(name, parameter, source)
+    return model.requires_grad_(False)
+
+
+def recast(model: Any, dtype: torch.dtype) -> Any:
+    """The model with weights of another format; its tables stay exact, as loading keeps them."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
+def _fill(name: str, parameter: Tensor, source: torch.Generator) -> None:
+    last = name.rsplit(".", 1)[-1]
+    if name.endswith("latent_scaling_factor"):
+        parameter.fill_(0.7)
+    elif name.endswith("latent_bias_factor"):
+        parameter.fill_(-0.1)
+    elif "gamma" in last:
+        parameter.uniform_(0.2, 0.4, generator=source)
+    elif parameter.ndim == 1:
+        wide = "norm" in name or ".act." in name
+        parameter.normal_(1.0 if wide else 0.0, 0.1, generator=source)
+    else:
+        fan_in = parameter[0].numel() if "embed" not in name else parameter.shape[-1]
+        parameter.normal_(0.0, SPREAD * fan_in**-0.5, generator=source)
+
+
+def ours(model: Any, num_steps: int = 10) -> VibeVoice:
+    """Our model on the same weights."""
+    first = next(model.parameters())
+    given = weights.of_tensors(model.state_dict(), first.device, first.dtype)
+    return VibeVoice(shape.read(model.config.to_dict()), given, num_steps=num_steps)
+
+
+class _Following(NamedTuple):
+    prev_sample: Tensor
+
+
+class Solver:
+    """Our schedule in the shape transformers' generate wants: diffusers need not be there."""
+
+    def __init__(self) -> None:
+        self.timesteps = torch.zeros(0, dtype=torch.int64)
+
+    def set_timesteps(self, num_inference_steps: int) -> None:
+        self._steps = scheduler.steps(num_inference_steps)
+        self.timesteps = torch.tensor([step.time for step in self._steps])
+        self._at, self._last = 0, torch.zeros(())
+
+    def step(self, velocity: Tensor, _time: object, latent: Tensor) -> _Following:
+        following, self._last = scheduler.advance(
+            self._steps[self._at], latent.float(), velocity.float(), self._last
+        )
+        self._at += 1
+        return _Following(following.to(velocity.dtype))
+
+
+class Forced:
+    """A logits processor that lets only the given tokens through, one a step."""
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens, self._at = tokens, 0
+
+    def __call__(self, _ids: Tensor, scores: Tensor) -> Tensor:
+        token = self._tokens[min(self._at, len(self._tokens) - 1)]
+        self._at += 1
+        forced = torch.full_like(scores, -math.inf)
+        forced[:, token] = 0.0
+        return forced
+
+
+def generate(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> Any:
+    """transformers' generate on prompts of unequal length, padded on the left as it wants them."""
+    longest = max(len(prompt) for prompt in prompts)
+    device = next(model.parameters()).device
+    ids = torch.full((len(prompts), longest), model.config.pad_token_id)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = prompt
+        mask[row, longest - len(prompt) :] = 1
+    return model.generate(
+        input_ids=ids.to(device),
+        attention_mask=mask.to(device),
+        max_new_tokens=len(tokens),
+        logits_processor=[Forced(tokens)],
+        noise_scheduler=Solver(),
+        num_diffusion_steps=10,
+        guidance_scale=1.3,
+        do_sample=False,
+    )
+
+
+@dataclass
+class Watched:
+    """What transformers' generate did, in the order it did it."""
+
+    inputs: list[Tensor] = field(default_factory=list)
+    """Of the language model: the last of each call."""
+    noise: list[Tensor] = field(default_factory=list)
+    latents: list[Tensor] = field(default_factory=list)
+    sounds: list[Tensor] = field(default_factory=list)
+
+    def given(self, frame: int) -> Tensor:
+        """What led to a frame.
+
+        A frame has three calls: the leading one, one by which generate guides its token scores
+        (the published model's own code has no such thing, nor have we), and the free one.
+        """
+        return self.inputs[frame * (len(self.inputs) // len(self.noise))]
+
+
+def watch(model: Any, prompts: Sequence[Tensor], num_frames: int) -> Watched:
+    """Run generate for so many spoken frames and note what went by."""
+    seen, head_calls = Watched(), [0]
+
+    def language(_module: object, _args: object, given: Any) -> None:
+        seen.inputs.append(given["inputs_embeds"][:, -1])
+
+    def head(_module: object, args: Any) -> None:
+        if head_calls[0] % 10 == 0:
+            seen.noise.append(args[0][: len(args[0]) // 2].clone())
+        head_calls[0] += 1
+
+    inner = model.model
+    hooks = [
+        inner.language_model.register_forward_pre_hook(language, with_kwargs=True),
+        inner.diffusion_head.register_forward_pre_hook(head),
+        inner.multi_modal_projector.register_forward_pre_hook(
+            lambda _module, args: seen.latents.append(args[0][:, 0])
+        ),
+        inner.audio_tower.decoder.register_forward_hook(
+            lambda _module, _args, out: seen.sounds.append(out.audio[:, 0])
+        ),
+    ]
+    try:
+        with torch.no_grad():
+            generate(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+class Difference(NamedTuple):
+    """The largest over all frames and rows, relative to the reference's largest value, and the
+    smallest cosine, of each of latents, sound and next inputs."""
+
+    largest: dict[str, float]
+    cosine: dict[str, float]
+
+
+def compare(model: Any, mine: VibeVoice, prompts: Sequence[Tensor], num_frames: int) -> Difference:
+    """Our frames beside transformers' on the same inputs and noise; rows of unequal length."""
+    seen = watch(model, prompts, num_frames)
+    rows, longest = len(prompts), max(len(prompt) for prompt in prompts)
+    frames = Frames(mine, rows, _room(longest + num_frames), guidance=1.3)
+    frames.leaning[:] = torch.tensor([-1e9, -1e9, -1e9, 0.0])
+    frames.begin([mine.words(prompt) for prompt in prompts])
+    largest: dict[str, float] = {}
+    cosine: dict[str, float] = {}
+    for n in range(num_frames):
+        if n:
+            frames.state.inputs.copy_(seen.given(n).repeat_interleave(2, 0))
+        frames.noise[0] = seen.noise[n].float()
+        frames.run(rows, longest + n, 1)
+        assert frames.said[0].eq(SPEAK).all()
+        pairs = {
+            "latents": (frames.latents[0], seen.latents[n]),
+            "sound": (frames.sound[0], seen.sounds[n]),
+            "next input": (frames.state.inputs[::2], seen.given(n + 1)),
+        }
+        for name, (got, wanted) in pairs.items():
+            off, near = _distance(got.float(), wanted.float())
+            largest[name] = max(largest.get(name, 0.0), off)
+            cosine[name] = min(cosine.get(name, 1.0), near)
+    return Difference(largest, cosine)
+
+
+def _distance(got: Tensor, wanted: Tensor) -> tuple[float, float]:
+    off = float((got - wanted).abs().max() / wanted.abs().max())
+    return off, float(torch.cosine_similarity(got, wanted, dim=-1).min())
+
+
+def _room(length: int) -> int:
+    return -(-length // 512) * 512
+
+
+def prompts_of(model: Any, lengths: Sequence[int], seed: int = 1) -> list[Tensor]:
+    """Random prompts that end, as real ones do, with the token that begins the audio."""
+    source = torch.Generator().manual_seed(seed)
+    made = []
+    for length in lengths:
+        prompt = torch.randint(10, model.config.text_config.vocab_size - 1000
+                               if model.config.text_config.vocab_size > 2000 else 60,
+                               (length,), generator=source)  # fmt: skip
+        prompt[-1] = model.config.audio_bos_token_id
+        made.append(prompt)
+    return made
+
+
+__all__ = ["BEGIN", "FULL", "TINY", "build", "compare", "generate", "ours", "prompts_of", "watch"]
