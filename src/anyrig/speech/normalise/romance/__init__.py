@@ -1,0 +1,1 @@
+"""What Spanish and French share: figures with a decimal comma, markup, addresses, short forms."""

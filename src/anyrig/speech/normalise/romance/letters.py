@@ -1,0 +1,99 @@
+"""Initials and acronyms: which are said as a word, which are spelt letter by letter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from anyrig.speech.normalise.romance.sentences import ends
+from anyrig.speech.normalise.rules import Rule, rule
+
+_CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
+_VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
+_LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
+_LONGEST = 6
+
+
+class Known(NamedTuple):
+    """What a language knows of its acronyms."""
+
+    said: Collection[str]
+    """Read as a word, short or odd as they look."""
+    spelt: Collection[str]
+    """Spelt although they could be said."""
+    words: Collection[str]
+    """Plain short words, which stand in capitals now and then."""
+    full: Mapping[str, str]
+    """Said in full."""
+
+
+def letters(known: Known) -> tuple[Rule, ...]:
+    """The rules for one language."""
+
+    def initials(match: re.Match[str]) -> str | None:
+        plain = re.sub(r"[^\w]", "", match.group())
+        words = _acronym(plain, known) or plain
+        return f"{words}." if ends(match) else words
+
+    def one(match: re.Match[str]) -> str:
+        return f"{match[1]}"
+
+    def acronym(match: re.Match[str]) -> str | None:
+        written, plural = match[1], match[2]
+        if written in known.full:
+            return known.full[written]
+        if _shouted(match) and (written in known.words or sayable(written)):
+            return None
+        words = _acronym(written, known)
+        return None if words is None else words + plural
+
+    return (
+        rule("initials", rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0\u202f]?-?){{2,6}}(?![{_CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{_CAPITAL}]\.){{1,5}}[{_CAPITAL}](?![\w.])")(initials),
+        rule("initials", rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0\u202f]?-?){{2,6}}(?=[{_CAPITAL}][a-zà-ÿ])")(lambda m: " ".join(re.findall(r"\w", m.group())) + " "),
+        rule("initials", rf"(?<![\w.])([{_CAPITAL}])\.(?=[ \u00a0][{_CAPITAL}][a-zà-ÿ])(?:(?<=^[{_CAPITAL}]\.)|(?<=[a-zà-ÿ] [{_CAPITAL}]\.))")(_initial),
+        rule("acronym", rf"(?<![\w'\u2019.@-])([{_CAPITAL}]{{2,6}})(s?)(?![\w@])")(acronym),
+        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{2,6}})(s?)(?![\w@])")(acronym),
+        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{1,5}})()(?=[ -]?\d)(?<!\b[{_CAPITAL}])")(acronym),
+    )  # fmt: skip
+
+
+_NAMED = re.compile(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+[ \u00a0]$")
+
+
+def _initial(match: re.Match[str]) -> str | None:
+    """A single initial stands before a name, at the start or after another name."""
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    return match[1] if not before or _NAMED.search(before) else None
+
+
+def _acronym(written: str, known: Known) -> str | None:
+    """The letters with spaces between them; None where it is said as it stands."""
+    if written in known.said or written in known.words:
+        return None
+    if written in known.spelt or len(written) <= 3 or not sayable(written):
+        return " ".join(written) if len(written) <= _LONGEST else None
+    return None
+
+
+def sayable(written: str) -> bool:
+    """Whether letters can be read as a word: vowels among them, no heap of consonants."""
+    shape = "".join("v" if one in _VOWELS else "c" for one in _LIQUID.sub("T", written.upper()))
+    return "v" in shape and "ccc" not in shape and not re.match("cc|.*cc$", shape)
+
+
+def _shouted(match: re.Match[str]) -> bool:
+    """Whether the line is all in capitals, as titles are."""
+    text = match.string
+    left = text.rfind("\n", 0, match.start()) + 1
+    right = text.find("\n", match.end())
+    line = text[
+        max(left, match.start() - 80) : match.end() + 80
+        if right < 0
+        else min(right, match.end() + 80)
+    ]
+    return (
+        line.isupper()
+        and len(re.findall(r"[^\W\d_]+", line)) > 1
+        and sum(map(str.isalpha, line)) > 7
+    )

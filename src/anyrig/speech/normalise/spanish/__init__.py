@@ -1,0 +1,91 @@
+"""How Spanish is read: the order of its rules, from what is most particular to single signs."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.romance.addresses import Words, addresses
+from anyrig.speech.normalise.romance.dress import clean
+from anyrig.speech.normalise.romance.letters import Known, letters
+from anyrig.speech.normalise.romance.short import abbreviations
+from anyrig.speech.normalise.romance.signs import pauses, signs
+from anyrig.speech.normalise.rules import Rule, rule
+from anyrig.speech.normalise.spanish import amounts, dates, names, phones
+from anyrig.speech.normalise.spanish.numbers import cardinal, digits
+from anyrig.speech.normalise.spanish.words import (
+    ADDRESS,
+    ANYWHERE,
+    BEFORE_NUMBER,
+    FULL,
+    PLAIN,
+    SAID,
+    SIGNS,
+    SPELT,
+    TITLES,
+)
+
+_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|[IVXLC]+\b))"
+
+
+def _address_number(written: str) -> str:
+    return digits(written) if len(written) > 4 or written[0] == "0" else cardinal(int(written))
+
+
+def _spelt(written: str) -> bool:
+    upper = written.upper()
+    return upper == "WWW" or (
+        1 < len(upper) <= 4 and not re.search("[AEIOUY]", upper) and upper not in _SAID_TAILS
+    )
+
+
+_SAID_TAILS = frozenset("MX FR CL BR DE".split())
+
+
+@rule("abbreviation", r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])")
+def _street(match: re.Match[str]) -> str | None:
+    return "Calle " if match.start() == 0 else "calle "
+
+
+@rule("abbreviation", r"(?<![\w.])D\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)")
+def _don(match: re.Match[str]) -> str | None:
+    return "Don" if match.start() == 0 else "don"
+
+
+@rule(
+    "abbreviation",
+    r"(?<![\w.])S\.(?=\s(?:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))|(?<![\w.])Cap\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.º(?=\s)",
+)
+def _titled(match: re.Match[str]) -> str | None:
+    return {"S": "san", "C": "capitán", "P": "paseo"}[match.group()[0]]
+
+
+def _keeps_hyphen(_: str, __: str) -> bool:
+    return False
+
+
+_SHORT = (
+    abbreviations(
+        {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
+    ),
+    abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
+    _street,
+    abbreviations(ANYWHERE, may_close=True),
+    abbreviations(TITLES),
+    _titled,
+    _don,
+)
+
+CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
+RULES: tuple[Rule, ...] = (
+    *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
+    *phones.RULES,
+    *dates.RULES,
+    *names.RULES[:1],
+    *_SHORT,
+    *names.RULES[1:],
+    *amounts.RULES[:-3],
+    *letters(Known(SAID, SPELT, PLAIN, FULL)),
+    *amounts.RULES[-3:],
+    *pauses(),
+    signs(SIGNS),
+)
