@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from anyrig.backends import QUIET, MemoryNow
+from anyrig.backends import QUIET, MemoryNow, heap
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelFailed
@@ -210,6 +210,8 @@ class OnnxBound:
         self._device, self._drive, self._threads = device, drive, threads
         self._limit_bytes: int | None = None
         self._resident = Resident() if drive.provider == _CPU else None
+        if self.on_host:
+            heap.keep_freed()
 
     def load(self, model: bytes | str | Path) -> Model:
         """A model on the device; a silent fall-back to the CPU is in the answer and in the log."""
