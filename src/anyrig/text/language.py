@@ -56,6 +56,7 @@ _GREETINGS = {
     "danke": "de", "grazie": "it", "obrigado": "pt", "olá": "pt", "buongiorno": "it",
 }  # fmt: skip
 _NOISE = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|\[\[[^\]]{0,200}\]\]|<[^<>]{0,200}>|[\d_]+")
+_OTHER_SCRIPT = re.compile("[\u0370-\u1cff\u2c00-\ud7ff]")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 
@@ -122,6 +123,8 @@ def _sampled(text: str) -> str:
 
 
 def _by_script(text: str, letters: int, among: Sequence[str] | None) -> Detected | None:
+    if not _OTHER_SCRIPT.search(text):
+        return None
     for ranges, written in _SCRIPTS:
         share = sum(map(len, re.findall(f"[{ranges}]+", text))) / max(1, letters)
         # Japanese is mostly kanji: a fifth of kana tells it from Chinese.

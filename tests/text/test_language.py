@@ -1,0 +1,85 @@
+"""The language of a text: found where there is enough of it, and not guessed elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anyrig.text.language import by_paragraph, detect
+from anyrig.text.sentences import paragraphs
+from tests.conftest import ROOT
+
+_FRENCH = (
+    "Longtemps, je me suis couché de bonne heure. Parfois, à peine ma bougie éteinte, mes yeux se "
+    "fermaient si vite que je n'avais pas le temps de me dire : « Je m'endors. »"
+)
+_SPANISH = (
+    "En un lugar de la Mancha, de cuyo nombre no quiero acordarme, no ha mucho tiempo que vivía un "
+    "hidalgo de los de lanza en astillero, adarga antigua, rocín flaco y galgo corredor."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        (_FRENCH, "fr"), (_SPANISH, "es"),
+        ("It was the best of times, it was the worst of times.", "en"),
+        ("Bonjour tout le monde", "fr"), ("Le chat est sur la table.", "fr"),
+        ("Elle a dit qu'elle viendrait demain.", "fr"), ("Merci beaucoup.", "fr"),
+        ("El gato está en la mesa.", "es"), ("Buenos días a todos", "es"),
+        ("Muchas gracias por todo", "es"), ("Por favor, ven aquí.", "es"),
+        ("Ein schöner Tag in München.", "de"), ("Das ist gut.", "de"),
+        ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
+        ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("مرحبا", "ar"),
+        ("안녕하세요", "ko"),
+        ("I said no", "en"), ("She sells seashells by the seashore", "en"),
+    ],
+)  # fmt: skip
+def test_enough_to_tell(text: str, language: str) -> None:
+    found = detect(text)
+    assert (found.language, found.sure) == (language, True)
+    assert found.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "OK", "Yes.", "12345", "John Smith", "Maria Garcia", "Hello world", "Kokoro",
+        "New York, Los Angeles, San Francisco, San Diego", "Alice in Wonderland", "CHAPTER IV",
+        "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
+        "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("default", ["en", "es"])
+def test_too_little_to_tell_is_the_default(text: str, default: str) -> None:
+    found = detect(text, default=default)
+    assert (found.language, found.sure) == (default, False)
+
+
+def test_only_the_languages_allowed() -> None:
+    assert detect(_FRENCH, ["en", "es", "fr"]).language == "fr"
+    assert detect(_FRENCH, ["en", "ko"], default="ko").language in ("en", "ko")
+
+
+def test_by_paragraph() -> None:
+    english = "It was the best of times, it was the worst of times."
+    text = f"{english}\n\n{_FRENCH}\n\n{_SPANISH}"
+    found = by_paragraph(text)
+    assert [each.language for _, each in found] == ["en", "fr", "es"]
+    assert [text[start:end] for (start, end), _ in found] == [english, _FRENCH, _SPANISH]
+
+
+def test_no_paragraph_of_an_english_book_is_foreign() -> None:
+    text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+    assert {each.language for _, each in by_paragraph(text)} == {"en"}
+    # not even when another language is the default: what is long enough speaks for itself
+    spans = [span for span in paragraphs(text) if span[1] - span[0] > 150]
+    assert {detect(text[a:b], default="fr").language for a, b in spans} == {"en"}
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=100))
+def test_any_text_has_an_answer(text: str) -> None:
+    found = detect(text)
+    assert found.language
+    assert 0.0 <= found.confidence <= 1.001
