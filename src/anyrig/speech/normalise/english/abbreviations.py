@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.words import DIGITS
+from anyrig.speech.normalise.english.words import DIGITS, STARTERS, stop
 from anyrig.speech.normalise.rules import Rule, rule
 
 STATES = dict(pair.split(":") for pair in (
@@ -27,7 +27,7 @@ _TITLES = {
     "Det": "Detective", "Supt": "Superintendent", "Mme": "Madame", "Mlle": "Mademoiselle",
     "Messrs": "Messieurs", "Fr": "Father", "Br": "Brother", "Mt": "Mount", "Ft": "Fort",
     "Atty": "Attorney", "Drs": "Doctors", "Sr": "Sister", "Cdr": "Commander", "Amb": "Ambassador",
-    "Sec": "Secretary", "Supt": "Superintendent", "Pt": "Point", "Ven": "Venerable",
+    "Sec": "Secretary", "Pt": "Point", "Ven": "Venerable",
     "Mses": "Mizzes", "Msgr": "Monsignor",
 }  # fmt: skip
 # After a name or in the middle of a sentence; the full stop stays where it ends the sentence.
@@ -103,22 +103,6 @@ _SAINTS = frozenset(
     "Johns Pauls Jerome Ignatius Lucie Pete Joan Bart Anne Agnes Clare Ambrose Teresa Denis David "
     "Edward Columba".split()
 )  # fmt: skip
-_STARTERS = frozenset(
-    "He She It The They We I You His Her Their This That There In On At But And When My Our Its A "
-    "An If Then After Before Later So As For With From What Who Why How Every Each One Some All "
-    "No Not Once Since While Although Turn Go Call Please Now Where Next Meet".split()
-)  # fmt: skip
-_ENDS = re.compile(r"""["')\]]*(?:\s*$|\s*\n|\s+["'(]*([A-Z][a-z']*))""")
-
-
-def _stop(match: re.Match[str], *, always: bool = False) -> str:
-    """The full stop of a shortened word, where it ends the sentence as well."""
-    if not match[0].endswith("."):
-        return ""
-    ends = _ENDS.match(match.string, match.end())
-    if not ends:
-        return ""
-    return "." if not ends[1] or always or ends[1] in _STARTERS else ""
 
 
 def _following(match: re.Match[str]) -> str:
@@ -163,7 +147,7 @@ def _is_street(match: re.Match[str]) -> bool:
     numbered = re.search(
         r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$", match.string[: match.start()]
     )
-    if following in _STARTERS or numbered or re.match(r"\d", word):
+    if following in STARTERS or numbered or re.match(r"\d", word):
         return True
     return following in (
         "NW",
@@ -193,24 +177,24 @@ def _street(match: re.Match[str]) -> str | None:
     ):
         return "Saint"
     if _is_street(match):
-        return "Street" + _stop(match)
+        return "Street" + stop(match)
     if following[:1].isupper() or "-" in match.string[match.end() : match.end() + 1]:
         return "Saint"
-    return "Street" + _stop(match) if word[:1].isupper() else None
+    return "Street" + stop(match) if word[:1].isupper() else None
 
 
 @rule("abbreviation", r"\bDr\b\.?(?!\w)", needs="D")
 def _doctor(match: re.Match[str]) -> str | None:
     if _is_street(match):
-        return "Drive" + _stop(match)
+        return "Drive" + stop(match)
     if _following(match)[:1].isupper() or "." in match[0]:
-        return "Doctor" + (_stop(match) if not _following(match) else "")
+        return "Doctor" + (stop(match) if not _following(match) else "")
     return None
 
 
 @rule(
     "abbreviation",
-    rf"\b({'|'.join(_TITLES)})\.(?= ?[A-Z])|\b(Mrs|Mr|Ms|Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
+    rf"\b({'|'.join(_TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof)| & )|\b(Mrs|Mr|Ms|Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
     needs="ABCDFGHILMPRSV",
 )
 def _title(match: re.Match[str]) -> str | None:
@@ -256,7 +240,7 @@ def _fixed(match: re.Match[str]) -> str:
     said = tuple(_FIXED.values())[(match.lastindex or 1) - 1]
     if said.endswith(","):
         return said
-    return said + _stop(match)
+    return said + stop(match)
 
 
 @rule("abbreviation", rf"(?<![\w.])({'|'.join(sorted(_AFTER, key=len, reverse=True))})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp)\b(?![.\w'])",
@@ -286,7 +270,7 @@ def _after(match: re.Match[str]) -> str | None:
         if not match.string[: match.start()].rstrip().endswith(","):
             return None
     said = _AFTER[short]
-    return said + _stop(match)
+    return said + stop(match)
 
 
 @rule("abbreviation", rf"(?<![\w.'])({'|'.join(sorted(map(re.escape, _LOWER), key=len, reverse=True))})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|mins|lbs)(?![\w.'])",
@@ -318,7 +302,7 @@ def _lower(match: re.Match[str]) -> str | None:
         and ends
     ):
         return None
-    return said + _stop(match, always=short != "vs")
+    return said + stop(match, before_names=short != "vs")
 
 
 @rule("abbreviation", r"(?<![\w.])v\. (?=[A-Z])", needs="v")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.words import label_number, letters
+from anyrig.speech.normalise.english.words import STARTERS, label_number, letters, stop
 from anyrig.speech.normalise.rules import Rule, rule
 
 SAID = frozenset(
@@ -172,23 +172,15 @@ def _dotted(match: re.Match[str]) -> str:
         if not match[3]
         else " ".join(re.findall("[A-Z]", match[0])) + match[3]
     )
-    rest = match.string[match.end() :]
-    ends = re.match(
-        r"""["')\]]*(?:\s*$|\s+["'(]*(?:The|He|She|It|They|We|I|In|But|And|This|That|His|Her|A|An|There|When|If|You|My|At|On|For|So|As|What|How|Why|Who|No|Yes|After|Then)\b)""",
-        rest,
-    )
-    return said + ("." if ends and match[0].endswith(".") else "")
+    return said + stop(match)
 
 
 @rule("initials", r"(?<![\w.'])((?:[A-Z]\.[ -]?)+)(?=[A-Z][a-z'])", needs=".")
 def _initials(match: re.Match[str]) -> str | None:
     rest = match.string[match.end() : match.end() + 12]
     many = match[1].count(".") > 1
-    starts = re.match(
-        r"(?:The|He|She|It|They|We|In|But|And|This|That|His|Her|An|There|When|If|You|My|At|On|For|So|As|What|How|Why|Then|After)\b",
-        rest,
-    )
-    if starts and not many:
+    starts = re.match(r"[A-Z][a-z']*", rest)
+    if starts and starts[0] in STARTERS and not many:
         return None
     before = match.string[: match.start()].rstrip()
     if not many and match[1][0] == "I" and before[-1:].islower():

@@ -53,7 +53,7 @@ def spoken(address: str) -> str:
         if part.isdecimal():
             said.append(_number(part))
         elif part.isalpha():
-            said.append(_word(part))
+            said.append(_word(part, said[-1:] == ["dot"]))
         elif name := _SIGNS.get(part, ""):
             said.append(name)
     return " ".join(said)
@@ -63,11 +63,11 @@ def _number(text: str) -> str:
     return digits(text) if len(text) > 4 or text[0] == "0" else label_number(text)
 
 
-def _word(text: str) -> str:
+def _word(text: str, host: bool) -> str:
     lower = text.lower()
     if lower in _SAID:
         return _SAID[lower]
-    if lower in _SPELLED or text in SPELLED:
+    if lower in _SPELLED and (lower != "us" or host) or text in SPELLED:
         return letters(text)
     if len(text) > 1 and not re.search("[aeiouy]", lower) and len(text) < 6:
         return letters(text)
@@ -142,7 +142,7 @@ def _extension(match: re.Match[str]) -> str:
 
 @rule(
     "code",
-    r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|(?<![\w@#])[a-z]+(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
+    r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|(?<![\w@#])[a-z]{2,}(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
     needs="_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
 )
 def _identifier(match: re.Match[str]) -> str | None:

@@ -20,6 +20,7 @@ from anyrig.speech.normalise.english.words import (
     fraction,
     is_one,
     number,
+    stop,
     vulgar,
 )
 from anyrig.speech.normalise.rules import Rule, rule
@@ -87,11 +88,10 @@ def _kept(match: re.Match[str], dot: str | None) -> str:
     """The full stop of an abbreviation, where it also ends a sentence."""
     if not dot:
         return ""
-    rest = match.string[match.end() :]
     name = match[8]
     dotted = name in ("in", "ft", "lb", "lbs", "oz", "min", "sec", "hr", "yd", "mi", "tbsp", "tsp",
                       "pt", "qt", "gal", "sq ft", "sq. ft", "hrs", "yds", "cu ft")  # fmt: skip
-    return "." if not dotted or re.match(r"""["')\]]*(?:\s*$|\s+["'(]*[A-Z])""", rest) else ""
+    return "." if not dotted else stop(match, before_names=True)
 
 
 def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
@@ -106,8 +106,8 @@ def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool
     return not (name == "s" and gap == "" and match[2].endswith("0") and len(match[2]) == 4)
 
 
-@rule("unit", rf"(?<![\w.])([{MINUS}+±~] ?)?({_COUNT})(?: ?°[CF]?)?(?:({_DASH})({_COUNT}))? ?(?:°|º|deg\b\.?) ?"
-      r"(?:([CFKNSEW])(?!\w)|(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?", needs="°ºd")  # fmt: skip
+@rule("unit", rf"(?<![\w.])([{MINUS}+±~] ?)?({_COUNT})(?: ?°[CF]?)?(?:({_DASH})({_COUNT}))? ?(?:°|º|deg\b\.?)"
+      r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?", needs="°ºd")  # fmt: skip
 def _degrees(match: re.Match[str]) -> str:
     sign, low, dash, high, letter, word = match.groups()
     said = _lead(sign) + count(low)

@@ -45,7 +45,6 @@ _SIGNS = {
     "₿": _Coin("bitcoin", "bitcoins"),
 }
 _CODES = {
-    " "
     "USD": _SIGNS["US$"], "EUR": _SIGNS["€"], "GBP": _Coin("British pound", "British pounds", *_PENCE),
     "JPY": _Coin("Japanese yen", "Japanese yen"), "AUD": _SIGNS["A$"], "CAD": _SIGNS["C$"],
     "CHF": _Coin("Swiss franc", "Swiss francs", "centime", "centimes"),

@@ -31,7 +31,7 @@ _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B"
            "bn": "billion", "T": "trillion", "mn": "million"}  # fmt: skip
 
 
-@rule("percent", rf"(?<![\w.])([{MINUS}+±~≈<>] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?%?(?:( ?[-–—] ?| to | or | and )"
+@rule("percent", rf"(?<![\w.])([{MINUS}+±~≈<>] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))?(?:( ?[-–—] ?| to | or | and )"
       rf"({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)", needs="%‰p")  # fmt: skip
 def _percent(match: re.Match[str]) -> str:
     sign, low, link, high, mark = match.groups()
@@ -246,9 +246,9 @@ def _small(match: re.Match[str]) -> str:
     return f" {number(plain)} "
 
 
+FIRST: tuple[Rule, ...] = (_scientific, _version, _python, _dots, _zip, _house, _label)
 RULES: tuple[Rule, ...] = (
-    _percent, _scientific, _power, _version, _python, _dots, _zip, _house, _label, _fraction,
-    _vulgar, _ordinal,
+    _percent, _power, _fraction, _vulgar, _ordinal,
 )  # fmt: skip
 COUNTS: tuple[Rule, ...] = (_shortened, _times, _range, _spaced, _compound)
 LAST: tuple[Rule, ...] = (_number, _left, _small)

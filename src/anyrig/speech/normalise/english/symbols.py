@@ -135,7 +135,6 @@ def _slashed(match: re.Match[str]) -> str:
     words = {"and/or": "and or", "w/o": "without", "W/O": "without", "w/": "with", "b/c": "because",
              "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable",
              "s/he": "she or he", "AC/DC": "A C D C",
-             " "
              "I/O": "I O", "TCP/IP": "T C P I P", "CI/CD": "C I C D", "A/C": "A C", "a/c": "account"}  # fmt: skip
     return words.get(match[1]) or match[1].replace("/", " or ")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.words import DIGITS, NUMBER, cardinal, is_one, number
+from anyrig.speech.normalise.english.words import DIGITS, NUMBER, cardinal, is_one, number, stop
 from anyrig.speech.normalise.rules import Rule, rule
 
 _HALF = r"(?:([ap])\.m\.|([AaPp])\.?[Mm](?!\w)\.?)"
@@ -35,9 +35,7 @@ def _half(match: re.Match[str], dotted: int) -> str:
     letter = (match[dotted] or match[dotted + 1] or "").upper()
     if not letter:
         return ""
-    rest = match.string[match.end() :]
-    ends = match[0].endswith(".") and re.match(r"""["')\]]*(?:\s*$|\s+[A-Z][a-z])""", rest)
-    return f" {letter} M" + ("." if ends else "")
+    return f" {letter} M{stop(match)}"
 
 
 def _spoken(hour: int, minute: int, half: str) -> str:
@@ -92,8 +90,7 @@ def _clock(match: re.Match[str]) -> str | None:
 
 
 def _verse(match: re.Match[str]) -> str:
-    said = f"{cardinal(match[1])} {cardinal(match[2])}"
-    return said
+    return f"{cardinal(match[1])} {cardinal(match[2])}"
 
 
 def _seconds(text: str, part: str | None) -> str:
@@ -131,11 +128,7 @@ def _minutes_seconds(match: re.Match[str]) -> str:
 
 @rule("time", rf"(?<![\w:.,])({NUMBER}) ?(h|hrs?|hours?)\b\.?(?! ?[A-Z])(?![/²])", needs="h")
 def _hours(match: re.Match[str]) -> str:
-    return f"{number(match[1])} hour{'' if is_one(match[1]) else 's'}{_stop(match)}"
-
-
-def _stop(match: re.Match[str]) -> str:
-    return "." if match[0].endswith(".") and match.end() == len(match.string.rstrip()) else ""
+    return f"{number(match[1])} hour{'' if is_one(match[1]) else 's'}{stop(match)}"
 
 
 @rule(

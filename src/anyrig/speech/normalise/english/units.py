@@ -13,7 +13,6 @@ _SCALED: dict[str, tuple[str, str]] = {
     "A": ("m k µ", "amp"), "Wh": ("k M G T", "watt hour"), "Hz": ("k M G T", "hertz"),
     "Pa": ("k M h G", "pascal"), "J": ("k M G", "joule"), "B": ("k K M G T P", "byte"),
     "b": ("k K M G T", "bit"), "bit": ("k M G T", "bit"), "eV": ("k M G T", "electron volt"),
-    " "
     "cal": ("k", "calorie"), "Ah": ("m", "amp hour"), "N": ("k", "newton"), "s": ("m µ μ n", "second"),
     "mol": ("m", "mole"), "F": ("µ n p", "farad"), "Ω": ("k M", "ohm"), "t": ("k M", "ton"),
     "px": ("M", "pixel"),
@@ -21,7 +20,6 @@ _SCALED: dict[str, tuple[str, str]] = {
 _SAME = {"hertz", "horsepower"}
 _IRREGULAR = {"foot": "feet", "inch": "inches", "square foot": "square feet",
               "cubic foot": "cubic feet", "square inch": "square inches",
-              " "
               "cubic inch": "cubic inches", "lux": "lux", "light year": "light years"}  # fmt: skip
 _PLAIN = {
     "ft": "foot", "in": "inch", "yd": "yard", "yds": "yard", "mi": "mile", "lb": "pound",

@@ -1,0 +1,103 @@
+r"""Each line of the tables is a test: what is written, a tab, and how it is read.
+
+A line that begins with `#!` or `# ` and has no tab is a remark; `\n` in a line is a line's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.speech.normalise import LANGUAGES, normalise, read
+
+_TABLES = Path(__file__).parent
+_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+_SIGNS = st.text(
+    st.sampled_from("0123456789.,:;/-–'\"$£€%°&@#*_|<>[]()`~^=+ \n\tIVXaAhmpsStDr²½é👍\u0301")
+)
+_WORDS = st.lists(st.sampled_from(
+    "Dr. St. No. p. pp. vol. Chapter IV Henry VIII 5 km 3:05 p.m. $3.50 1/2 1905 '90s 4 May 2021 05/04/2021 555-1234 "
+    "https://x.com/a?b=1 a@b.com **x** <b> &amp; | - … 😀 U.S. J. R. R. Tolkien 10-20 5'11\" -5°C 2.5M 1e9 x² "
+    "under-\nstanding 1.2.3 C:\\x #tag € kg ISBN 007 100 % 24/7 III".split(" ")))  # fmt: skip
+
+
+class _Pair(NamedTuple):
+    language: str
+    category: str
+    written: str
+    spoken: str
+
+
+def _pairs() -> Iterator[_Pair]:
+    for path in sorted(_TABLES.glob("*/*.tsv")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "\t" in line:
+                written, _, spoken = line.partition("\t")
+                yield _Pair(path.parent.name, path.stem, written.replace("\\n", "\n"), spoken)
+            else:
+                assert not line or line.startswith("#"), f"{path.name}: no tab in {line!r}"
+
+
+_PAIRS = list(_pairs())
+
+
+@pytest.mark.parametrize("pair", _PAIRS, ids=lambda pair: f"{pair.language}-{pair.category}-{pair.written}")
+def test_reads_as_the_table_says(pair: _Pair) -> None:
+    assert normalise(pair.written, pair.language) == pair.spoken
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_category_has_enough_lines(language: str) -> None:
+    counts: dict[str, int] = {}
+    for pair in _PAIRS:
+        if pair.language == language:
+            counts[pair.category] = counts.get(pair.category, 0) + 1
+    assert {name: count for name, count in counts.items() if count < 12} == {}
+    assert len(counts) >= 19
+    assert sum(counts.values()) >= 300
+
+
+def _whole(text: str, language: str) -> None:
+    """Every character is in exactly one stretch, and reading again says the same."""
+    said = read(text, language)
+    assert [one.start for one in said] == [0, *(one.end for one in said)][: len(said)]
+    assert all(one.end > one.start for one in said)
+    assert (said[-1].end if said else 0) == len(text)
+    for one in said:
+        assert one.kind or one.text == text[one.start : one.end]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@settings(max_examples=150, deadline=None)
+@given(text=_TEXT | _SIGNS | _WORDS.map(" ".join) | _WORDS.map("".join))
+def test_any_text_is_read_and_no_character_is_lost(language: str, text: str) -> None:
+    _whole(text, language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("text", [
+    "7" * 5000, "1," * 5000, "1." * 5000, "1-" * 5000, "1 " * 5000, "a." * 5000, "A " * 5000, "I" * 5000, "*" * 5000,
+    "_a" * 5000, "<" * 5000, "[" * 5000, "(" * 5000, "http://" * 1500, "@" * 5000, "\x00\x1f" * 500, "אבג 123 " * 300,
+    "e\u0301" * 2000, "\n-" * 3000, "|" * 5000, "Mr. " * 2000, "$" * 5000, "1/" * 3000, "a-\n" * 2000, "'" * 5000,
+    "A" * 5000, "Aa " * 3000, ". " * 5000, "&amp;" * 2000, "M" * 3000, "\u0660\u0661" * 500, "x_" * 3000, "a/" * 3000,
+    "12:" * 2000, "-" * 5000, "#" * 5000, "5 km " * 2000, "aB" * 3000,
+], ids=lambda text: text[:8].encode("unicode_escape").decode())  # fmt: skip
+def test_long_rows_of_anything_are_read(text: str, language: str) -> None:
+    _whole(text, language)
+
+
+def test_a_language_without_rules_is_left_as_it_stands() -> None:
+    assert normalise("5 km", "tlh") == "5 km"
+
+
+def test_tells_where_each_stretch_stood() -> None:
+    text = "**Pay** 5&nbsp;km"
+    kinds = [(text[one.start : one.end], one.text, one.kind) for one in read(text) if one.kind]
+    assert kinds == [
+        ("**", "", "markup"), ("**", "", "markup"), ("5&nbsp;km", "five kilometers", "unit"),
+    ]  # fmt: skip
