@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyrig.cli import bench_speech
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
@@ -29,7 +30,8 @@ ten times, as people compare; a larger one that fills the device, and the same
 sustained for two seconds; memory bandwidth. Through torch where it is installed, else
 ONNX Runtime. Each figure is the median of up to 5 rounds, each after a rest of 0.2 s
 and a warm-up, and every round ends with a wait for the device. Figures are kept, and
-the choice of a device goes by them."""
+the choice of a device goes by them. --speech times a speech engine instead, per
+device and number format; the voice's flags go with it."""
 _BAR = 30
 
 
@@ -39,13 +41,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="a few seconds a device, no large product"
     )
     parser.add_argument("--plot", metavar="FILE", help="write the plot there as SVG as well")
+    parser.add_argument(
+        "--speech",
+        action="store_true",
+        help="measure a speech engine instead: load, first audio, real-time factor",
+    )
     parser.add_argument("--no-save", action="store_true", help="do not keep the figures")
+    bench_speech.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure and print."""
     context = Context(options)
     wanted = _wanted(context)
+    if options.speech:
+        return bench_speech.run(context, [device for device, _ in wanted])
     if options.plot:
         writable(Path(options.plot))
     pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from anyrig.cli.show import Progress
 from anyrig.errors import BadInput
@@ -34,31 +34,43 @@ class Target:
     @classmethod
     def of(cls, output: str | None, format: str | None, play: bool) -> Target:
         """What was asked for; where nothing was, a player, and a file where there is none."""
-        from anyrig.speech.sound.encode import format_of
-        from anyrig.speech.sound.play import player
+        from anyrig.speech.sound.play import can_play
 
         if output == "-":
             if play:
                 raise BadInput("-o - and --play were both given", hint="Give one of them.")
-            return cls(None, format or "wav", False, stdout=True)
+            return cls(None, checked_format(None, format or "wav"), False, stdout=True)
         if output is not None:
             path = Path(output).expanduser()
             _writable(path)
-            return cls(path, format_of(path, format), play)
+            return cls(path, checked_format(path, format), play)
         if play:
-            player()  # says what is missing, before anything is computed
+            can_play()  # says what is missing, before anything is computed
             return cls(None, "wav", True)
-        if sys.stdout is not None and sys.stdout.isatty() and _can_play():
+        if sys.stdout is not None and sys.stdout.isatty() and _plays():
             return cls(None, "wav", True)
-        return cls(_unused(Path(f"speech.{format or 'wav'}")), format or "wav", False)
+        name = checked_format(None, format or "wav")
+        return cls(_unused(Path(f"speech.{name}")), name, False)
 
 
-def _can_play() -> bool:
+def checked_format(path: Path | None, format: str | None) -> str:
+    """The format that was named, or that the file's name says."""
+    from anyrig.speech.sound.encode import FORMATS, format_of
+
+    if format is None:
+        assert path is not None
+        return format_of(path)
+    if format.lower() not in FORMATS:
+        raise BadInput(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
+    return format.lower()
+
+
+def _plays() -> bool:
     from anyrig.errors import MissingPackage
-    from anyrig.speech.sound.play import player
+    from anyrig.speech.sound.play import can_play
 
     try:
-        player()
+        can_play()
     except MissingPackage:
         return False
     return True
@@ -230,10 +242,10 @@ def _write(spool: Spool, target: Target, rate: int, loudness: float) -> None:
     _encode(parts, target.path, target.format, rate)
 
 
-def _encode(parts: Iterator[Samples], place: Path | IO[bytes], format: str, rate: int) -> None:
+def _encode(parts: Iterator[Samples], place: Path | BinaryIO, format: str, rate: int) -> None:
     from anyrig.speech.sound.encode import encoder
 
-    written = encoder(place, format, rate)
+    written = encoder(place, format=format, rate=rate)
     try:
         for part in parts:
             written.write(part)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import voicing
 from anyrig.cli.cache import open_store
 from anyrig.cli.context import Context
+from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.units import plural, seconds_text
@@ -71,7 +72,7 @@ def run(context: Context) -> int:
         )
     entries = read(Path(options.lines).expanduser())
     folder = Path(options.output or Path(options.lines).stem).expanduser()
-    format = options.format or "wav"
+    format = checked_format(None, options.format or "wav")
     only = chosen(entries, options.only) if options.only else set()
     engine = voicing.chosen(
         context, voicing.language_of(context, " ".join(e.text for e in entries[:50]))
@@ -207,7 +208,6 @@ def _jobs(
     format: str,
 ) -> tuple[list[_Job], int]:
     """What is to be made, and how many are there already."""
-    from anyrig.speech.sound.encode import format_of
     from anyrig.store.key import key
 
     known = _manifest(folder)
@@ -217,7 +217,6 @@ def _jobs(
         if only and entry.number not in only:
             continue
         path = folder / f"{entry.stem}.{format}"
-        format_of(path, format)
         last = known.get(path.name, {})
         again = entry.number in only
         taken = replace(entry, seed=_seed(entry, last, again and not context.options.seed))
@@ -254,6 +253,8 @@ def _script(context: Context, engine: voicing.Chosen, entry: Entry) -> Script:
         "seed": entry.seed + (context.options.seed or 0),
     }  # fmt: skip
     try:
+        if entry.voice:
+            voicing.checked_voice(entry.voice, engine)
         return voicing.script(context, engine, entry.text, **{k: v for k, v in given.items() if v})
     except AnyrigError as error:
         error.message = f"entry {entry.stem}: {error.message}"
@@ -281,7 +282,6 @@ def _spoken(
 
 def _written(job: _Job, parts: Sequence[Spoken], rate: int, format: str, context: Context) -> float:
     """An entry's file, then its line in the manifest; the seconds it lasts."""
-    from anyrig.cli.deliver import write_samples
     from anyrig.speech.synthesise import chunk_of
 
     last = len(parts) - 1

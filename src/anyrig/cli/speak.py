@@ -15,7 +15,7 @@ from anyrig.cli.cache import open_store
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import Delivered, Spool, Target, deliver
 from anyrig.cli.show import print_json, print_warning
-from anyrig.cli.verify import Heard, verify
+from anyrig.cli.verify import Heard, check_installed, verify
 from anyrig.errors import BadInput, CannotSpeak
 from anyrig.units import seconds_text
 
@@ -91,6 +91,8 @@ def _speak(context: Context, engine: voicing.Chosen, text: str, target: Target) 
         script = voicing.script(context, engine, text, first_short=target.path is None)
         for warning in script.warnings:
             print_warning(warning)
+        if context.options.verify:
+            check_installed(tuple({segment.line.language for segment in script.segments}))
         delivered = deliver(
             studio, script, target, loudness=voicing.loudness(context),
             fresh=context.options.fresh, spool=spool,

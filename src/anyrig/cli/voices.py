@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from anyrig.cli import compute, voicing
 from anyrig.cli.context import Context
+from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.speech import engines
@@ -82,9 +83,7 @@ def _wanted(voice: Voice, options: argparse.Namespace) -> bool:
 
 
 def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
-    from anyrig.speech.sound.encode import format_of
-
-    format_of(folder / f"a.{context.options.format}", context.options.format)
+    checked_format(None, context.options.format)
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
     with Progress(len(found), "voice") as progress:
@@ -98,7 +97,6 @@ def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
 def _of_engine(
     context: Context, name: str, voices: Sequence[Voice], folder: Path, progress: Progress
 ) -> int:
-    from anyrig.cli.deliver import write_samples
     from anyrig.speech.script import Script
     from anyrig.speech.synthesise import chunk_of
 

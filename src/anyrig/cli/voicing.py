@@ -20,11 +20,13 @@ from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:
     from anyrig.placement import Placed
-    from anyrig.speech.prepare import Lexicon
+    from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.script import Script
     from anyrig.speech.synthesise import Studio
+    from anyrig.speech.tongues import ForeignText
     from anyrig.store.results import Store
 
+_LOOKED_AT = 20_000  # characters of a text, to tell its language by
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
 _RESTRICTED = ("GPL", "AGPL", "CPML", "non-commercial", "bilibili")
 
@@ -111,9 +113,9 @@ def language_of(context: Context, text: str) -> str:
     asked = context.options.language or context.loaded.settings.speech.language
     if asked != "auto":
         return str(asked)
-    from anyrig.speech.prepare import main_language
+    from anyrig.text.language import detect
 
-    return main_language(text)
+    return detect(text[:_LOOKED_AT]).language
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -171,25 +173,32 @@ def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
 
     if issubclass(kind, Hosted):
         return kind.find(folder_of(context, name), environments=context.folders.environments)
-    return kind.find(folder_of(context, name))
+    from anyrig.speech.hosting.engine import Hosted
+
+    folder = folder_of(context, name)
+    if issubclass(kind, Hosted):
+        return kind.find(folder, environments=context.folders.environments)
+    return kind.find(folder)
 
 
-def refusal(language: str, chosen: Chosen) -> CannotSpeak:
-    """Why a text is not read, and how to get an engine that can: permissive ones first."""
+def refusal(error: ForeignText, chosen: Chosen) -> CannotSpeak:
+    """Why a text is not read, with the way to an engine that can: permissive ones first."""
+    from anyrig.speech.tongues import title
+
+    language = error.language
     speakers = [name for name in _speaking(language) if name != chosen.name]
-    name = _language_name(language)
-    spoken = ", ".join(_language_name(code) for code in chosen.found.languages)
-    message = f"the text is {name}, and {chosen.name} speaks {spoken}"
+    own = chosen.found.languages[0] if chosen.found.languages else "en"
+    insist = f"If that is wrong: --language {own}."
     if not speakers:
-        return CannotSpeak(message, hint=f"No engine here speaks {name}: `anyrig engines`.")
+        hint = f"No engine of anyrig speaks {title(language)}. {insist}"
+        return CannotSpeak(error.message, hint=hint)
     first = speakers[0]
     spec = engines.engine_class(first).spec
     install = f"{local_fix(spec.install)}, then " if spec.install else ""
-    how = f"{install}anyrig speak --engine {first} ..."
-    hint = f"{first} ({spec.weights_licence or spec.code_licence}) can: {how}"
+    hint = f"{first} ({spec.weights_licence or spec.code_licence}) does: {install}--engine {first}."
     if len(speakers) > 1:
-        hint += f" (so can {', '.join(speakers[1:4])})"
-    return CannotSpeak(message, hint=hint + f". --language {chosen.found.languages[0]} insists.")
+        hint += f" So do {', '.join(speakers[1:4])}."
+    return CannotSpeak(error.message, hint=f"{hint} {insist}")
 
 
 def _speaking(language: str) -> list[str]:
@@ -204,15 +213,6 @@ def _speaking(language: str) -> list[str]:
             licence = f"{spec.code_licence} {spec.weights_licence}"
             found.append((any(word in licence for word in _RESTRICTED), name))
     return [name for _, name in sorted(found, key=lambda pair: pair[0])]
-
-
-def _language_name(code: str) -> str:
-    from babel import Locale, UnknownLocaleError
-
-    try:
-        return Locale.parse(code).get_display_name("en") or code
-    except (ValueError, UnknownLocaleError):
-        return code
 
 
 def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
@@ -260,11 +260,13 @@ def _stamp(context: Context, found: Placed) -> str:
 
 def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
     """A text as this engine will speak it."""
-    from anyrig.speech.prepare import Pauses, prepare
+    from anyrig.speech.pauses import Pauses
+    from anyrig.speech.prepare import prepare
+    from anyrig.speech.tongues import ForeignText
 
     options, settings = context.options, context.loaded.settings.speech
     spec, found = chosen.spec, chosen.found
-    arguments = {
+    arguments: dict[str, Any] = {
         "limit": spec.limit,
         "phonemes": spec.phonemes,
         "languages": found.languages,
@@ -282,15 +284,32 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         ),
         "ssml": True if options.ssml else "auto",
     }
-    return prepare(text, **(arguments | more))
+    try:
+        return prepare(text, **(arguments | more))
+    except ForeignText as error:
+        raise refusal(error, chosen) from error
 
 
 def voice_of(context: Context, chosen: Chosen) -> str:
     """The voice that was asked for; the setting's only where it is one of this engine's."""
     if context.options.voice:
-        return str(context.options.voice)
+        return checked_voice(str(context.options.voice), chosen)
     saved = context.loaded.settings.speech.voice
     return saved if any(voice.name == saved for voice in chosen.found.voices) else ""
+
+
+def checked_voice(voice: str, chosen: Chosen) -> str:
+    """A voice's name, or a blend of several, or the path of a recording; an error for none."""
+    from anyrig.speech.voices import unknown
+
+    known = [each.name for each in chosen.found.voices]
+    if not known or voice in known or Path(voice).is_file():
+        return voice
+    for part in voice.split("+"):
+        name = part.partition(":")[0].strip()
+        if name not in known:
+            raise unknown(name, known)
+    return voice
 
 
 def lexicon(context: Context) -> Lexicon | None:

@@ -94,22 +94,52 @@ def played(chunks: Iterable[Samples], rate: int) -> Iterator[Samples]:
     speaker.close()
 
 
+def player() -> str:
+    """The name of what would play here; MissingPackage when nothing can."""
+    found = _installed(PLAYERS)
+    if found is not None:
+        return found
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:  # OSError: it is there, PortAudio is not
+        found = _installed(FILE_PLAYERS)
+        if found is not None:
+            return found
+        raise _silent() from error
+    return str(sounddevice.__name__)
+
+
 def speaker_for(rate: int) -> Speaker:
     """The first way to play that this machine has."""
-    for player in PLAYERS:
-        path = shutil.which(player.program)
-        if path is not None:
-            return _Program(player, path, rate)
+    name = player()
+    path = shutil.which(name) or name
+    for known in PLAYERS:
+        if known.program == name:
+            return _Program(known, path, rate)
+    for known in FILE_PLAYERS:
+        if known.program == name:
+            return _FileProgram(known, path, rate)
+    return _Sounddevice(rate)
+
+
+def _installed(players: tuple[Player, ...]) -> str | None:
+    return next((known.program for known in players if shutil.which(known.program)), None)
+
+
+def can_play() -> None:
+    """Nothing when there is a way to play; MissingPackage with advice when there is none."""
+    if any(shutil.which(player.program) for player in (*PLAYERS, *FILE_PLAYERS)):
+        return
     try:
-        return _Sounddevice(rate)
-    except (ImportError, OSError) as error:  # OSError: it is there, PortAudio is not
-        for player in FILE_PLAYERS:
-            path = shutil.which(player.program)
-            if path is not None:
-                return _FileProgram(player, path, rate)
-        raise MissingPackage(
-            "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
-        ) from error
+        import sounddevice  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise _silent() from error
+
+
+def _silent() -> MissingPackage:
+    return MissingPackage(
+        "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
+    )
 
 
 def _advice() -> str:
