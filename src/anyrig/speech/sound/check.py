@@ -29,11 +29,8 @@ _SHORT = 0.8  # of the usual length: with another sign, something is missing
 _CLIP_RUN = 4  # samples in a row at the top: a wave that was cut, not one that just reached it
 _CLIP_SHARE = 0.015  # a small voice of 16 bits always cuts up to 1 %
 _LOUD = 0.01  # of the loudest frame's power: a vowel, not the end of one
-# What a problem takes from the score of a take, so that the least bad of several can be kept.
-_WEIGHT: dict[Kind, float] = {
-    "non-finite": 1.0, "empty": 1.0, "silence": 0.5, "length": 0.5, "repetition": 0.6,
-    "clipping": 0.2,
-}  # fmt: skip
+# What problems take from the score, so that the least bad of several takes can be kept.
+_WEIGHT: dict[Kind, float] = {"silence": 0.5, "length": 0.5, "repetition": 0.6, "clipping": 0.2}
 
 
 class Problem(NamedTuple):
@@ -62,17 +59,17 @@ def examine(take: Take, line: Line) -> Verdict:
     """What is wrong with a take of a line."""
     samples, rate = take.samples, take.rate
     if not len(samples):
-        return _verdict([Problem("empty", "it holds no sound")], 0.0)
+        return Verdict((Problem("empty", "it holds no sound"),), 0.0)
     power = _power(samples, rate)
     if not np.isfinite(power).all():
-        return _verdict([Problem("non-finite", "some of its samples are no numbers")], 0.0)
+        return Verdict((Problem("non-finite", "some of its samples are no numbers"),), 0.0)
     told = expected(line)
     loudest = float(power.max())
     speech = np.flatnonzero(power > loudest * _SPEECH)
     if loudest < _FAINT or not len(speech):
         if not told.most_s:
             return Verdict()
-        return _verdict([Problem("silence", "nothing is heard in it")], 0.0)
+        return Verdict((Problem("silence", "nothing is heard in it"),), 0.0)
     problems: list[Problem] = []
     spoken_s = (int(speech[-1]) - int(speech[0]) + 1) * _FRAME_S
     breaks_off = float(power[-2:].max()) > _LOUD * loudest
@@ -89,7 +86,7 @@ def _verdict(problems: list[Problem], off: float) -> Verdict:
     if not problems:
         return Verdict()
     lost = sum(_WEIGHT[problem.kind] for problem in problems) + 0.1 * off
-    return Verdict(tuple(problems), max(0.0, 0.9 - lost) if lost < 0.9 else 0.0)
+    return Verdict(tuple(problems), 1.0 / (1.0 + lost))
 
 
 def _length(problems: list[Problem], seconds: float, breaks_off: bool, told: Expected) -> float:

@@ -23,7 +23,8 @@ from anyrig.speech.audio import Samples, Take, WordTime
 
 MAGIC = b"ARTK"
 VERSION = 1
-_HEAD = struct.Struct("<4sBBhIQII")  # magic, version, codec, exponent, rate, samples, words, crc
+_HEAD = struct.Struct("<4sBBhIQI")  # magic, version, codec, exponent, rate, samples, words
+_CHECK = struct.Struct("<I")
 _PLAIN, _FLAC = 0, 1
 _LOWEST, _HIGHEST = -10, 64
 _FULL = 32768.0
@@ -49,15 +50,17 @@ def pack(take: Take, *, small: bool = False) -> bytes:
     words = [[word.text, word.start_s, word.end_s] for word in take.words]
     written = json.dumps(words, separators=(",", ":")).encode() if words else b""
     rest = written + sound
-    head = (take.rate, len(whole), len(written), zlib.crc32(rest))
-    return _HEAD.pack(MAGIC, VERSION, _FLAC if small else _PLAIN, exponent, *head) + rest
+    codec = _FLAC if small else _PLAIN
+    head = _HEAD.pack(MAGIC, VERSION, codec, exponent, take.rate, len(whole), len(written))
+    return head + _CHECK.pack(zlib.crc32(rest, zlib.crc32(head))) + rest
 
 
 def unpack(packed: bytes) -> Take:
     """The take in these bytes; StoreFailed when they are damaged."""
-    if len(packed) < _HEAD.size:
+    start = _HEAD.size + _CHECK.size
+    if len(packed) < start:
         raise _damaged("it ends within its header")
-    magic, version, codec, exponent, rate, count, num_words, crc = _HEAD.unpack_from(packed)
+    magic, version, codec, exponent, rate, count, num_words = _HEAD.unpack_from(packed)
     if magic != MAGIC:
         raise _damaged("it does not begin like one")
     if version != VERSION or codec not in (_PLAIN, _FLAC):
@@ -65,8 +68,9 @@ def unpack(packed: bytes) -> Take:
             f"a packed take is of version {version}.{codec}, which this anyrig cannot read",
             hint="A newer anyrig wrote it: use that one, or remove the entry from the store.",
         )
-    rest = memoryview(packed)[_HEAD.size :]
-    if zlib.crc32(rest) != crc:
+    rest = memoryview(packed)[start:]
+    check = zlib.crc32(rest, zlib.crc32(packed[: _HEAD.size]))
+    if _CHECK.unpack_from(packed, _HEAD.size) != (check,):
         raise _damaged("its checksum does not match")
     words, sound = bytes(rest[:num_words]), rest[num_words:]
     whole = _unflac(bytes(sound)) if codec == _FLAC else np.frombuffer(sound, dtype="<i2")
@@ -88,10 +92,10 @@ def _exponent(peak: float) -> int:
     The test is on rounded values, so that a peak which rounds down onto a power of two is packed
     under that one at once, and not only when it is packed again.
     """
-    exponent = 0
-    if peak > 0:
-        exponent = min(max(int(np.frexp(peak)[1]) + 1, _LOWEST), _HIGHEST)
-    while peak > 0 and exponent > _LOWEST and _fits(peak, exponent - 1):
+    if np.rint(peak * _FULL / 2.0**_LOWEST) == 0:
+        return 0  # silence, as it will be read back
+    exponent = min(max(int(np.frexp(peak)[1]) + 1, _LOWEST), _HIGHEST)
+    while exponent > _LOWEST and _fits(peak, exponent - 1):
         exponent -= 1
     return exponent
 

@@ -1,0 +1,93 @@
+"""Takes as bytes: nothing is lost that can be heard, and damage is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.errors import StoreFailed
+from anyrig.speech.audio import Take, WordTime
+from anyrig.speech.sound.pack import pack, unpack
+from tests.speech.sound.takes import RATE, said, sine
+
+WORDS = (WordTime("née", 0.1, 0.35), WordTime("Ωmega", 1 / 3, 2 / 3))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_take_comes_back_within_a_step_of_16_bits(small: bool) -> None:
+    take = Take(said("The tide was out.").samples, RATE, WORDS)
+    back = unpack(pack(take, small=small))
+    assert back.rate == RATE
+    assert back.words == WORDS
+    assert back.samples.dtype == np.float32
+    # Half a step of 16 bits, under a scale no more than twice the peak.
+    step = float(np.abs(take.samples).max()) * 2 / 32768
+    assert float(np.abs(back.samples - take.samples).max()) <= step / 2 * 1.01
+
+
+@pytest.mark.parametrize("peak", [0.0, 1e-4, 0.5, 1.0, 1.0 + 1e-7, 1.00002, 1.5, 2.0, 40.0])
+@pytest.mark.parametrize("small", [False, True])
+def test_packing_again_gives_the_same_bytes(peak: float, small: bool) -> None:
+    once = pack(Take(sine(0.2, peak=peak), RATE, WORDS), small=small)
+    assert pack(unpack(once), small=small) == once
+    # A single extreme sample too: rounding it is where a scale could change.
+    lone = pack(Take(np.array([peak, -peak / 3, 0.0], dtype=np.float32), 16000), small=small)
+    assert pack(unpack(lone), small=small) == lone
+
+
+@given(st.lists(st.floats(-100, 100, width=32), max_size=50))
+@settings(max_examples=200, deadline=None)
+def test_any_samples_pack_the_same_twice(values: list[float]) -> None:
+    once = pack(Take(np.array(values, dtype=np.float32), 22050))
+    assert pack(unpack(once)) == once
+
+
+def test_peaks_above_one_survive() -> None:
+    back = unpack(pack(Take(np.array([0.25, -1.7, 1.2], dtype=np.float32), RATE)))
+    assert np.allclose(back.samples, [0.25, -1.7, 1.2], atol=1e-4)
+
+
+def test_quiet_takes_keep_their_detail() -> None:
+    quiet = sine(0.1, peak=0.002)
+    back = unpack(pack(Take(quiet, RATE)))
+    assert float(np.abs(back.samples - quiet).max()) < 1e-6  # plain 16 bits would be 1.5e-5
+
+
+def test_what_is_no_number_becomes_zero() -> None:
+    broken = np.array([0.5, np.nan, np.inf, -np.inf, -0.5], dtype=np.float32)
+    back = unpack(pack(Take(broken, RATE)))
+    assert np.allclose(back.samples, [0.5, 0.0, 0.0, 0.0, -0.5], atol=2e-5)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_an_empty_take_is_a_take(small: bool) -> None:
+    assert len(unpack(pack(Take(np.zeros(0, dtype=np.float32), RATE), small=small)).samples) == 0
+
+
+def test_flac_is_half_as_large() -> None:
+    take = said("The tide was out.")
+    assert len(pack(take, small=True)) < 0.6 * len(pack(take))
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_every_damage_is_told(small: bool) -> None:
+    packed = pack(Take(sine(0.05), RATE, WORDS), small=small)
+    for cut in (0, 3, 20, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(StoreFailed, match="damaged"):
+            unpack(packed[:cut])
+    for at in range(len(packed)):
+        flipped = bytearray(packed)
+        flipped[at] ^= 0x40
+        with pytest.raises(StoreFailed) as caught:
+            unpack(bytes(flipped))
+        assert caught.value.hint
+
+
+def test_a_newer_form_is_named() -> None:
+    packed = bytearray(pack(Take(sine(0.01), RATE)))
+    packed[4] = 9
+    with pytest.raises(StoreFailed, match=r"version 9") as caught:
+        unpack(bytes(packed))
+    assert "newer" in caught.value.hint
