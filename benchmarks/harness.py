@@ -30,6 +30,7 @@ THEMES = {
     "monitor": ("cpu", "h200"),
     "speech_vits": ("h200",),
     "speech_kokoro": ("h200",),
+    "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
