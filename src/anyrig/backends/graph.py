@@ -19,7 +19,7 @@ def product(size: int) -> bytes:
     """`product = left @ right`, fp32, all of them inputs and outputs."""
     shape = (size, size)
     return _model(
-        nodes=[_node("MatMul", ["left", "right"], ["product"])],
+        nodes=[node("MatMul", ["left", "right"], ["product"])],
         inputs=[_value("left", _FLOAT, shape), _value("right", _FLOAT, shape)],
         outputs=[_value("product", _FLOAT, shape)],
     )
@@ -32,24 +32,24 @@ def product_chain(matrix: NDArray[Any], num_products: int) -> bytes:
     nothing large travels back.
     """
     kind = _FLOAT16 if matrix.dtype.itemsize == 2 else _FLOAT
-    nodes = [_cast("scale", "factor", kind), _node("Mul", ["matrix", "factor"], ["p0"])]
-    nodes += [_node("MatMul", [f"p{n}", "matrix"], [f"p{n + 1}"]) for n in range(num_products)]
-    nodes += [_node("ReduceMax", [f"p{num_products}"], ["top"], keepdims=0),
+    nodes = [_cast("scale", "factor", kind), node("Mul", ["matrix", "factor"], ["p0"])]
+    nodes += [node("MatMul", [f"p{n}", "matrix"], [f"p{n + 1}"]) for n in range(num_products)]
+    nodes += [node("ReduceMax", [f"p{num_products}"], ["top"], keepdims=0),
               _cast("top", "result", _FLOAT)]  # fmt: skip
     return _model(
         nodes=nodes,
         inputs=[_value("scale", _FLOAT, (1,))],
         outputs=[_value("result", _FLOAT, ())],
-        weights=[_tensor("matrix", kind, matrix.shape, matrix.tobytes())],
+        weights=[tensor("matrix", kind, matrix.shape, matrix.tobytes())],
     )
 
 
 def sweep_chain(num_values: int, num_sweeps: int) -> bytes:
     """`num_sweeps` passes over a vector that read it and write it, reduced to one number."""
-    shape = _tensor("shape", 7, (1,), num_values.to_bytes(8, "little"))
-    nodes = [_node("Expand", ["scale", "shape"], ["v0"])]
-    nodes += [_node("Neg", [f"v{n}"], [f"v{n + 1}"]) for n in range(num_sweeps)]
-    nodes += [_node("ReduceMax", [f"v{num_sweeps}"], ["result"], keepdims=0)]
+    shape = tensor("shape", 7, (1,), num_values.to_bytes(8, "little"))
+    nodes = [node("Expand", ["scale", "shape"], ["v0"])]
+    nodes += [node("Neg", [f"v{n}"], [f"v{n + 1}"]) for n in range(num_sweeps)]
+    nodes += [node("ReduceMax", [f"v{num_sweeps}"], ["result"], keepdims=0)]
     return _model(
         nodes=nodes,
         inputs=[_value("scale", _FLOAT, (1,))],
@@ -71,7 +71,8 @@ def _model(
     return number(1, _IR_VERSION) + message(7, graph) + message(8, number(2, _OPSET))
 
 
-def _node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -> bytes:
+def node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -> bytes:
+    """A node, named after its first output."""
     body = b"".join(text(1, name) for name in inputs)
     body += b"".join(text(2, name) for name in outputs) + text(3, outputs[0]) + text(4, kind)
     for name, value in attributes.items():
@@ -80,7 +81,7 @@ def _node(kind: str, inputs: list[str], outputs: list[str], **attributes: int) -
 
 
 def _cast(source: str, target: str, kind: int) -> bytes:
-    return _node("Cast", [source], [target], to=kind)
+    return node("Cast", [source], [target], to=kind)
 
 
 def _value(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
@@ -88,7 +89,8 @@ def _value(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
     return text(1, name) + message(2, message(1, number(1, kind) + message(2, sizes)))
 
 
-def _tensor(name: str, kind: int, shape: tuple[int, ...], raw: bytes) -> bytes:
+def tensor(name: str, kind: int, shape: tuple[int, ...], raw: bytes) -> bytes:
+    """A weight with its values."""
     sizes = b"".join(number(1, size) for size in shape)
     return sizes + number(2, kind) + text(8, name) + message(9, raw)
 

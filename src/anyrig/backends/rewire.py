@@ -6,14 +6,142 @@ So an inner value becomes an output by a few bytes at the end, and the weights a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from anyrig.backends.graph import message, text
+from anyrig.backends.graph import message, node, number, tensor, text
 
-_GRAPH, _OUTPUT, _NAME = 7, 12, 1
+# Fields of onnx.proto: of a model, of its graph, of a node.
+_GRAPH, _NODE, _INITIALIZER, _INPUT, _OUTPUT, _NAME = 7, 1, 5, 11, 12, 1
+_NODE_INPUT, _NODE_OUTPUT, _NODE_KIND = 1, 2, 4
+_FLOAT, _INT64 = 1, 7
+_ZERO, _ONE = "anyrig.zero", "anyrig.one"
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     """The model with inner values as further outputs, in this order, after its own."""
     added = b"".join(message(_OUTPUT, text(_NAME, name)) for name in names)
     return model + message(_GRAPH, added)
+
+
+def values_of(model: bytes, kind: str) -> list[str]:
+    """The outputs of every node of a kind, such as `Ceil`."""
+    return [found.outputs[0] for found in _nodes(model) if found.kind == kind]
+
+
+def noise_from_outside(model: bytes) -> tuple[bytes, list[str]]:
+    """The model with its dice taken away, and the names of the inputs that stand for them.
+
+    Each `RandomNormalLike` becomes a row of numbers that the caller gives, read from its beginning
+    and round again where it is too short. So a seed decides, and nothing that ran before.
+    """
+    dice = [found for found in _nodes(model) if found.kind == "RandomNormalLike"]
+    if not dice:
+        return model, []
+    names = [f"anyrig.noise{index}" for index in range(len(dice))]
+    (start, body, end), *more = [f[1:] for f in _fields(model, 0, len(model)) if f.field == _GRAPH]
+    assert not more, "a graph in several pieces"
+    pieces, last = [], body
+    for found, name in zip(dice, names, strict=True):
+        pieces += [model[last : found.start], _given(name, found.inputs[0], found.outputs[0])]
+        last = found.end
+    pieces += [model[last:end], _constants(), *(_row(name) for name in names)]
+    return model[:start] + message(_GRAPH, b"".join(pieces)) + model[end:], names
+
+
+def _given(name: str, like: str, output: str) -> bytes:
+    """Nodes that shape a row of numbers like a value."""
+    steps = [
+        ("Shape", [like], "shape"), ("ReduceProd", ["shape"], "count"),
+        ("Range", [_ZERO, "count", _ONE], "places"), ("Shape", [name], "length"),
+        ("Mod", ["places", "length"], "wrapped"), ("Gather", [name, "wrapped"], "row"),
+        ("Reshape", ["row", "shape"], output),
+    ]  # fmt: skip
+    own = {"shape", "count", "places", "length", "wrapped", "row"}
+    out = b""
+    for kind, inputs, result in steps:
+        told = [f"{name}.{value}" if value in own else value for value in inputs]
+        target = f"{name}.{result}" if result in own else result
+        fields = {"keepdims": 0} if kind == "ReduceProd" else {}
+        out += message(_NODE, node(kind, told, [target], **fields))
+    return out
+
+
+def _constants() -> bytes:
+    both = ((_ZERO, 0), (_ONE, 1))
+    return b"".join(
+        message(_INITIALIZER, tensor(name, _INT64, (), value.to_bytes(8, "little")))
+        for name, value in both
+    )
+
+
+def _row(name: str) -> bytes:
+    """An input of one dimension and any length."""
+    shape = message(1, text(2, f"{name}.length"))
+    kind = message(1, number(1, _FLOAT) + message(2, shape))
+    return message(_INPUT, text(_NAME, name) + message(2, kind))
+
+
+# ---------------------------------------------------------------- reading
+
+
+class _Field(NamedTuple):
+    field: int
+    start: int
+    body: int
+    end: int
+
+
+class _Node(NamedTuple):
+    kind: str
+    inputs: list[str]
+    outputs: list[str]
+    start: int
+    end: int
+
+
+def _nodes(model: bytes) -> Iterator[_Node]:
+    """The nodes of the main graph, in order."""
+    for graph in _fields(model, 0, len(model)):
+        if graph.field != _GRAPH:
+            continue
+        for found in _fields(model, graph.body, graph.end):
+            if found.field == _NODE:
+                yield _node_at(model, found)
+
+
+def _node_at(model: bytes, found: _Field) -> _Node:
+    names: dict[int, list[str]] = {_NODE_INPUT: [], _NODE_OUTPUT: [], _NODE_KIND: []}
+    for part in _fields(model, found.body, found.end):
+        if part.field in names:
+            names[part.field].append(model[part.body : part.end].decode())
+    kind = names[_NODE_KIND][0] if names[_NODE_KIND] else ""
+    return _Node(kind, names[_NODE_INPUT], names[_NODE_OUTPUT], found.start, found.end)
+
+
+def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
+    """The fields of one message: where each begins, where its body does, where it ends."""
+    at = start
+    while at < end:
+        begin = at
+        key, at = _varint(data, at)
+        wire = key & 7
+        if wire == 2:
+            size, at = _varint(data, at)
+        elif wire == 0:
+            size = _varint(data, at)[1] - at
+        else:
+            size = {1: 8, 5: 4}[wire]
+        yield _Field(key >> 3, begin, at, at + size)
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7

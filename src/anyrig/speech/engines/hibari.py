@@ -118,7 +118,7 @@ class Hibari(SpeechEngine):
         weights = next(found for found in self._files if found.voice == voice.name)
         model, reader = self._ready(weights)
         rng = np.random.default_rng(line.seed)
-        spoken = packaged.Spoken(_UNIT, RATE)
+        spoken = packaged.Spoken(_UNIT, RATE, packaged.KOKORO_EARLY)
         for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
             said = phonemes.ids_of(words, self._vocabulary)
             if said.ids:

@@ -189,7 +189,7 @@ class _Part(NamedTuple):
 def _take(parts: Sequence[tuple[_Part, tuple[Samples, list[int]]]]) -> Take:
     from anyrig.speech.audio import Take
 
-    spoken = packaged.Spoken(UNIT, RATE)
+    spoken = packaged.Spoken(UNIT, RATE, packaged.KOKORO_EARLY)
     for part, (wave, durations) in parts:
         spoken.add(wave, durations, part.words, part.owners)
     return Take(spoken.samples(), RATE, tuple(spoken.words))

