@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.text.language import by_paragraph, detect
@@ -78,6 +78,7 @@ def test_no_paragraph_of_an_english_book_is_foreign() -> None:
     assert {detect(text[a:b], default="fr").language for a, b in spans} == {"en"}
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=()), max_size=100))
 def test_any_text_has_an_answer(text: str) -> None:
     found = detect(text)

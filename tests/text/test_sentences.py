@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.text.sentences import paragraphs, sentences
@@ -76,6 +76,7 @@ def test_hard_cases(language: str, written: str) -> None:
     assert found == [piece.strip() for piece in written.split("|")]
 
 
+@settings(deadline=None)
 @given(_ANY | _PIECES, st.sampled_from(["en", "es", "fr", "de", "it", "ja", "zz", "pt-BR"]))
 def test_nothing_is_lost(text: str, language: str) -> None:
     position = 0
