@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 # The spaces that may stand inside a number or before its unit.
@@ -19,6 +20,17 @@ NUMBER = (
 BEFORE = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/\u2019'])"
 MINUS = r"(?:(?<![\w)\]%])(?<![\w)\]%] )[-\u2212\u2013](?=\d))?"
 AFTER = r"(?![\d\w])(?![.,]\d)"
+DASH = rf"{SPACE}?[-\u2013\u2014]{SPACE}?"
+GLYPHS = {
+    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
+    "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
+    "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9), "⅒": (1, 10),
+}  # fmt: skip
+# A whole and a part, or a part alone, as one sign or with a stroke.
+FRACTION = (
+    rf"{BEFORE}(?:(\d{{1,3}}){SPACE}?)?([{''.join(GLYPHS)}])(?!\w)"
+    rf"|{BEFORE}(?:(\d{{1,3}}){SPACE})?(\d{{1,3}})[/\u2044](\d{{1,4}}){AFTER}(?!/)"
+)
 LONGEST = 15
 """Digits of the largest number that is said as one; longer ones are spelt."""
 
@@ -74,6 +86,11 @@ def _cut(text: str) -> tuple[str, str, str]:
             whole, _, decimals = text.partition(sign)
             return whole, sign, decimals
     return text, "", ""
+
+
+def choice(words: Iterable[str]) -> str:
+    """A pattern for any of these, the longest first."""
+    return "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))
 
 
 def roman(written: str) -> int | None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.romance.figures import AFTER, BEFORE, MINUS, NUMBER, SPACE, figure
+from anyrig.speech.normalise.romance.figures import (
+    AFTER,
+    BEFORE,
+    DASH,
+    FRACTION,
+    GLYPHS,
+    MINUS,
+    NUMBER,
+    SPACE,
+    choice,
+    figure,
+)
 from anyrig.speech.normalise.romance.sentences import word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.nouns import agreement, gender
@@ -22,15 +33,8 @@ from anyrig.speech.normalise.spanish.units import COINS, MONEY, PER, UNITS
 
 _LARGE = r"(?:mil(?:es)? de millones|mil millones|millones|mill[oó]n|mill\.|billones|bill[oó]n|mil|MM|M|k|K)"
 _LARGE_WORDS = {"m": "millones", "mm": "millones", "k": "mil", "mill.": "millones"}
-_SIGNS = "|".join(sorted((re.escape(one) for one in MONEY), key=len, reverse=True))
-_UNIT = "|".join(sorted((re.escape(one) for one in UNITS), key=len, reverse=True))
-_DASH = rf"{SPACE}?[-\u2013\u2014]{SPACE}?"
-_GLYPHS = {
-    "½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅖": (2, 5),
-    "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8),
-    "⅞": (7, 8), "⅐": (1, 7), "⅑": (1, 9), "⅒": (1, 10),
-}  # fmt: skip
-_GLYPH = "".join(_GLYPHS)
+_SIGNS = choice(MONEY)
+_UNIT = choice(UNITS)
 
 
 # -- money -----------------------------------------------------------------------------------------
@@ -69,9 +73,7 @@ def _with_cents(number: str, sign: str) -> str:
     return f"{say_figure(whole, kind)} {one if value.whole == 1 else many} con {small}"
 
 
-_PER = (
-    rf"(?:{SPACE}?/{SPACE}?({'|'.join(sorted(map(re.escape, PER), key=len, reverse=True))})(?!\w))?"
-)
+_PER = rf"(?:{SPACE}?/{SPACE}?({choice(PER)})(?!\w))?"
 
 
 @rule(
@@ -95,7 +97,7 @@ def _money_before(match: re.Match[str]) -> str | None:
     return _money(minus + number, code[1] if code else sign, large or "", per or "")
 
 
-@rule("money", rf"{BEFORE}({NUMBER}){_DASH}({NUMBER}){SPACE}?({_SIGNS})(?![\w€$])")
+@rule("money", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){SPACE}?({_SIGNS})(?![\w€$])")
 def _money_range(match: re.Match[str]) -> str | None:
     return f"{say(match[1])} a {_money(match[2], match[3], '', '')}"
 
@@ -115,7 +117,7 @@ def _per_unit(unit: str) -> str:
 
 @rule(
     "unit",
-    rf"{BEFORE}({NUMBER})(?:{_DASH}| a ){MINUS}({NUMBER}){SPACE}?({_UNIT})(?:/({_UNIT}))?(?![\w²³])",
+    rf"{BEFORE}({NUMBER})(?:{DASH}| a ){MINUS}({NUMBER}){SPACE}?({_UNIT})(?:/({_UNIT}))?(?![\w²³])",
 )
 def _unit_range(match: re.Match[str]) -> str | None:
     kind = UNITS[match[3]][2]
@@ -152,7 +154,7 @@ def _bare_rate(match: re.Match[str]) -> str | None:
 
 @rule(
     "percent",
-    rf"{BEFORE}(?:({MINUS}{NUMBER}){SPACE}?%?(?:{_DASH}| a )){MINUS}({NUMBER}){SPACE}?(%|‰)",
+    rf"{BEFORE}(?:({MINUS}{NUMBER}){SPACE}?%?(?:{DASH}| a )){MINUS}({NUMBER}){SPACE}?(%|‰)",
 )
 def _percent_range(match: re.Match[str]) -> str | None:
     return f"{say(match[1])} a {say(match[2])} {_PERCENT[match[3]]}"
@@ -183,13 +185,10 @@ def _half(match: re.Match[str], whole: int | None) -> str:
 _AFTER_HALF = frozenset("de del y o más menos es en a por con para que al la el los las".split())
 
 
-@rule(
-    "fraction",
-    rf"{BEFORE}(?:(\d{{1,3}}){SPACE}?)?([{_GLYPH}])(?!\w)|{BEFORE}(?:(\d{{1,3}}){SPACE})?(\d{{1,3}})[/\u2044](\d{{1,4}}){AFTER}(?!/)",
-)
+@rule("fraction", FRACTION)
 def _fraction(match: re.Match[str]) -> str | None:
     whole = match[1] or match[3]
-    over, under = _GLYPHS[match[2]] if match[2] else (int(match[4]), int(match[5]))
+    over, under = GLYPHS[match[2]] if match[2] else (int(match[4]), int(match[5]))
     if (over, under) == (24, 7):
         return "veinticuatro siete"
     if whole and over >= under:
@@ -255,7 +254,7 @@ def _version(match: re.Match[str]) -> str | None:
     )
 
 
-@rule("range", rf"{BEFORE}({NUMBER}){_DASH}({NUMBER}){AFTER}(?!{_DASH}\d)")
+@rule("range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)")
 def _range(match: re.Match[str]) -> str | None:
     first, last = match[1], match[2]
     spaced = re.search(r"\s[-\u2013]\s", match.group())

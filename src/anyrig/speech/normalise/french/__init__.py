@@ -1,0 +1,84 @@
+"""How French is read: the order of its rules, from what is most particular to single signs."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.french import amounts, dates, names, phones
+from anyrig.speech.normalise.french.numbers import cardinal, digits
+from anyrig.speech.normalise.french.words import (
+    ADDRESS,
+    ANYWHERE,
+    BEFORE_NUMBER,
+    FULL,
+    PLAIN,
+    SAID,
+    SIGNS,
+    SPELT,
+    STREETS,
+    TITLES,
+)
+from anyrig.speech.normalise.romance.addresses import Words, addresses
+from anyrig.speech.normalise.romance.dress import clean
+from anyrig.speech.normalise.romance.letters import Known, letters
+from anyrig.speech.normalise.romance.short import abbreviations
+from anyrig.speech.normalise.romance.signs import pauses, signs
+from anyrig.speech.normalise.rules import Rule, rule
+
+_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|[IVXLC]+\b))"
+_NAME_NEXT = r"(?=[ \u00a0\u202f-](?:[A-ZÀÂÇÉÈÊÎÔ]|(?:de|du|des|la|le)\b|d'|l'))"
+# What follows a hyphen that belongs to the word.
+_JOINED = frozenset(
+    "il ils elle elles on je tu nous vous moi toi lui leur y en ce ci là t même mêmes être midi "
+    "dire vingt dix deux trois quatre cinq six sept huit neuf onze douze treize quatorze quinze seize".split()
+)
+_JOINING = frozenset(
+    "peut est a y vice ex quasi semi demi mi sous sur avant après arrière contre non auto grand grands "
+    "petit petite grande beau belle porte vingt trente quarante cinquante soixante quatre dix celui "
+    "celle ceux celles moi toi lui elle eux nous vous qu jusque c chef rendez tout toute haut bas franco anglo nord sud".split()
+)
+
+
+def _keeps_hyphen(before: str, after: str) -> bool:
+    return after in _JOINED or (before in _JOINING and len(after) > 3)
+
+
+def _address_number(written: str) -> str:
+    return digits(written) if len(written) > 4 or written[0] == "0" else cardinal(int(written))
+
+
+def _spelt(written: str) -> bool:
+    upper = written.upper()
+    vowelless = 2 < len(upper) <= 4 and not re.search("[AEIOUY]", upper)
+    return upper == "WWW" or vowelless
+
+
+@rule("abbreviation", r"(?<![\w.])MM?\.(?= [A-ZÀÂÇÉÈÊÎÔ]| (?:le|la|et) | l')")
+def _mister(match: re.Match[str]) -> str | None:
+    words = "messieurs" if match.group().startswith("MM") else "monsieur"
+    return words.capitalize() if match.start() == 0 else words
+
+
+_SHORT = (
+    abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
+    _mister,
+    abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),
+    abbreviations({key: TITLES[key] for key in ("Mme", "Mlle", "Mmes", "Mlles")}, anyhow=False),
+    abbreviations(STREETS, after=_NAME_NEXT),
+    abbreviations(ANYWHERE, may_close=True),
+)
+
+CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
+RULES: tuple[Rule, ...] = (
+    *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
+    *phones.RULES,
+    *dates.RULES,
+    *names.RULES[:1],
+    *_SHORT,
+    *names.RULES[1:],
+    *amounts.RULES[:-3],
+    *letters(Known(SAID, SPELT, PLAIN, FULL)),
+    *amounts.RULES[-3:],
+    *pauses(),
+    signs(SIGNS),
+)

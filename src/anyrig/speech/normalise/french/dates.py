@@ -1,0 +1,189 @@
+"""French dates, years, decades, centuries and times of day."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.french.numbers import cardinal, label, ordinal
+from anyrig.speech.normalise.romance.figures import roman
+from anyrig.speech.normalise.romance.sentences import closed
+from anyrig.speech.normalise.rules import Rule, rule
+
+MONTHS = (
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
+).split()
+_SHORT = {
+    "janv": "janvier", "jan": "janvier", "févr": "février", "fév": "février", "fevr": "février",
+    "mar": "mars", "avr": "avril", "juil": "juillet", "aoû": "août", "aout": "août",
+    "sept": "septembre", "sep": "septembre", "oct": "octobre", "nov": "novembre", "déc": "décembre",
+    "dec": "décembre", "fev": "février", "decembre": "décembre", "fevrier": "février",
+}  # fmt: skip
+_DAYS = {
+    "lun": "lundi", "mar": "mardi", "mer": "mercredi", "jeu": "jeudi", "ven": "vendredi",
+    "sam": "samedi", "dim": "dimanche",
+}  # fmt: skip
+_MONTH = "(?:" + "|".join(sorted([*MONTHS, *_SHORT], key=len, reverse=True)) + r")(?![^\W\d_])\.?"
+_DAY_NAME = "(?:" + "|".join(_DAYS) + r")\."
+_DAY = r"\d{1,2}(?:er)?"
+
+
+def _month(written: str) -> str:
+    name = written.rstrip(".").lower()
+    return name if name in MONTHS else _SHORT.get(name, name)
+
+
+def _day(written: str) -> str:
+    number = int(written.removesuffix("er"))
+    return "premier" if number == 1 else cardinal(number)
+
+
+def _year(written: str) -> int:
+    """Two digits stand for the nearest century."""
+    year = int(written)
+    return year if len(written) > 2 else year + (2000 if year < 50 else 1900)
+
+
+def _of_parts(day: int, month: int, year: str) -> str | None:
+    if not (1 <= day <= 31 and 1 <= month <= 12):
+        return None
+    words = f"{_day(str(day))} {MONTHS[month - 1]}"
+    return f"{words} {cardinal(_year(year))}" if year else words
+
+
+@rule(
+    "date",
+    rf"(?:(?<!\w)({_DAY_NAME}),?\s+)?(?<![\w.,/])({_DAY})(?:\s*(-|\u2013|et|au)\s*({_DAY}))?(?:\s+|[-/])"
+    rf"({_MONTH})(?:(?:,?\s+|[-/])(\d{{4}}))?(?!\w)",
+    flags=re.IGNORECASE,
+)
+def _named(match: re.Match[str]) -> str | None:
+    weekday, day, link, until, month, year = match.groups()
+    if not 1 <= int(day.removesuffix("er")) <= 31 or (month.lower() in ("mar", "dec") and not year):
+        return None
+    words = _day(day)
+    if until:
+        words = f"{words} {link if link.isalpha() else 'au'} {_day(until)}"
+    words = f"{words} {_month(month)}"
+    if weekday:
+        words = f"{_DAYS[weekday.rstrip('.').lower()]} {words}"
+    return f"{words} {cardinal(int(year))}" if year else closed(words, match)
+
+
+@rule("date", r"(?<![\w.,/-])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-])")
+def _iso(match: re.Match[str]) -> str | None:
+    return _of_parts(int(match[4]), int(match[3]), match[1])
+
+
+@rule("date", r"(?<![\w.,/-])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d/-])(?![.\s-]\d)")
+def _slashed(match: re.Match[str]) -> str | None:
+    day, month = int(match[1]), int(match[3])
+    if month > 12 >= day:
+        day, month = month, day
+    return _of_parts(day, month, match[4])
+
+
+@rule(
+    "date",
+    rf"(?<![\w/])(0[1-9]|1[0-2])/(\d{{4}})(?![\d/])|(?<!\w)({_MONTH})[-/ ](\d{{4}})(?!\d)",
+    flags=re.I,
+)
+def _month_year(match: re.Match[str]) -> str | None:
+    if match[1]:
+        return f"{MONTHS[int(match[1]) - 1]} {cardinal(int(match[2]))}"
+    full = match[3].rstrip(".").lower() in MONTHS
+    return f"{match[3] if full else _month(match[3])} {cardinal(int(match[4]))}"
+
+
+@rule("date", rf"(?<!\w)({_DAY_NAME})(?=,?\s+\d)", flags=re.IGNORECASE)
+def _weekday(match: re.Match[str]) -> str | None:
+    return _DAYS[match[1].rstrip(".").lower()]
+
+
+@rule("date", r"(?<!\w)(av|ap|apr|avant|après)\.?\s?(J\.?-?\s?C)(?:\.|(?!\w))", flags=re.I)
+def _era(match: re.Match[str]) -> str | None:
+    side = "avant" if match[1].lower().startswith("av") else "après"
+    return closed(f"{side} Jésus-Christ", match)
+
+
+@rule("date", r"(?<!\w)J\.-C(?:\.|(?!\w))")
+def _christ(match: re.Match[str]) -> str | None:
+    return closed("Jésus-Christ", match)
+
+
+@rule(
+    "decade",
+    r"(?<!\w)((?:années|ann\.|décennie)\s+)['\u2019]?(\d{4}|[1-9]0)(?:\s*(-|\u2013|et|à|ou)\s*['\u2019]?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
+    flags=re.I,
+)
+def _decade(match: re.Match[str]) -> str | None:
+    words = f"{match[1]}{label(int(match[2]))}"
+    if not match[4]:
+        return words
+    link = match[3] if match[3].isalpha() else ""
+    return f"{words} {link} {label(int(match[4]))}"
+
+
+@rule("century", r"(?<!\w)([IVXLC]+)\s?(er|re|ère|ème|eme|ième|nd|nde|e|è|ᵉʳ|ᵉ)s?(?!\w)")
+def _ordinal_roman(match: re.Match[str]) -> str | None:
+    number = roman(match[1])
+    if not number or match.group() in ("Ce", "De", "Le", "Me", "Les", "Des", "Ces", "Mes", "Cer"):
+        return None
+    if match[1] in ("L", "C", "D", "M") or " " in match.group().rstrip():
+        return None
+    return ordinal(number, "f" if match[2] in ("re", "ère") else "m")
+
+
+@rule("century", r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)")
+def _century(match: re.Match[str]) -> str | None:
+    number = roman(match[2])
+    return f"siècle {cardinal(number)}" if number else None
+
+
+# -- times of day ----------------------------------------------------------------------------------
+
+
+@rule(
+    "time",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]\s?([0-5]\d)(?:\s?(?:min|mn|m)\b\.?)?(?:\s?([0-5]\d)\s?s(?:ec)?\b)?(?!\w)",
+)
+def _hours(match: re.Match[str]) -> str | None:
+    return _clock(int(match[1]), int(match[2]), match[3])
+
+
+@rule(
+    "time", r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])(?:\s?h(?:eures)?\b)?"
+)
+def _colon(match: re.Match[str]) -> str | None:
+    return _clock(int(match[1]), int(match[2]), match[3])
+
+
+@rule("time", r"(?<![\w:.,/])(\d{1,4})\s?[hH](?![\w\u00b2/])")
+def _hour(match: re.Match[str]) -> str | None:
+    return _clock(int(match[1]), 0, None)
+
+
+@rule("time", r"(?<![\w:.,/])(\d{1,2})\s?[hH]?/(24)\b|(?<![\w:.,/])(\d{1,2})\s?[jJ]/(7|365)\b")
+def _always(match: re.Match[str]) -> str | None:
+    if match[1]:
+        return f"{_clock(int(match[1]), 0, None)} sur vingt-quatre"
+    return f"{cardinal(int(match[3]))} jours sur {cardinal(int(match[4]))}"
+
+
+def _clock(hour: int, minute: int, second: str | None) -> str:
+    words = f"{cardinal(hour, 'f')} heure{'s' if hour > 1 else ''}"
+    if minute:
+        words = f"{words} {cardinal(minute, 'f' if minute % 10 == 1 and minute != 11 else '')}"
+    elif second:
+        words = f"{words} zéro minute"
+    if second:
+        minutes = f" minute{'s' if minute > 1 else ''}" if minute else ""
+        words = (
+            f"{words}{minutes} {cardinal(int(second), 'f')} seconde{'s' if int(second) > 1 else ''}"
+        )
+    return words
+
+
+RULES: tuple[Rule, ...] = (
+    _iso, _slashed, _named, _month_year, _weekday, _era, _christ, _decade, _ordinal_roman, _century,
+    _always, _hours, _colon, _hour,
+)  # fmt: skip
