@@ -20,8 +20,9 @@ _ANY = st.text(st.characters(exclude_categories=()), max_size=120)
 _PIECES = st.lists(
     st.sampled_from(
         ["Dr. ", "$3.50 ", "5 p.m. ", "Yes. ", "No! ", "the cat", " sat", ", and ", ". ", "...",
-         "\n", "\n\n", "# ", "- ", "“", "”", "[[", "]]", "|", "/", "ˈkəʊ", "[[Lee|li]]", "[[kəˈkoʊ]]",
-         "[[cat|/kæt/]]", "😀", "---", "* * *", "\x00", "\u200b", "\ud800", "\ufffc", "&amp;",
+         "\n", "\n\n", "# ", "- ", "“", "”", "[[", "]]", "|", "/", "ˈkəʊ", "[[Lee|li]]",
+         "[[kəˈkoʊ]]", "[[cat|/kæt/]]", "😀", "---",
+         "* * *", "\x00", "\u200b", "\ud800", "\ufffc", "&amp;",
          "<b>", "www.example.com", "1234567890", "CHAPTER IV", "inter-\nnational", "\u00ad", "é",
          "x" * 50]
     ),

@@ -156,7 +156,7 @@ def _segments(flow: Flow, spoken: Sequence[Spoken], terms: Terms) -> Iterator[Se
 
 def _line(one: Spoken, terms: Terms, *, last: bool) -> Line:
     words = one.part.spoken
-    if one.kind == "heading" and last and words[-1].isalnum():
+    if one.kind == "heading" and last and words[-1].isalnum() and len(words) < terms.limit:
         words += "."  # a title has no full stop on paper and needs one in the voice
     style = one.style
     return Line(words, style.language, style.voice, style.rate, seed_of(words, terms.seed))

@@ -64,18 +64,17 @@ def _apart(
 def _woven(text: str, said: Sequence[Said], marks: Sequence[tuple[Mark, str]]) -> Iterator[Atom]:
     """What the rules say, with each mark in its place."""
     waiting = list(reversed(marks))
+    position = 0
     for one in said:
-        position = one.start
+        position = max(position, one.start)
         while waiting and waiting[-1][0].start < one.end:
-            mark, words = waiting[-1]
-            yield from _plain(text, one, position, max(position, mark.start))
-            if mark.start >= position:
-                yield Atom(mark.start, mark.end, words, whole=True)
-            position = max(position, mark.end)
-            if mark.end > one.end:
-                break
-            waiting.pop()
+            mark, words = waiting.pop()
+            yield from _plain(text, one, position, mark.start)
+            yield Atom(mark.start, mark.end, words, whole=True)
+            position = mark.end
         yield from _plain(text, one, position, one.end)
+    for mark, words in reversed(waiting):
+        yield Atom(mark.start, mark.end, words, whole=True)
 
 
 def _plain(text: str, one: Said, start: int, end: int) -> Iterator[Atom]:

@@ -62,7 +62,8 @@ class Reciter:
         self._mark_starts = [mark.start for mark in self._marks]
         self._style_starts = [position for position, _ in self.flow.styles]
         breaks = {position for position, _ in self.flow.breaks}
-        self._cuts = sorted(breaks | {position for position, _ in self.flow.edges})
+        self._ends = {position for position, _ in self.flow.edges}
+        self._cuts = sorted(breaks | self._ends)
         self._breaks = sorted(breaks)
 
     def style_at(self, position: int) -> Style:
@@ -80,6 +81,7 @@ class Reciter:
             Spoken(short, style, block.kind, number)
             for part, style in self._parts(block, marks, runs, cuts, language)
             for short in cut(part, self.terms.limit)
+            if _is_said(short)
         ]
         return list(self._joined(spoken))
 
@@ -95,7 +97,7 @@ class Reciter:
                 style = runs[max(0, bisect_right(starts, left) - 1)][2]
                 own = [pair for pair in marks if left <= pair[0].start and pair[0].end <= right]
                 read = atoms(self.flow.text, left, right, own, style.language)
-                pieces.append((Part(read, right == end), style))
+                pieces.append((Part(read, right == end or right in self._ends), style))
             yield from _sayable(pieces)
 
     def _joined(self, spoken: Sequence[Spoken]) -> Iterator[Spoken]:
@@ -204,17 +206,22 @@ class Reciter:
         return positions[bisect_right(positions, block.start) : bisect_left(positions, block.end)]
 
 
+def _is_said(part: Part) -> bool:
+    """Whether there is a letter or a figure to say."""
+    return any(map(str.isalnum, part.spoken))
+
+
 def _sayable(pieces: Sequence[tuple[Part, Style]]) -> Iterator[tuple[Part, Style]]:
     """The pieces of a sentence, those that are mere signs put to the one before, or the next."""
     ready: list[tuple[Part, Style]] = []
     for part, style in pieces:
-        said = any(map(str.isalnum, part.spoken))
-        if ready and not (said and any(map(str.isalnum, ready[-1][0].spoken))):
+        said = _is_said(part)
+        if ready and not (said and _is_said(ready[-1][0])):
             before, own = ready.pop()
             style = style if said else own
             part = Part(before.atoms + part.atoms, part.ends)
         ready.append((part, style))
-    return ((part, style) for part, style in ready if any(map(str.isalnum, part.spoken)))
+    return (pair for pair in ready if _is_said(pair[0]))
 
 
 def _outermost(marks: Sequence[Mark]) -> list[Mark]:
