@@ -24,15 +24,20 @@ _BLOCKS = frozenset(
     "article blockquote body br dd div dl dt footer h1 h2 h3 h4 h5 h6 header hr li main nav ol p "
     "pre section table td th tr ul figure figcaption title".split()
 )
+# Words that begin a compound more often than they are the first half of a cut word.
 _PREFIXES = frozenset(
-    "non self well ill half ex co all anti pro semi cross post pre mid multi high low long short "
-    "full part old new two three four five six seven eight nine ten twenty thirty forty fifty "
-    "sixty seventy eighty ninety first second third so ever much great mother father brother "
-    "sister son daughter hard soft far near left right open close good bad best better fair light "
-    "dark deep hand heart cold hot free one state middle world double single tight wide quick "
-    "slow once upper lower in by up off out on".split()
+    "non self well ill half anti semi cross multi high low long short full old new two three four "
+    "five six seven eight nine ten twenty thirty forty fifty sixty seventy eighty ninety first "
+    "second third great mother father brother sister daughter hard soft far near left right open "
+    "close good bad best better light dark deep cold hot free state middle world double single "
+    "tight wide quick slow upper lower ever much mid all".split()
+)
+_ENDINGS = frozenset(
+    "ness ly ing er est ers dom ful less ment ship hood ish ning ened ens en ed s es y ance ar dle "
+    "day night ry ty ward wards ual ten th".split()
 )
 _QUOTES = str.maketrans("“”„‟«»″‘’‚‛′ʼ＂＇", '"""""""\'\'\'\'\'\'"\'')
+_PLAIN = _QUOTES | {ord("…"): "..."}
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 
 
@@ -41,6 +46,8 @@ def _drop(kind: str, pattern: str, words: str = "", flags: int = 0, needs: str =
 
 
 def _tag(match: re.Match[str]) -> str:
+    if alt := re.search(r"""\balt=["']([^"']{1,300})["']""", match[0]):
+        return alt[1]
     return "\n" if match[1].lower() in _BLOCKS else ""
 
 
@@ -48,13 +55,14 @@ def _entity(match: re.Match[str]) -> str | None:
     sign = html.unescape(match[0])
     if sign == match[0]:
         return None
-    return " " if sign.isspace() else sign.replace("\u00ad", "").translate(_QUOTES)
+    return " " if sign.isspace() else sign.replace("\u00ad", "").translate(_PLAIN)
 
 
 def _cut_word(match: re.Match[str]) -> str:
     before, after = match[1], match[2]
     # A compound keeps its hyphen: a first part that is a word of its own, or a capital after it.
-    if before.lower() in _PREFIXES or after[0].isupper() or before[-1].isdigit():
+    compound = before.lower() in _PREFIXES and after.lower() not in _ENDINGS
+    if compound or len(before) == 1 or after[0].isupper():
         return f"{before}-{after}"
     return before + after
 

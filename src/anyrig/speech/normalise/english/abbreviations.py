@@ -28,7 +28,7 @@ _TITLES = {
     "Messrs": "Messieurs", "Fr": "Father", "Br": "Brother", "Mt": "Mount", "Ft": "Fort",
     "Atty": "Attorney", "Drs": "Doctors", "Sr": "Sister", "Cdr": "Commander", "Amb": "Ambassador",
     "Sec": "Secretary", "Pt": "Point", "Ven": "Venerable",
-    "Mses": "Mizzes", "Msgr": "Monsignor",
+    "Mses": "Mizzes", "Msgr": "Monsignor", "Wm": "William", "Chas": "Charles", "Geo": "George", "Thos": "Thomas",
 }  # fmt: skip
 # After a name or in the middle of a sentence; the full stop stays where it ends the sentence.
 _AFTER = {
@@ -117,7 +117,8 @@ def _preceding(match: re.Match[str]) -> tuple[str, bool]:
     if not found:
         return "", True
     lead = before[: found.start()].rstrip(" \"'(")
-    return found[1], not lead or lead[-1] in ".!?:\n"
+    titled = re.search(r"\b(?:Mrs?|Ms|Dr|St|Prof|Jr|Sr|Rev|Gen|Col|Capt|[A-Z])\.$", lead)
+    return found[1], not lead or (lead[-1] in ".!?:\n" and not titled)
 
 
 def _is_street(match: re.Match[str]) -> bool:
@@ -267,7 +268,7 @@ def _after(match: re.Match[str]) -> str | None:
         )
         and not _preceding(match)[0][:1].isupper()
     ):
-        if not match.string[: match.start()].rstrip().endswith(","):
+        if not match.string[: match.start()].rstrip().endswith(",") and match.string[match.end() : match.end() + 1] != ",":
             return None
     said = _AFTER[short]
     return said + stop(match)

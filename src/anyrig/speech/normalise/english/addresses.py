@@ -98,6 +98,11 @@ def _trimmed(address: str) -> str:
     return spoken(bare.rstrip("/")) + tail
 
 
+@rule("url", r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?", needs=":")
+def _local(match: re.Match[str]) -> str:
+    return _trimmed(match[0])
+
+
 @rule(
     "email",
     r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64})@((?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24})(?![\w-])",
@@ -264,6 +269,6 @@ def _extended(text: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _url, _email, _domain, _path, _file, _extension, _handle, _isbn, _world_phone, _toll_free, _american_phone,
+    _url, _local, _email, _domain, _path, _file, _extension, _handle, _isbn, _world_phone, _toll_free, _american_phone,
     _british_phone, _local_phone, _emergency, _bare_extension, _given, _identifier,
 )  # fmt: skip

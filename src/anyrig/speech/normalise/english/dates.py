@@ -78,7 +78,7 @@ def _month_first(match: re.Match[str]) -> str | None:
     return f"{_weekday(day)}{month(name)}{the} {ordinal(one)}{to}{_in_year(written)}"
 
 
-@rule("date", rf"\b({_DAY})?(the )?\b(\d{{1,2}})({_NTH})?(?:({_DASH}| and | to | & )(\d{{1,2}}){_NTH}?)?"
+@rule("date", rf"\b({_DAY})?([Tt]he )?\b(\d{{1,2}})({_NTH})?(?:({_DASH}| and | to | & )(\d{{1,2}}){_NTH}?)?"
       rf"( of)? ({_MONTH})(?:{_DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({_MONTH}))?"
       rf"(?:,? ({_YEAR}))?(?!\w)", needs=DIGITS)  # fmt: skip
 def _day_first(match: re.Match[str]) -> str | None:
@@ -155,7 +155,18 @@ def _era(match: re.Match[str]) -> str:
     return f"{year(match[3])}{span} {era}{stop}"
 
 
-@rule("year", r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|(?<=\bthe )([2-9]0)'?s|"
+@rule(
+    "date",
+    rf"\b({'|'.join(_SHORT_DAYS)})\.? ?([-–—]|to) ?({'|'.join(_SHORT_DAYS)})\b(?:\.(?= [a-z\d]))?|"
+    rf"\b({'|'.join(_SHORT)})\.? ?([-–—]) ?({'|'.join(_SHORT)})\b(?:\.(?= [a-z\d]))?",
+)
+def _named_span(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"{_SHORT_DAYS[match[1]]} to {_SHORT_DAYS[match[3]]}"
+    return f"{month(match[4])} to {month(match[6])}"
+
+
+@rule("year", r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe )([2-9]0)'?s|"
       r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
       r"(?<=their )|(?<=my )|(?<=your ))[2-9]0)'?s)\b", needs=DIGITS)  # fmt: skip
 def _decade(match: re.Match[str]) -> str:
@@ -192,7 +203,7 @@ _COUNTED = (
 _NO_NOUN = "was is has his this its as it's does us was across towards always thus perhaps".split()
 _PREPOSITION = re.compile(
     r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
-    r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to)[ -](?:the )?$"
+    r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|ca?\.)[ -](?:the )?$"
 )
 
 
@@ -201,10 +212,10 @@ _PREPOSITION = re.compile(
 def _plain_year(match: re.Match[str]) -> str | None:
     value, after = int(match[1]), (match[2] or "").strip()
     before = match.string[max(0, match.start() - 16) : match.start()]
-    if after in _COUNTED or not 1000 <= value < 2200:
+    if after in _COUNTED or not 1000 <= value < (3000 if re.search("year $", before) else 2200):
         return None
     placed = _PREPOSITION.search(before)
-    plural = after.endswith("s") and after not in _NO_NOUN and not after.endswith("ss")
+    plural = after.endswith("s") and after not in _NO_NOUN and not after.endswith(("ss", "is", "us"))
     if plural and not placed:
         return None
     if not placed and not 1500 <= value < 2100:
@@ -218,5 +229,5 @@ RULES: tuple[Rule, ...] = (
     _month_span, _month_first, _day_first, _month_year, _iso, _numeric, _on_slash, _era, _decade,
     _year_span,
 )  # fmt: skip
-NAMES: tuple[Rule, ...] = (_short_day, _short_month)
+NAMES: tuple[Rule, ...] = (_named_span, _short_day, _short_month)
 YEARS: tuple[Rule, ...] = (_short_year, _plain_year)

@@ -13,6 +13,7 @@ from anyrig.speech.normalise.english.units import (
 from anyrig.speech.normalise.english.words import (
     DIGITS,
     MINUS,
+    NOT_NOUNS,
     NUMBER,
     SUPERSCRIPT,
     VULGAR,
@@ -31,6 +32,7 @@ _ALL = "|".join(
 )
 _COUNT = rf"(?:{NUMBER}|\d+ \d+/\d+|\d+/\d+|\d* ?[{VULGAR}])"
 _SCALED = r"(?: (hundred|thousand|million|billion|trillion)\b|([kM])(?= ))?"
+_WHOLE = "second|minute|hour|day|week|month|year|person|capita|serving|acre|inch|foot|mile|gallon"
 _POWER = r"(?:\^?[23]|[²³])"
 
 
@@ -58,7 +60,7 @@ def _singular(text: str) -> bool:
 
 
 @rule("unit", rf"(?<![\w.])([{MINUS}+±~≈] ?)?({_COUNT})(?:({_DASH})({_COUNT}))?{_SCALED}([ -]?)({_ALL})({_POWER})?"
-      rf"(?: ?/ ?({_ALL})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w)(\.(?!\d))?", needs=DIGITS)  # fmt: skip
+      rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w)(\.(?!\d))?", needs=DIGITS)  # fmt: skip
 def _measure(match: re.Match[str]) -> str | None:
     (sign, low, dash, high, scale, short, gap, name, power, below, below_power, per,
      dot) = match.groups()  # fmt: skip
@@ -66,7 +68,7 @@ def _measure(match: re.Match[str]) -> str | None:
         return None
     last = high or low
     one = _singular(last) and not scale and not short
-    attached = gap == "-"
+    attached = gap == "-" or _before_noun(match)
     said = _lead(sign) + count(low)
     if high:
         link = dash.strip()
@@ -77,6 +79,13 @@ def _measure(match: re.Match[str]) -> str | None:
     if below or per:
         said += " per " + unit(below or per, below_power, one=True)
     return said + _kept(match, dot)
+
+
+def _before_noun(match: re.Match[str]) -> bool:
+    """Whether a measure tells what kind of thing follows: a 500 GB drive."""
+    before = match.string[max(0, match.start() - 3) : match.start()]
+    after = re.match(r" ([a-z]{3,})\b", match.string[match.end() : match.end() + 20])
+    return bool(after and re.search(r"\b[Aa]n? $", before) and after[1] not in NOT_NOUNS)
 
 
 def _lead(sign: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from anyrig.speech.normalise.english.words import DIGITS, NUMBER, cardinal, is_one, number
+from anyrig.speech.normalise.english.words import DIGITS, NOT_NOUNS, NUMBER, cardinal, is_one, number
 from anyrig.speech.normalise.rules import Rule, rule
 
 
@@ -73,12 +73,6 @@ _PERIODS = {
     "bbl": "barrel", "ea": "each",
 }  # fmt: skip
 _PER = rf"(?: ?/ ?({'|'.join(_PERIODS)}|[a-z]{{3,12}})\b(?!/))?"
-_NOT_NOUNS = (
-    "a an and or but for in on at to of from by with as is was than per each every more less was "
-    "when if so because that this it he she they we i you will would has had were are until after "
-    "before which who while since off out up down over under into during plus minus every last "
-    "next one".split()
-)
 
 
 def amount(digits: str, scale: str | None, coin: _Coin, *, single: bool = False) -> str:
@@ -109,7 +103,9 @@ def _before_noun(match: re.Match[str]) -> bool:
     before = re.search(r"\b([Aa]n?|[Tt]he|this|that|his|her|their|its|our|my|your|another|each|every) "
                        r"(?:[a-z]+ )?$", match.string[max(0, match.start() - 24) : match.start()])  # fmt: skip
     after = re.match(r"[ -]([a-z]+)\b", match.string[match.end() : match.end() + 24])
-    if not after or after[1] in _NOT_NOUNS:
+    if match.string.startswith("-a-", match.end()):
+        return True
+    if not after or after[1] in NOT_NOUNS:
         return False
     if match.string[match.end()] == "-":
         return True
@@ -137,8 +133,9 @@ def _signed(match: re.Match[str]) -> str | None:
     cents = re.search(r"\.\d\d$", low) and not second
     begin = amount(low, first, coin) if cents else number(low)
     begin += f" {first}" if first and first != second and not cents else ""
-    joint = "and" if link == "and" else "to"
-    return f"{begin} {joint} {amount(high, second, coin, single=_before_noun(match))}{_per(per)}"
+    if link in ("and", "to"):
+        return f"{lead}{amount(low, first, coin)} {link} {amount(high, second, coin)}{_per(per)}"
+    return f"{lead}{begin} to {amount(high, second, coin, single=_before_noun(match))}{_per(per)}"
 
 
 def _spanned(match: re.Match[str], link: str) -> bool:
@@ -146,6 +143,14 @@ def _spanned(match: re.Match[str], link: str) -> bool:
     if link in ("and", "to"):
         return match[2] in match[0][match[0].index(link) :]
     return True
+
+
+@rule(
+    "money", rf"(?<![\w.])([-−] ?)?\$ ?({NUMBER}){_SCALE}? (USD|CAD|AUD|NZD|SGD|HKD)\b", needs="$"
+)
+def _named(match: re.Match[str]) -> str:
+    sign, low, word, letter, code = match.groups()
+    return ("minus " if sign else "") + amount(low, _scale(word, letter), _CODES[code])
 
 
 @rule(
@@ -186,4 +191,4 @@ def _pence(match: re.Match[str]) -> str | None:
     return f"{number(low)} {coin.part if is_one(low) else coin.parts}"
 
 
-RULES: tuple[Rule, ...] = (_signed, _single, _after, _coded, _pence)
+RULES: tuple[Rule, ...] = (_named, _signed, _single, _after, _coded, _pence)

@@ -27,6 +27,10 @@ _SPECIAL = {
     "24/7": "twenty-four seven", "9/11": "nine eleven", "7/7": "seven seven",
     "50/50": "fifty-fifty", "20/20": "twenty twenty", "4/20": "four twenty",
 }  # fmt: skip
+_PLACES = re.compile(
+    r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|[Ss]ection) $"
+)
+_RATED = re.compile(r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned)\b[^.]{0,20}$")
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B": "billion",
            "bn": "billion", "T": "trillion", "mn": "million"}  # fmt: skip
 
@@ -57,6 +61,9 @@ def _fraction(match: re.Match[str]) -> str | None:
         return f"{_whole(whole)}{cardinal(above)} over {cardinal(below)}"
     if whole and int(above) >= int(below):
         return None
+    rest = match.string[match.end() : match.end() + 6]
+    if not whole and above != "1" and (above == below or rest == " stars" or below in ("5", "10", "100") and _RATED.search(match.string[max(0, match.start() - 30) : match.start()])):
+        return f"{cardinal(above)} out of {cardinal(below)}"
     said = fraction(int(above), int(below))
     if whole and said in ("one half", "one quarter"):
         said = said.replace("one", "a")
@@ -134,7 +141,7 @@ def _dotted(text: str) -> str:
 
 
 @rule("number", r"(?<=\b)((?:[Rr]oom|[Ff]light|[Rr]oute|[Hh]ighway|[Ii]nterstate|Boeing|Airbus|[Aa]partment|[Aa]pt\.|"
-      r"[Ss]uite|[Bb]us|[Uu]nit|US|U\.S\.|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Agent|Airlines|Airways|Delta|Lufthansa) )"
+      r"[Ss]uite|[Bb]us|[Uu]nit|US|U\.S\.|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Agent|Airlines|Airways|Delta|Lufthansa) )"
       r"(\d{3,4})(?![\d,%]|\.\d)(?! (?:million|billion|percent|people|men))", needs=DIGITS)  # fmt: skip
 def _label(match: re.Match[str]) -> str | None:
     if match[1] in ("US ", "U.S. "):
@@ -173,15 +180,19 @@ def _zip(match: re.Match[str]) -> str:
 @rule("number", rf"(?<![\w.,])({NUMBER})(k|K|M|B|bn|mn|T)(\+)?(?![\w&]|-?[A-Z])", needs=DIGITS)
 def _shortened(match: re.Match[str]) -> str | None:
     amount, scale, more = match.groups()
-    before = match.string[max(0, match.start() - 4) : match.start()]
+    before = match.string[max(0, match.start() - 12) : match.start()]
+    if scale == "B" and _PLACES.search(before):
+        return f"{label_number(amount)} B" if amount.isdecimal() else None
     after = match.string[match.end() : match.end() + 6]
     if scale in "kK" and (amount in ("4", "8") and scale == "K" or re.search(r"\b[Aa] $", before)
-                          and not after.startswith((" f", " s"))):  # fmt: skip
+                          and not after.startswith((" f", " s")) or after.startswith((" run", " race"))):  # fmt: skip
         return f"{number(amount)} K"
+    if match[0] == "3M" and not re.match(r" [a-z]+", after):
+        return "three M"
     return f"{number(amount)} {_SCALES[scale]}" + (" plus" if more else "")
 
 
-@rule("number", rf"(?<![\w.,])({NUMBER})x(?!\w)", needs="x")
+@rule("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x")
 def _times(match: re.Match[str]) -> str:
     return f"{number(match[1])} times"
 
@@ -224,7 +235,7 @@ def _number(match: re.Match[str]) -> str | None:
     if text.startswith(".") and match.string[start - 1 : start].isalnum():
         return None
     said = number((sign or "") + text) if not letter or sign else _tagged(text)
-    return f"{said} {letter.upper() if letter != 's' else letter}" if letter else said
+    return f"{said} {letter}" if letter else said
 
 
 def _tagged(text: str) -> str:
@@ -240,10 +251,24 @@ def _left(match: re.Match[str]) -> str:
     return (" " if before.isalnum() else "") + said + (" " if after.isalnum() else "")
 
 
+@rule("number", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-")
+def _joint(match: re.Match[str]) -> str:
+    return " "
+
+
+@rule("number", r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(?![\w,%]|\.\d)(?! [a-z]+s\b)", needs="7")
+def _airliner(match: re.Match[str]) -> str:
+    return pairs(int(match[1]))
+
+
 @rule("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+|\\d", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹")
 def _small(match: re.Match[str]) -> str:
     plain = match[0].translate(SUBSCRIPT).translate(SUPERSCRIPT)
-    return f" {number(plain)} "
+    if match[0][0] in "₀₁₂₃₄₅₆₇₈₉" or match[0].isdecimal():
+        return f" {number(plain)} "
+    # Behind a word it is the number of a note, which nobody reads.
+    word = re.search(r"[A-Za-z,.;]*$", match.string[max(0, match.start() - 4) : match.start()])
+    return "" if word and len(word[0]) > 2 else f" {squared(plain)} "
 
 
 FIRST: tuple[Rule, ...] = (_scientific, _version, _python, _dots, _zip, _house, _label)
@@ -251,5 +276,5 @@ RULES: tuple[Rule, ...] = (
     _percent, _power, _fraction, _vulgar, _ordinal,
 )  # fmt: skip
 COUNTS: tuple[Rule, ...] = (_shortened, _times, _range, _spaced, _compound)
-LAST: tuple[Rule, ...] = (_number, _left, _small)
+LAST: tuple[Rule, ...] = (_airliner, _joint, _number, _left, _small)
 __all__ = ["COUNTS", "LAST", "RULES", "pairs"]

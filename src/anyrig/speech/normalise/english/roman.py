@@ -122,7 +122,7 @@ def _century(match: re.Match[str]) -> str | None:
     return ordinal(value(match[1])) if value(match[1]) else None
 
 
-@rule("roman", r"(?<=\()([ivx]{1,5})(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
+@rule("roman", r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
       needs="IVXLCDMivx")  # fmt: skip
 def _bare(match: re.Match[str]) -> str | None:
     numeral = match[1] or match[2] or match[3]

@@ -76,6 +76,11 @@ def _plus_plus(match: re.Match[str]) -> str:
     return "C plus plus"
 
 
+@rule("symbol", r"(?<=\b[Aa] )([A-F])-(?=[\s.,;!?)]|$)", needs="-")
+def _grade(match: re.Match[str]) -> str:
+    return f"{match[1]} minus"
+
+
 def split_name(text: str) -> str:
     """`ThrowbackThursday` and `throw_back2` as words."""
     spaced = re.sub(r"_+", " ", text)
@@ -173,9 +178,9 @@ def _silent(match: re.Match[str]) -> str:
     return " " if match[0] in "_|·" else ""
 
 
-FIRST: tuple[Rule, ...] = (_emoji, _emoticon)
+FIRST: tuple[Rule, ...] = (_emoji, _emoticon, _slashed, _grade)
 NUMBERS: tuple[Rule, ...] = (_about, _nearly, _sections)
 RULES: tuple[Rule, ...] = (
-    _plus_plus, _sharp, _hashtag, _number_sign, _slashed, _double, _minus, _star, _divided, _slash, _sign, _greek,
+    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _slash, _sign, _greek,
     _silent,
 )  # fmt: skip

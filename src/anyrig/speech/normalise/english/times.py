@@ -126,11 +126,6 @@ def _minutes_seconds(match: re.Match[str]) -> str:
     return f"{_count(match[1], 'minute')} {_count(match[2], 'second')}"
 
 
-@rule("time", rf"(?<![\w:.,])({NUMBER}) ?(h|hrs?|hours?)\b\.?(?! ?[A-Z])(?![/²])", needs="h")
-def _hours(match: re.Match[str]) -> str:
-    return f"{number(match[1])} hour{'' if is_one(match[1]) else 's'}{stop(match)}"
-
-
 @rule(
     "ratio", rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)", needs=":"
 )
@@ -148,6 +143,6 @@ def _bare_half(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _span, _half_day, _clock, _military, _hours_minutes, _minutes_seconds, _hours, _ratio,
+    _span, _half_day, _clock, _military, _hours_minutes, _minutes_seconds, _ratio,
     _bare_half,
 )  # fmt: skip

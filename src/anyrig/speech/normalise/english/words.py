@@ -29,6 +29,13 @@ STARTERS = frozenset(
     "Today Tomorrow Yesterday Meanwhile Instead Thus Or Nor To Of By Because Until Two Three".split()
 )
 """Words that begin a sentence and no name."""
+NOT_NOUNS = frozenset(
+    "a an and or but for in on at to of from by with as is was than per each every more less was "
+    "when if so because that this it he she they we i you will would has had were are until after "
+    "before which who while since off out up down over under into during plus minus every last "
+    "next one".split()
+)
+"""Words after a measure that show it stands alone: `a $5 bill`, `a $5 and a $10`."""
 _ENDS = re.compile(r"""["')\]]*(?:\s*$|\s*\n|\s+["'(]*([A-Z][a-z']*))""")
 
 
