@@ -272,11 +272,12 @@ class Client:
         """What a host said, as one of ours."""
         log.debug("the host of %s says:\n%s", self._engine, frame.get("traceback", ""))
         said, kind = str(frame.get("said", "")), frame.get("kind")
+        brief = " ".join(said.split())[:300]
         words = RuntimeError(said) if frame.get("worded") else None
         short = words is not None and oom.recognise(words) is not None
         lost = words is not None and oom.device_lost(words) is not None
         if kind == "lost" or lost:
-            return DeviceLost(f"the device was lost while {doing}: {said}", hint="Start anew.")
+            return DeviceLost(f"the device was lost while {doing}: {brief}", hint="Start anew.")
         if kind == "memory" or short:
             return self._shortage(frame, doing, words)
         name = frame.get("class", "")
@@ -285,7 +286,7 @@ class Client:
         if kind == "bad_input":
             return BadInput(said, hint=f"See `anyrig engines show {self._engine}`.")
         return WorkFailed(
-            f"{self._engine} failed while {doing}: {name}: {said}",
+            f"{self._engine} failed while {doing}: {name}: {brief}",
             hint="`-vv` shows where. A newer or older release of the engine may behave.",
         )
 

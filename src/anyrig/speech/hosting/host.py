@@ -328,7 +328,7 @@ class Xtts(Adapter):
         config = module("TTS.tts.configs.xtts_config").XttsConfig()
         config.load_json(os.path.join(self.folder, "config.json"))
         self.rate = int(config.model_args.output_sample_rate)
-        self.model = module("TTS.tts.models.xtts").Xtts.init_from_config(config)
+        self.model = module("TTS.tts.models.xtts").Xtts(config)
         self.model.load_checkpoint(
             config,
             checkpoint_dir=self.folder,
@@ -381,7 +381,12 @@ class Xtts(Adapter):
             yield piece, code
 
     def say(self, line: dict[str, Any]) -> Any:
-        """One line; more calls where the language's limit is below its length."""
+        """One line; more calls where the language's limit is below its length.
+
+        With the option `stream` the parts are joined, so that a line is the same either way.
+        """
+        if self.options.get("stream"):
+            return joined(self.parts(line))
         latent, speaker = self._voice(str(line.get("voice", "")))
         with module("torch").inference_mode():
             return joined(

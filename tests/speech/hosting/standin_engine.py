@@ -1,0 +1,62 @@
+"""The stand-in as a speech engine. Its environments lie beside its weights, for tests alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.speech.hosting.client import Deadlines
+from anyrig.speech.hosting.engine import Hosted
+from anyrig.speech.protocol import Found, Option, Spec
+from tests.speech.hosting.standin import RECIPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anyrig.placement import Placement
+
+DEADLINES = Deadlines(start_s=60, load_s=60, line_s=5, character_s=0.0, ping_s=10)
+
+
+class Standin(Hosted):
+    """Tones from another environment."""
+
+    name = "standin"
+    version = "1"
+    recipe = RECIPE
+    files = ("weights.bin",)
+    sample_rate = 16000
+    spec = Spec(
+        name="standin",
+        summary="tones",
+        languages=("en", "es"),
+        code_licence="MIT",
+        weights_licence="MIT",
+        weights="Make them.",
+        seeded=True,
+        streams=True,
+        limit=40,
+        options=(
+            Option("marker", "", "Where a death is noted."),
+            Option("load", "", "How loading fails."),
+        ),
+    )
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Any) -> None:
+        options.setdefault("environment", str(Path(folder) / "environments" / "standin"))
+        super().__init__(placement, folder=folder, deadlines=DEADLINES, **options)
+
+    @classmethod
+    def find(cls, folder: Path | None = None, *, environments: Path | None = None) -> Found:
+        beside = folder / "environments" if folder else None
+        return super().find(folder, environments=environments or beside)
+
+    @classmethod
+    def _own_voices(cls, folder: Path) -> Sequence[str]:
+        return ["low", "high"]
+
+
+class Paced(Standin):
+    """The same, with the engine's own rate."""
+
+    paced = True
