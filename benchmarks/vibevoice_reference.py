@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from anyrig.speech.models.vibevoice import scheduler, shape, weights
-from anyrig.speech.models.vibevoice.frames import BEGIN, SPEAK, Frames
+from anyrig.speech.models.vibevoice.frames import SPEAK, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
 
 # The sizes of the published 1.5B model, as its config.json has them.
@@ -212,8 +212,8 @@ class Watched:
         return self.inputs[frame * (len(self.inputs) // len(self.noise))]
 
 
-def watch(model: Any, prompts: Sequence[Tensor], num_frames: int) -> Watched:
-    """Run generate for so many spoken frames and note what went by."""
+def watch(model: Any, prompts: Sequence[Tensor], tokens: Sequence[int]) -> Watched:
+    """Run generate with these tokens and note what went by."""
     seen, head_calls = Watched(), [0]
 
     def language(_module: object, _args: object, given: Any) -> None:
@@ -237,7 +237,7 @@ def watch(model: Any, prompts: Sequence[Tensor], num_frames: int) -> Watched:
     ]
     try:
         with torch.no_grad():
-            generate(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
+            generate(model, prompts, tokens)
     finally:
         for hook in hooks:
             hook.remove()
@@ -254,7 +254,7 @@ class Difference(NamedTuple):
 
 def compare(model: Any, mine: VibeVoice, prompts: Sequence[Tensor], num_frames: int) -> Difference:
     """Our frames beside transformers' on the same inputs and noise; rows of unequal length."""
-    seen = watch(model, prompts, num_frames)
+    seen = watch(model, prompts, [model.config.audio_token_id] * (num_frames + 1))
     rows, longest = len(prompts), max(len(prompt) for prompt in prompts)
     frames = Frames(mine, rows, _room(longest + num_frames), guidance=1.3)
     frames.leaning[:] = torch.tensor([-1e9, -1e9, -1e9, 0.0])
@@ -291,14 +291,12 @@ def _room(length: int) -> int:
 def prompts_of(model: Any, lengths: Sequence[int], seed: int = 1) -> list[Tensor]:
     """Random prompts that end, as real ones do, with the token that begins the audio."""
     source = torch.Generator().manual_seed(seed)
+    # The tokens with a meaning are the first few of the small model, the last of the large one.
+    words = model.config.text_config.vocab_size
+    low, high = (10, words) if words < 1000 else (0, words - 1000)
     made = []
     for length in lengths:
-        prompt = torch.randint(10, model.config.text_config.vocab_size - 1000
-                               if model.config.text_config.vocab_size > 2000 else 60,
-                               (length,), generator=source)  # fmt: skip
+        prompt = torch.randint(low, high, (length,), generator=source)
         prompt[-1] = model.config.audio_bos_token_id
         made.append(prompt)
     return made
-
-
-__all__ = ["BEGIN", "FULL", "TINY", "build", "compare", "generate", "ours", "prompts_of", "watch"]

@@ -136,7 +136,8 @@ def gives_a_take_for_each_line(subject: Subject) -> None:
     for take in takes:
         _sound(take, subject.made.sample_rate)
     assert takes[1].duration_s < min(takes[0].duration_s, takes[2].duration_s), "out of order"
-    subject._takes[lines[0]] = takes[0]
+    if subject.made.batch_invariant:  # else the same line alone may differ in its last bits
+        subject._takes[lines[0]] = takes[0]
 
 
 def gives_nothing_for_nothing(subject: Subject) -> None:

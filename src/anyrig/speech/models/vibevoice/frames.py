@@ -163,11 +163,11 @@ class Frames:
         state.tick.add_(1)
 
     def _grow(self, state: State, said: Tensor, speaks: Tensor) -> None:
-        """The sequences' new lengths: a begun audio puts the free one back to its beginning."""
+        """The sequences' new lengths: the free one begins anew with each audio."""
         led, free = state.lengths.view(-1, 2).unbind(1)
         state.ended.logical_or_(said == END)
         led.add_(~state.ended)
-        free.copy_(torch.where(said == BEGIN, free.clamp(max=1), free + speaks))
+        free.copy_((free + speaks).masked_fill(said == BEGIN, 0))
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:

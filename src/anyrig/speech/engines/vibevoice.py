@@ -1,0 +1,164 @@
+"""VibeVoice: long-form speech with a voice from a sample, on a GPU with torch.
+
+A sample is a sound file in the folder `voices` beside the weights; its name is the voice's. Without
+one the model speaks with a voice of its own choosing, another for every seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import BadInput
+from anyrig.speech import voices, weights
+from anyrig.speech.engines import packaged
+from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Take
+
+RATE = 24000
+ADAPTER = "1"
+OWN = "own"
+"""The voice of no sample."""
+_SOUNDS = (".wav", ".flac")
+# What its weights can also say; its authors call these a trial.
+_TRIED = ("de", "fr", "it", "es", "pt", "ja", "ko", "nl", "pl")
+
+SPEC = Spec(
+    name="vibevoice",
+    summary="Long, expressive speech with a voice from a sample",
+    languages=("en", "zh", *_TRIED),
+    backends=("torch",),
+    precisions=("bf16", "fp32"),
+    code_licence="MIT",
+    weights_licence="MIT",
+    modules=("torch", "safetensors", "tokenizers"),
+    install="pip install 'anyrig[torch]'",
+    weights="The converted weights are vibevoice/VibeVoice-1.5B-hf on the model hub (5 GB): "
+    "config.json, *.safetensors, tokenizer.json. Samples of voices go into the folder "
+    "voices beside them.",
+    repository="vibevoice/VibeVoice-1.5B-hf",
+    limit=1200,
+    seeded=True,
+    streams=True,
+    options=(
+        Option("guidance", 1.3, "How closely it keeps to the text and the voice", low=1, high=5),
+        Option("steps", 10, "Diffusion steps of each frame: more are finer and slower", low=2,
+               high=100),
+        Option("most_s", 300.0, "The longest a line may become, in seconds", low=1, high=5400),
+        Option("samples", "", "Another folder of samples of voices"),
+    ),
+    unverified="the published weights have not been run here; every frame agrees with "
+    "transformers' own model on random weights",
+)  # fmt: skip
+
+
+class VibeVoice(SpeechEngine):
+    """Lines in batches, frame by frame; a line's sound is its own seed's in any batch."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    pads = True
+    relief = ("--set most_s=60",)
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        from anyrig.backends import attach
+        from anyrig.backends.torch import TorchBound
+
+        super().__init__(placement, folder=folder)
+        where = _complete(Path(folder) if folder else None)
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchBound)
+        samples = _samples(where, str(options.get("samples", "")))
+        self._voices = tuple(_voice(name) for name in samples)
+
+        import torch
+
+        from anyrig.speech.models.vibevoice.reader import Reader
+
+        self._reader = Reader(
+            where,
+            self.bound.device,
+            torch.bfloat16 if placement.precision == "bf16" else torch.float32,
+            samples,
+            guidance=float(options.get("guidance", 1.3)),
+            num_steps=int(options.get("steps", 10)),
+            most_s=float(options.get("most_s", 300.0)),
+        )
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The weights in `folder`, and the samples in its folder `voices`."""
+        for module in SPEC.modules:
+            packaged.folder(SPEC, module)
+        where = _complete(folder)
+        files = sorted(where.glob("*.safetensors"))
+        samples = _samples(where, "")
+        heard = [path for path in samples.values() if path]
+        read = [where / name for name in ("config.json", "tokenizer.json")]
+        return Found(
+            engine=cls.name,
+            version=f"{ADAPTER}/{packaged.version(SPEC, 'torch')}",
+            fingerprint=weights.fingerprint([*files, *read, *heard]),
+            voices=tuple(_voice(name) for name in samples),
+            folder=str(where),
+            sample_rate=RATE,
+            worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
+        )
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line, all of them at once."""
+        return self._reader.takes([(line, self._named(line)) for line in batch])
+
+    def stream(self, line: Line) -> Iterator[Take]:
+        """A line's sound, a second at a time; the first part is shorter."""
+        yield from self._reader.stream(line, self._named(line))
+
+    def _named(self, line: Line) -> str:
+        return voices.pick(self._voices, line).name
+
+
+def _complete(folder: Path | None) -> Path:
+    """A folder that holds a model in the form that is read here."""
+    wanted = ("config.json", "*.safetensors", "tokenizer.json")
+    lacking = [name for name in wanted if folder is None or not any(folder.glob(name))]
+    if folder is None or lacking:
+        raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
+    try:
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (ValueError, KeyError, TypeError):
+        kind = "no model"
+    if kind != "vibevoice":
+        raise BadInput(
+            f"{folder} holds {kind}, not vibevoice", hint=f"Take {SPEC.repository}, converted."
+        )
+    return folder
+
+
+def _samples(folder: Path, other: str) -> dict[str, Path | None]:
+    """Each voice and its sample: those beside the weights, those of another folder, and its own."""
+    places = [folder / "voices", *([Path(other)] if other else [])]
+    if other and not places[1].is_dir():
+        raise BadInput(f"{other} is no folder", hint="samples names a folder of sound files.")
+    found: dict[str, Path | None] = {}
+    for place in places:
+        for path in sorted(place.glob("*")) if place.is_dir() else ():
+            if path.suffix.lower() in _SOUNDS:
+                found[path.stem] = path
+    return {**found, OWN: None} if OWN not in found else found
+
+
+def _voice(name: str) -> Voice:
+    """A voice by its name: `zh-Anchen` speaks Chinese first."""
+    begins = name.partition("-")[0].lower()
+    language = begins if begins in SPEC.languages and "-" in name else "en"
+    others = tuple(code for code in SPEC.languages if code != language)
+    title = "Of its own choosing" if name == OWN else "From a sample"
+    return Voice(name, language, SPEC.name, title=title, licence="MIT" if name == OWN else "",
+                 also=others)  # fmt: skip

@@ -1,0 +1,185 @@
+"""VibeVoice beside transformers' own model, on small random weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from anyrig.errors import BadInput
+from anyrig.speech.models.vibevoice import scheduler, shape, weights
+from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
+from anyrig.speech.models.vibevoice.model import VibeVoice
+from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
+from benchmarks import vibevoice_reference as reference
+
+SPEAKING = (-1e9, -1e9, -1e9, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    return reference.build(reference.TINY, "cpu", torch.float32)
+
+
+@pytest.fixture(scope="module")
+def mine(theirs: Any) -> VibeVoice:
+    return reference.ours(theirs)
+
+
+def test_every_frame_is_transformers_own(theirs: Any, mine: VibeVoice) -> None:
+    prompts = reference.prompts_of(theirs, [9, 4, 23])
+    found = reference.compare(theirs, mine, prompts, 50)
+    assert max(found.largest.values()) < 1e-5
+
+
+def test_every_frame_is_close_in_half_precision() -> None:
+    model = reference.build(reference.TINY, "cpu", torch.bfloat16)
+    found = reference.compare(
+        model, reference.ours(model), reference.prompts_of(model, [9, 4, 23]), 50
+    )
+    assert min(found.cosine.values()) > 0.999
+
+
+def test_audio_that_stops_and_begins_again(theirs: Any, mine: VibeVoice) -> None:
+    """The free sequence goes back to its beginning, and what is heard goes on."""
+    said = [SPEAK, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK, STOP, BEGIN, SPEAK, SPEAK]
+    tokens = [mine.shape.tokens.all[word] for word in said]
+    prompts = reference.prompts_of(theirs, [7])
+    seen = reference.watch(theirs, prompts, tokens)
+    frames = Frames(mine, 1, 512, guidance=1.3)
+    frames.begin([mine.words(prompts[0])])
+    spoken: list[torch.Tensor] = []
+    for word in said:
+        frames.leaning.fill_(-1e9)[word] = 0.0
+        frames.noise[0] = seen.noise[min(len(spoken), len(seen.noise) - 1)]
+        frames.run(1, 20, 1)
+        assert frames.said[0, 0] == word
+        if word == SPEAK:
+            spoken.append(frames.sound[0].clone())
+    assert len(spoken) == len(seen.sounds)
+    torch.testing.assert_close(torch.stack(spoken), torch.stack(seen.sounds), atol=1e-5, rtol=1e-4)
+
+
+def test_a_first_token_that_is_no_audio(theirs: Any, mine: VibeVoice) -> None:
+    said = [BEGIN, SPEAK, SPEAK]
+    prompts = reference.prompts_of(theirs, [5])
+    seen = reference.watch(theirs, prompts, [mine.shape.tokens.all[word] for word in said])
+    frames = Frames(mine, 1, 512, guidance=1.3)
+    frames.begin([mine.words(prompts[0])])
+    for word, noise in zip(said, [seen.noise[0], *seen.noise], strict=True):
+        frames.leaning.fill_(-1e9)[word] = 0.0
+        frames.noise[0] = noise
+        frames.run(1, 20, 1)
+    torch.testing.assert_close(frames.sound[0], seen.sounds[-1], atol=1e-5, rtol=1e-4)
+
+
+def test_a_row_sounds_the_same_in_any_company(theirs: Any, mine: VibeVoice) -> None:
+    """Rows of unequal length that end at different times, so that the others move up."""
+    prompts = reference.prompts_of(theirs, [9, 4, 23, 12, 6])
+    limits = [5, 21, 9, 30, 2]
+    utterances = [
+        Utterance(mine.words(prompt), seed=row, most=limit)
+        for row, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+    ]
+    together = _spoken(mine, utterances)
+    hop = mine.shape.acoustic.hop
+    for utterance, sound, limit in zip(utterances, together, limits, strict=True):
+        (alone,) = _spoken(mine, [utterance])
+        assert len(sound) == limit * hop
+        np.testing.assert_allclose(sound, alone, atol=1e-4)
+
+
+def test_short_pieces_are_the_same_sound(theirs: Any, mine: VibeVoice) -> None:
+    utterance = Utterance(mine.words(reference.prompts_of(theirs, [6])[0]), seed=3, most=19)
+    (usual,), (short,) = _spoken(mine, [utterance]), _spoken(mine, [utterance], first=3)
+    np.testing.assert_array_equal(usual, short)
+    (other,) = _spoken(mine, [dataclasses.replace(utterance, seed=4)])
+    assert not np.allclose(usual, other)
+
+
+def test_a_row_that_ends_is_heard_no_more(theirs: Any, mine: VibeVoice) -> None:
+    speaker = Speaker(mine)
+    speaker.leaning = (0.0, -1e9, -1e9, -1e9)
+    utterance = Utterance(mine.words(reference.prompts_of(theirs, [6])[0]), seed=3, most=19)
+    (piece,) = speaker.speak([utterance])
+    assert piece.ended
+    assert len(piece.samples) == 0
+    assert speaker.leaning[END] == 0.0
+
+
+def test_rows_longer_than_the_first_span(theirs: Any, mine: VibeVoice) -> None:
+    """Attention widens in steps: crossing one changes nothing."""
+    long = reference.prompts_of(theirs, [505, 11])
+    found = reference.compare(theirs, mine, long, 12)
+    assert max(found.largest.values()) < 1e-5
+
+
+def test_a_voice_is_heard_as_transformers_hears_it(theirs: Any) -> None:
+    quiet = dataclasses.replace(
+        (sizes := shape.read(theirs.config.to_dict())),
+        acoustic=dataclasses.replace(sizes.acoustic, noise=0.0),
+    )
+    given = weights.of_tensors(theirs.state_dict(), torch.device("cpu"), torch.float32)
+    model, hop = VibeVoice(quiet, given), sizes.acoustic.hop
+    sample = torch.randn(70 * hop - 3, generator=torch.Generator().manual_seed(0))
+    padded = torch.nn.functional.pad(sample, (0, 3))
+    inner = theirs.model
+    latents = inner.audio_tower.encode(padded[None, None], sample=False).latents
+    latents = (latents + inner.latent_bias_factor) * inner.latent_scaling_factor
+    wanted = inner.multi_modal_projector(latents)[0]
+    torch.testing.assert_close(model.voice(sample), wanted, atol=1e-5, rtol=1e-4)
+
+
+# ------------------------------------------------------------ the solver
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "wanted"),
+    [
+        (5, [-2.986012, -1.194056, -0.266614, 0.820586]),
+        (10, [-2.667333, -0.779317, 0.010479, 1.378794]),
+        (20, [-2.12416, -0.908167, 0.338148, 1.878729]),
+    ],
+)
+def test_the_solver_is_the_published_one(num_steps: int, wanted: list[float]) -> None:
+    """Numbers of DPMSolverMultistepScheduler in diffusers 0.42.1."""
+    latent, last = torch.linspace(-2, 2, 4), torch.zeros(4)
+    for number, step in enumerate(scheduler.steps(num_steps)):
+        latent, last = scheduler.advance(step, latent, torch.sin(3 * latent + number), last)
+    torch.testing.assert_close(latent, torch.tensor(wanted), atol=3e-6, rtol=0)
+
+
+def test_another_solver_is_refused() -> None:
+    scheduler.check({"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"})
+    with pytest.raises(BadInput, match="sde-dpmsolver"):
+        scheduler.check({"algorithm_type": "sde-dpmsolver++"})
+
+
+def test_a_folder_of_another_form_is_refused() -> None:
+    with pytest.raises(BadInput, match="no VibeVoice folder"):
+        shape.read({"model_type": "vibevoice", "decoder_config": {}})
+    strange = {**reference.TINY, "model_type": "vibevoice"}
+    strange["audio_config"] = {**strange["audio_config"], "hidden_act": "relu"}
+    with pytest.raises(BadInput, match="relu"):
+        shape.read(strange)
+
+
+def _spoken(mine: VibeVoice, utterances: list[Utterance], first: int = 8) -> list[Any]:
+    speaker = Speaker(mine)
+    speaker.leaning = SPEAKING
+    parts: list[list[Any]] = [[] for _ in utterances]
+    for piece in speaker.speak(utterances, first=first):
+        parts[piece.number].append(piece.samples)
+    return [np.concatenate(some) for some in parts]
