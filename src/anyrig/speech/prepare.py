@@ -58,8 +58,8 @@ def prepare(
         languages: what it speaks (`Found.languages`); empty is anything.
         language: of the text; `auto` finds it by paragraph.
         default_language: what a text too short to tell is taken for.
-        voice: for the main language, and for all others that `voices` does not name.
-        voices: the voice of each language.
+        voice: for the main language, and for any other that `voices` does not name.
+        voices: the voice for text in each language.
         rate: 2.0 is twice as fast.
         seed: another one gives other takes of every line.
         lexicon: the user's pronunciations.
@@ -77,6 +77,7 @@ def prepare(
     reciter = Reciter(flow, terms, dict.fromkeys(flow.warnings))
     found = _blocks(flow)
     chosen = _tongues(reciter, found, language, default_language)
+    reciter.main = chosen.main
     reciter.warnings.update(dict.fromkeys(chosen.warnings))
     spoken: list[Spoken] = []
     for number, (block, tongue) in enumerate(zip(found, chosen.each, strict=True)):

@@ -56,6 +56,8 @@ class Reciter:
     flow: Flow
     terms: Terms
     warnings: dict[str, None] = field(default_factory=dict)
+    main: str = ""
+    """The language that the caller's voice is for."""
 
     def __post_init__(self) -> None:
         self._marks = _outermost(self.flow.marks)
@@ -162,7 +164,9 @@ class Reciter:
             self._foreign(style.language, self.flow.text[start:end], language)
             spoken = language
         base = spoken.partition("-")[0]
-        voice = style.voice or terms.voices.get(spoken) or terms.voices.get(base) or terms.voice
+        own = terms.voice if base == self.main.partition("-")[0] else ""
+        named = terms.voices.get(spoken) or terms.voices.get(base)
+        voice = style.voice or own or named or terms.voice
         return Style(spoken, voice, bounded(style.rate * terms.rate))
 
     def _foreign(self, wanted: str, text: str, language: str) -> None:

@@ -23,7 +23,7 @@ _LEADING = {
     "pres mt ft supt insp det vs cf viz approx e.g i.e ed eds",
     "es": "sr sra srta sres dr dra d dña prof profa lic ing gral cap tte sto sta mons p.ej cf ud "
     "uds vd vds aprox excmo",
-    "fr": "m mm mme mmes mlle mlles dr pr me mgr st ste vve cf env p.ex ex",
+    "fr": "m mm mme mmes mlle mlles dr pr mgr st ste vve cf env p.ex ex",
     "de": "hr fr dr prof dipl ing hl st z.b d.h u.a bzw ca vgl evtl ggf inkl sog geb frl",
     "it": "sig sigg sig.ra dott dott.ssa prof prof.ssa ing avv on mons s ss geom rag cfr es p.es",
 }
@@ -31,7 +31,9 @@ _LEADING = {
 _BEFORE_NUMBER = frozenset(
     "no nos nº n° nr num núm fig figs vol vols p pp pg pág págs pag pagg art arts ch chap cap caps "
     "sec sect eq ex bd abb abs kap s seite § tel ext "
-    "jan feb mar apr jun jul aug sep sept oct nov dec".split()
+    "jan feb mar apr jun jul aug sep sept oct nov dec ene abr ago set dic janv févr avr juil déc "
+    "mon tue wed thu fri sat sun lun mié jue vie sáb dom mer jeu ven sam dim "
+    "max min máx mín".split()
 )
 # Words that open a sentence when they are capitalised: after `p.m.`, `etc.` or an initial they tell
 # a new sentence from a name.
@@ -53,6 +55,8 @@ _ENDING = frozenset(
     "etc ecc usw jr sr inc ltd co corp bros gmbh p.m a.m pm am m uu ss aa jj u.s u.k u.s.a e.u "
     "b.c a.d b.c.e c.e d.c ph.d m.d b.a m.a st ave rd blvd av avda s.a s.l".split()
 )
+# Plain words that sentencex takes for abbreviations.
+_PLAIN = frozenset("no may me art ill miss ore ark del mar sobre entre fed pa".split())
 
 _OPEN = "\"'`“‘«‹„‚([{¿¡*_"
 _CLOSE = "\"'”’»›“)]}*_"
@@ -66,6 +70,7 @@ _CANDIDATE = re.compile(
 )
 _LAST_WORD = re.compile(r"[^\s()\[\]\"“«]{1,40}\Z")
 _NUMBER = re.compile(r"\s*\(?\d{1,3}[.)]\s*\Z")
+_ROMAN = re.compile(r"[IVXLCDM]+\b")
 _NOTE = re.compile(r"(?:\[\d{1,3}\])+")
 _WEAK = ".!?…"
 
@@ -105,9 +110,8 @@ def _cuts(text: str, language: str) -> list[int]:
     from sentencex import get_sentence_boundaries
 
     shown = _MASKED.sub(lambda found: " " * len(found[0]), text)
-    proposed = {
-        _moved(text, each["end_index"]) for each in get_sentence_boundaries(language, shown)
-    }
+    places = (each["end_index"] for each in get_sentence_boundaries(language, shown))
+    proposed = {_moved(text, place) for place in places if place < len(text)}
     kept = {cut for cut in proposed if 0 < cut < len(text) and not _joined(text, cut, language)}
     added = {
         match.end() for match in _CANDIDATE.finditer(text)
@@ -164,8 +168,8 @@ def _leads_on(core: str, follows: str, language: str) -> bool:
     word = _last_word(core)
     if word in _LEADING.get(language, "").split():
         return True
-    if follows[:1].isdigit() and word in _BEFORE_NUMBER:
-        return True
+    if word in _BEFORE_NUMBER and (follows[:1].isdigit() or _ROMAN.match(follows)):
+        return word != "no" or follows[:1].isdigit()
     if len(word) == 1 and word.isalpha() and core[-2:-1].isupper():  # an initial: J.-P. Sartre
         return language != "en" and not _starts(follows, language)
     # der 2. Weltkrieg
@@ -179,7 +183,7 @@ def _parted(text: str, match: re.Match[str], language: str) -> bool:
     if core[-1] in "!?":
         return False
     word = _last_word(core)
-    if "://" in word or word.startswith("www.") or word == "no":
+    if "://" in word or word.startswith("www.") or word in _PLAIN:
         return True
     return word in _ENDING and _starts(follows, language)
 
