@@ -8,17 +8,44 @@ what was freed, it stood still at 268 MB after fifty lines, at no more CPU time.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_... of malloc.h
 _LARGEST_KEPT = 32 << 20  # the most that glibc allows
+_SLACK = 1 << 16  # small requests in between may move the next block by a little
 
 
 def keep_freed(num_bytes: int = 512 << 20) -> bool:
     """Keep up to so many freed bytes for the next block; whether the C library can."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # another C library, another system
+    mallopt = _mallopt()
+    if mallopt is None:
         return False
-    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(
-        mallopt(_TRIM_THRESHOLD, num_bytes)
-    )
+    kept = mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT) and mallopt(_TRIM_THRESHOLD, num_bytes)
+    return bool(kept)
+
+
+def clear_next(num_bytes: int) -> None:
+    """Clear the block that the next request for so many bytes will be given.
+
+    For libraries that read their working memory before they write it: what they make then does not
+    hang on what lay there before. The same request twice in a row is given the same block.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        libc.free.argtypes = [ctypes.c_void_p]
+    except (OSError, AttributeError, TypeError):  # Windows gives large blocks cleared
+        return
+    size = num_bytes + _SLACK
+    block = libc.malloc(ctypes.c_size_t(size))
+    if block:
+        ctypes.memset(block, 0, size)
+        libc.free(block)
+
+
+def _mallopt() -> Callable[[int, int], int] | None:
+    try:
+        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # another C library, another system
+        return None
+    return found

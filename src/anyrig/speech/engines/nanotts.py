@@ -1,0 +1,125 @@
+"""SVOX Pico through py-nanotts: small, plain voices in six accents, under a free licence.
+
+It is not a neural voice and sounds like it. It is here for Spanish, French, German and Italian
+where espeak's licence or a download is not wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import CannotSpeak
+from anyrig.speech import voices
+from anyrig.speech.engines import packaged
+from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Take
+
+RATE = 16000
+ADAPTER = "1"
+_SLOWEST, _FASTEST = 0.2, 5.0
+_WORKING_BYTES = 2_500_000
+
+SPEC = Spec(
+    name="nanotts",
+    summary="Small plain voices in five languages; not neural",
+    languages=("en", "es", "fr", "de", "it"),
+    backends=("onnx", "torch"),
+    gpu=False,
+    code_licence="Apache-2.0",
+    weights_licence="Apache-2.0",
+    modules=("py_nanotts",),
+    install="pip install py-nanotts==0.1.1",
+    limit=600,
+    options=(Option("pitch", 1.0, "How high it speaks", low=0.5, high=2.0),),
+)
+
+# Voice, language, accent; then its two files and their hashes.
+VOICES = (
+    ("en-US", "American"), ("en-GB", "British"), ("es-ES", ""), ("fr-FR", ""), ("de-DE", ""),
+    ("it-IT", ""),
+)  # fmt: skip
+_SHA256 = {
+    "de-DE_gl0_sg.bin": "39147b816d08bbbe64b23797804cf691a761ab73a7689ca9e2b6f87ace722654",
+    "de-DE_ta.bin": "df292826754713d5efb6c95d60582c17753e95856b4c735c3150db722b2c218a",
+    "en-GB_kh0_sg.bin": "8f9f5d13a920a9f3371517178d42ce89b835f1e587760c2db280beb593c388fa",
+    "en-GB_ta.bin": "57998f6423236dea25cd572a73b13f371e64155840e31b571eba7fca0b521b7e",
+    "en-US_lh0_sg.bin": "d6946526696d9eb085f7b23b1fbdf7a9986caca658b645e9eb73c6514fd4789d",
+    "en-US_ta.bin": "3a2a4d23de2a44dbbff50f69dcb9486be53b6d0a871d77cdc35f45c3e25e82aa",
+    "es-ES_ta.bin": "b18c60baf249466bf8785d333d8cb4cf1f6b62e5545986f621c66568f1851961",
+    "es-ES_zl0_sg.bin": "82e724d3c788767ec95f0d22b0ab738e677ad397f26ec0bbbf2c07aafdf29000",
+    "fr-FR_nk0_sg.bin": "85e2d63cf9f5522ea2a483d25ddd1cb0c6bfeecc39c92884aecfe7d3f179837a",
+    "fr-FR_ta.bin": "d9da5eb3cd7aac7071ab8ff7fee8d716f58572ee5393c1f0a8db946d6bf32f97",
+    "it-IT_cm0_sg.bin": "c48be4dc1f5a3c77a3dc4c8a457949b69bc433d674fac4fac91d49c01770e7e4",
+    "it-IT_ta.bin": "9b243c3470660293691d0d4e000901d7c5d0fa71976b33986e92e93a860ade33",
+}
+
+
+class NanoTts(SpeechEngine):
+    """Pico's voices, on the CPU."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    pads = False
+    batch_invariant = True
+    sample_rate = RATE
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        from py_nanotts import NanoTTS  # type: ignore[import-untyped] # it brings no types
+
+        super().__init__(placement, folder=folder)
+        self._voice = NanoTTS()
+        self._pitch = float(options.get("pitch", 1.0))
+        self._voices = _voices()
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The voices in the package."""
+        place = packaged.folder(SPEC, "py_nanotts") / "lang"
+        for name, sha256 in _SHA256.items():
+            packaged.check(place / name, sha256)
+        return Found(
+            engine=cls.name,
+            version=f"{ADAPTER}/{packaged.version(SPEC, 'py-nanotts')}",
+            fingerprint=packaged.together(_SHA256.values()),
+            voices=_voices(),
+            sample_rate=RATE,
+            worker_bytes=40 << 20,
+        )
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line."""
+        return [self._take(line) for line in batch]
+
+    def _take(self, line: Line) -> Take:
+        import numpy as np
+
+        from anyrig.backends import heap
+        from anyrig.speech.audio import Take
+
+        voice = voices.pick(self._voices, line)
+        speed = min(_FASTEST, max(_SLOWEST, line.rate))
+        # Pico reads its working memory before it writes it: in used memory a line sounds otherwise.
+        heap.clear_next(_WORKING_BYTES)
+        said = self._voice.speak(_plain(line.text), voice.name, speed=speed, pitch=self._pitch)
+        samples = np.frombuffer(said, "<i2").astype(np.float32) / np.float32(32768)
+        if not len(samples):
+            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+        return Take(samples, RATE)
+
+
+def _plain(text: str) -> str:
+    """Without angle brackets, which Pico takes for its own markup."""
+    return text.replace("<", " ").replace(">", " ").strip()
+
+
+def _voices() -> tuple[Voice, ...]:
+    return tuple(
+        Voice(name, name[:2], SPEC.name, f"Pico {accent}".strip(), "female", SPEC.weights_licence)
+        for name, accent in VOICES
+    )
