@@ -113,4 +113,5 @@ def _loudest(samples: Samples) -> float:
 
 def _place(whole: Samples, part: Samples) -> int:
     """Where a slice begins in what it was cut from."""
-    return (part.__array_interface__["data"][0] - whole.__array_interface__["data"][0]) // 4
+    first, start = (int(of.__array_interface__["data"][0]) for of in (whole, part))
+    return (start - first) // 4

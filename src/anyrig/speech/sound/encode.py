@@ -10,6 +10,7 @@ one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -166,6 +167,8 @@ class Encoder:
             if len(samples):
                 self._writer.write(np.clip(samples, -1.0, 1.0))
             self._sink.check()
+            if self._part is None:
+                self._raw.flush()  # somebody listens
         except OSError as error:
             self.abort()
             raise _failed(error, self._path) from error
@@ -183,9 +186,10 @@ class Encoder:
             self._writer.close()
             self._sink.check()
             self._raw.flush()
-            if self._part is not None and self._path is not None:
+            if self._path is not None:
                 self._raw.close()
-                os.replace(self._part, self._path)
+                if self._part is not None:
+                    os.replace(self._part, self._path)
         except OSError as error:
             self.abort()
             raise _failed(error, self._path) from error
@@ -203,8 +207,10 @@ class Encoder:
         writer: Writer | None = getattr(self, "_writer", None)
         if writer is not None:
             writer.drop()
+        if self._path is not None:
+            with contextlib.suppress(OSError):  # what was buffered for a full disk
+                self._raw.close()
         if self._part is not None:
-            self._raw.close()
             self._part.unlink(missing_ok=True)
 
     def __enter__(self) -> Encoder:
@@ -244,7 +250,8 @@ class Sink:
         if not self.seekable:
             sent = sent[max(0, self._end - self._place) :]
         try:
-            self._raw.write(sent)
+            while sent:  # a raw pipe may take a part of it
+                sent = sent[self._raw.write(sent) or 0 :]
         except OSError as error:
             self._error = error
         self._place += len(data)
