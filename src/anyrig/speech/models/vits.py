@@ -22,6 +22,7 @@ from anyrig.errors import NeedsWeights
 from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
+from anyrig.speech.models.landing import Landing
 from anyrig.speech.models.noise import normal
 from anyrig.speech.models.vits_decode import Flow, Vocoder
 from anyrig.speech.models.vits_lanes import Lanes, pack
@@ -118,11 +119,11 @@ class VitsTorch:
         frames = [int(durations.sum()) for durations in text.durations]
         made: list[Samples | None] = [None] * len(rows)
         blocks = pack(frames, self._gap, self._block_frames)
-        waiting: list[tuple[Lanes, _Landing]] = []
+        waiting: list[tuple[Lanes, Landing]] = []
         with tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
             for lanes in blocks:
                 sound = self._decoded(rows, text, lanes, frames)
-                waiting.append((lanes, _Landing(sound)))
+                waiting.append((lanes, Landing(sound)))
                 if len(waiting) > 1:
                     self._take(*waiting.pop(0), frames, made)
         for entry in waiting:
@@ -130,7 +131,7 @@ class VitsTorch:
         return [samples for samples in made if samples is not None]
 
     def _take(
-        self, lanes: Lanes, landing: _Landing, frames: Sequence[int], made: list[Samples | None]
+        self, lanes: Lanes, landing: Landing, frames: Sequence[int], made: list[Samples | None]
     ) -> None:
         """Cut a block that has reached the host into its rows."""
         sound, step = landing.wait(), self._vocoder.samples
@@ -219,7 +220,7 @@ class VitsTorch:
     def _maps(
         self, rows: Sequence[VitsRow], text: _Text, lanes: Lanes, frames: Sequence[int]
     ) -> Iterator[torch.Tensor]:
-        """For every frame of every lane: its token, its number in its row, its seed, its speaker."""
+        """Of every frame of every lane: token, number in its row, seed, speaker."""
         shape = (4, lanes.num_lanes * lanes.length)
         maps = np.zeros(shape, np.int64)
         maps[0] = len(text.table) - 1
@@ -235,27 +236,6 @@ class VitsTorch:
         maps[3, where] = np.repeat([rows[row].speaker for row in order], lengths)
         moved = to_device(maps.reshape(4, lanes.num_lanes, lanes.length), self.device)
         return iter(moved.unbind())
-
-
-class _Landing:
-    """A block on its way to the host."""
-
-    def __init__(self, sound: torch.Tensor) -> None:
-        self._event: torch.cuda.Event | None = None
-        if sound.device.type != "cuda":
-            self._host = sound.cpu()
-            return
-        self._host = torch.empty(sound.shape, dtype=sound.dtype, pin_memory=True)
-        self._host.copy_(sound, non_blocking=True)
-        self._event = torch.cuda.Event()
-        self._event.record()
-
-    def wait(self) -> Samples:
-        """The block, once it is there."""
-        if self._event is not None:
-            self._event.synchronize()
-        landed: Samples = self._host.numpy()
-        return landed
 
 
 def check(folder: Path) -> None:

@@ -64,7 +64,7 @@ class _Coupling:
     ) -> torch.Tensor:
         size, kept = self._hidden, torch.zeros_like(x)
         heard = self._speaker(speakers) if self._speaker and speakers is not None else None
-        for number, (gate, out) in enumerate(zip(self._gates, self._outs)):
+        for number, (gate, out) in enumerate(zip(self._gates, self._outs, strict=False)):
             both = gate(x)
             if heard is not None:
                 both = both + heard[..., 2 * size * number : 2 * size * (number + 1)]
@@ -126,7 +126,7 @@ class Vocoder:
         if self._speaker is not None and speakers is not None:
             x = x + self._speaker(speakers.to(self._kind.dtype))
         silences[0](x)
-        for stage, silence in zip(self.stages, silences[1:]):
+        for stage, silence in zip(self.stages, silences[1:], strict=False):
             x = silence(stage.up(F.leaky_relu_(x, self._slope)))
             x = self._joined(x, stage, silence)
         # torch's own slope here, not the model's: that is how it was trained.

@@ -38,7 +38,9 @@ class Lanes(NamedTuple):
         """The places of all frames of all rows, in the order of `places`, lanes end to end."""
         starts = [place.lane * self.length + place.start for place in self.places]
         lengths = [frames[place.row] for place in self.places]
-        return spans(starts, [start + length for start, length in zip(starts, lengths)])
+        return spans(
+            starts, [start + length for start, length in zip(starts, lengths, strict=False)]
+        )
 
     def silence(
         self, frames: Sequence[int], rate: int, reach: int, device: torch.device

@@ -1,0 +1,185 @@
+"""Kokoro at full size, random weights: ours in batches beside the published KModel, a row at a time.
+
+Timed is all from lists of phonemes to arrays on the host, and counted is the audio of the rows. The
+published model (package `kokoro`, 0.9.4) must be importable: its `model.py`, `modules.py`,
+`istftnet.py` and `custom_stft.py` are enough. Its own `__init__` is not run, since that wants a
+phonemiser; loguru, huggingface_hub and attrs are stood in for where they are missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import random
+import sys
+import tempfile
+import time
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from anyrig.devices.describe import Precision
+from anyrig.speech.audio import Samples
+from anyrig.speech.models.kokoro import UNIT, KokoroNet, KokoroRow
+from benchmarks.harness import Row, middle
+
+NUM_ROWS = {"cpu": 2, "h200": 512}
+NUM_PEER = {"cpu": 2, "h200": 48}
+ROUNDS = {"cpu": 1, "h200": 3}
+# Of the published weights: hexgrad/Kokoro-82M, config.json, less the table of phonemes.
+CONFIG: dict[str, Any] = {
+    "istftnet": {
+        "upsample_kernel_sizes": [20, 12], "upsample_rates": [10, 6],
+        "gen_istft_hop_size": 5, "gen_istft_n_fft": 20,
+        "resblock_dilation_sizes": [[1, 3, 5], [1, 3, 5], [1, 3, 5]],
+        "resblock_kernel_sizes": [3, 7, 11], "upsample_initial_channel": 512,
+    },
+    "dim_in": 64, "dropout": 0.2, "hidden_dim": 512, "max_conv_dim": 512, "max_dur": 50,
+    "multispeaker": True, "n_layer": 3, "n_mels": 80, "n_token": 178, "style_dim": 128,
+    "text_encoder_kernel_size": 5,
+    "plbert": {
+        "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 2048,
+        "max_position_embeddings": 512, "num_hidden_layers": 12, "dropout": 0.1,
+    },
+    "vocab": {},
+}  # fmt: skip
+
+
+def run(hardware: str) -> list[Row]:
+    where = torch.device("cuda" if hardware == "h200" else "cpu")
+    peer = published()
+    state = {name: tensor.clone() for name, tensor in peer.state_dict().items()}
+    rows = _rows(NUM_ROWS[hardware])
+    rate = _peer_rate(peer.to(where), rows[: NUM_PEER[hardware]], where, ROUNDS[hardware])
+    del peer
+    found: list[Row] = []
+    whole: dict[str, list[Samples]] = {}
+    formats: Sequence[Precision] = (
+        ("fp32", "tf32", "fp16", "bf16") if where.type == "cuda" else ("fp32",)
+    )
+    for precision in formats:
+        ours = KokoroNet(state, CONFIG, where, precision)
+        results = ours.run(rows)
+        whole[precision] = [samples for samples, _ in results]
+        audio = sum(len(samples) for samples in whole[precision]) / 24000
+        found.append(_speed(ours, precision, rows, audio, rate, hardware))
+        found.append(_error(precision, ours, whole, rows))
+        del ours
+        if where.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    return found
+
+
+def published() -> Any:
+    """The published model with random weights that speak at a real pace and pitch."""
+    model_class = published_class()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        empty = Path(folder) / "empty.pth"
+        torch.save({}, empty)
+        torch.manual_seed(0)
+        model = model_class(repo_id="none", config=CONFIG, model=str(empty)).eval()
+    with torch.no_grad():
+        model.predictor.duration_proj.linear_layer.bias.fill_(-2.8)
+        model.predictor.F0_proj.bias.fill_(150.0)
+        model.decoder.generator.conv_post.weight_g.mul_(0.05)
+    return model
+
+
+def published_class() -> Any:
+    """KModel, without what its package runs on import."""
+    if "kokoro" not in sys.modules:
+        spec = importlib.util.find_spec("kokoro")
+        if spec is None or not spec.submodule_search_locations:
+            raise SystemExit("the package kokoro must be on PYTHONPATH: its folder of sources")
+        package = types.ModuleType("kokoro")
+        package.__path__ = list(spec.submodule_search_locations)
+        sys.modules["kokoro"] = package
+    for name, attributes in (
+        ("loguru", {"logger": types.SimpleNamespace(debug=lambda *_: None)}),
+        ("huggingface_hub", {"hf_hub_download": None}),
+        ("attr", {"attr": None}),
+    ):
+        if importlib.util.find_spec(name) is None:
+            sys.modules[name] = types.ModuleType(name)
+            vars(sys.modules[name]).update(attributes)
+    return importlib.import_module("kokoro.model").KModel
+
+
+def _rows(count: int) -> list[KokoroRow]:
+    """20 to 200 phonemes, about 3 units each."""
+    chance, numbers = random.Random(0), np.random.default_rng(0)
+    return [
+        KokoroRow(
+            [chance.randint(1, 177) for _ in range(chance.randint(20, 200))],
+            (numbers.standard_normal(256) * 0.3).astype(np.float32),
+        )
+        for _ in range(count)
+    ]
+
+
+def _peer_rate(peer: Any, rows: Sequence[KokoroRow], where: torch.device, rounds: int) -> float:
+    def one(row: KokoroRow) -> int:
+        ids = torch.tensor([[0, *row.ids, 0]]).to(where)
+        style = torch.from_numpy(row.style).unsqueeze(0).to(where)
+        samples, _ = peer.forward_with_tokens(ids, style, row.speed)
+        return len(samples.cpu().numpy())
+
+    times = _timed(lambda: [one(row) for row in rows], rounds)
+    audio = sum(one(row) for row in rows) / 24000
+    rate = audio / middle(times)[0]
+    print(f"KModel a row at a time: {rate:.1f} s of audio per second", flush=True)
+    return rate
+
+
+def _speed(
+    ours: KokoroNet, precision: str, rows: Sequence[KokoroRow], audio: float, rate: float,
+    hardware: str,
+) -> Row:  # fmt: skip
+    times = _timed(lambda: ours.run(rows), ROUNDS[hardware])
+    seconds, _ = middle(times)
+    spread = f"{audio / max(times):.5g}-{audio / min(times):.5g} of {len(times)}"
+    if hardware == "h200":
+        spread += f"; peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
+    low = 20.0 if hardware == "h200" and precision in ("tf32", "fp16") else None
+    return Row(f"audio per second, {precision}, {len(rows)} rows", audio / seconds, "s/s", rate,
+               "KModel, a row at a time", low=low, judge="ratio", spread=spread)  # fmt: skip
+
+
+def _error(
+    precision: str, ours: KokoroNet, whole: dict[str, list[Samples]], rows: Sequence[KokoroRow]
+) -> Row:
+    """fp32: rows in company beside the same alone. Others: error beside fp32's sound."""
+    if precision == "fp32":
+        some = list(range(0, len(rows), max(1, len(rows) // 8)))
+        true = [ours.run([rows[number]])[0][0] for number in some]
+        got = [whole["fp32"][number] for number in some]
+        what = "signal over difference, rows in company and alone, fp32"
+    else:
+        true, got = whole["fp32"], whole[precision]
+        what = f"signal over error, {precision} beside fp32"
+    power = error = 0.0
+    for right, ours_now in zip(true, got, strict=True):
+        assert abs(len(right) - len(ours_now)) <= UNIT
+        size = min(len(right), len(ours_now))
+        power += float(np.square(right[:size], dtype=np.float64).sum())
+        error += float(np.square(right[:size] - ours_now[:size], dtype=np.float64).sum())
+    return Row(what, 10 * math.log10(power / max(error, 1e-30)), "dB")
+
+
+def _timed(call: Callable[[], object], rounds: int) -> list[float]:
+    """Seconds of each round after one to warm up. What is timed ends on the host."""
+    call()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times

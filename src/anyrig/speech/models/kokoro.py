@@ -1,0 +1,258 @@
+"""Kokoro-82M in torch, many rows at a time, each as the published model says it alone.
+
+The published `KModel` takes one row: it counts padding as text and makes one alignment. Here every
+row has its own length, alignment, statistics, noise and end. It needs torch alone, and reads the
+published weights: `kokoro-v1_0.pth`, opened without running any code, or safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from anyrig.devices.describe import Precision
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.precision.tf32 import tf32
+from anyrig.speech.audio import Samples
+from anyrig.speech.models.convolve import Kind, Weights, to_device
+from anyrig.speech.models.kokoro_decode import Curves, Decoder, Generator, Rows
+from anyrig.speech.models.kokoro_text import TextBatch, TextPart, Told
+from anyrig.speech.models.landing import Landing
+
+if TYPE_CHECKING:
+    from anyrig.backends import Bound
+    from anyrig.placement import Placement
+
+RATE = 24000
+UNIT = 600
+"""Samples of a unit of duration."""
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# What is encoded and what is decoded at a time, padding and all: a few GB at most.
+_TEXT_TOKENS, _BLOCK_FRAMES = 1 << 15, 1 << 14
+
+
+class Said(Protocol):
+    """What is said at a time."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Phonemes, without the zeros at both ends."""
+
+    @property
+    def style(self) -> Samples:
+        """256 numbers."""
+
+    @property
+    def speed(self) -> float:
+        """2.0 is twice as fast."""
+
+
+class KokoroRow(NamedTuple):
+    """What is said at a time."""
+
+    ids: Sequence[int]
+    style: Samples
+    speed: float = 1.0
+
+
+class _Row(NamedTuple):
+    """A row after the text part."""
+
+    number: int
+    """In the order it was given."""
+    told: Told
+    place: int
+    """Its row of that."""
+    units: NDArray[np.int64]
+
+    @property
+    def frames(self) -> int:
+        return int(self.units.sum())
+
+
+class KokoroNet:
+    """The network on a device.
+
+    Args:
+        tensors: by the names of the published model's own state.
+        config: its config.json.
+        device: where it runs.
+        precision: of the decoder and generator; text, pitch and loudness are in fp32 in any case.
+        noise: off, it says the same as the published model with its noise off.
+        block_frames: the most decoded at a time, padding included, which bounds the memory.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        config: dict[str, Any],
+        device: torch.device | str,
+        precision: Precision = "fp32",
+        *,
+        noise: bool = True,
+        block_frames: int = _BLOCK_FRAMES,
+    ) -> None:
+        self.device, self._noise = torch.device(device), noise
+        self._block_frames, self._tf32 = block_frames, precision != "fp32"
+        self._limit: int = config["plbert"]["max_position_embeddings"]
+        weights, exact = Weights(tensors), Kind(self.device)
+        kind = Kind(self.device, _DTYPES.get(precision, torch.float32))
+        self._text = TextPart(weights, config, exact)
+        self._curves = Curves(weights.at("predictor"), exact)
+        self._decoder = Decoder(weights.at("decoder"), kind)
+        self._generator = Generator(weights.at("decoder", "generator"), config["istftnet"], kind)
+
+    @torch.inference_mode()
+    def run(
+        self, batch: Sequence[Said], seeds: Sequence[int] = ()
+    ) -> list[tuple[Samples, list[int]]]:
+        """Of each row its samples, and units for each phoneme and for the zeros at both ends."""
+        made: list[tuple[Samples, list[int]] | None] = [None] * len(batch)
+        seeds = seeds or [0] * len(batch)
+        waiting: list[tuple[list[_Row], Landing]] = []
+        with tf32(False) if self.device.type == "cuda" else nullcontext():
+            rows = self._read(batch)
+        for block in self._blocks(rows):
+            sound = self._spoken(block, batch, [seeds[row.number] for row in block])
+            waiting.append((block, Landing(sound)))
+            if len(waiting) > 1:
+                _take(*waiting.pop(0), made)
+        for entry in waiting:
+            _take(*entry, made)
+        return [result for result in made if result is not None]
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def _read(self, batch: Sequence[Said]) -> list[_Row]:
+        """All rows through the text part, in batches of like length, with one wait at the end."""
+        order = sorted(range(len(batch)), key=lambda number: -len(batch[number].ids))
+        groups, tolds = [], []
+        while order:
+            size = (
+                1 if self.device.type == "cpu" else _TEXT_TOKENS // (len(batch[order[0]].ids) + 2)
+            )
+            group, order = order[: max(1, size)], order[max(1, size) :]
+            groups.append(group)
+            tolds.append(self._text(self._text_batch([batch[number] for number in group])))
+        rows = []
+        for group, told in zip(groups, tolds, strict=True):
+            units = told.units.cpu().numpy()
+            for place, number in enumerate(group):
+                rows.append(_Row(number, told, place, units[place, : len(batch[number].ids) + 2]))
+        return rows
+
+    def _text_batch(self, batch: Sequence[Said]) -> TextBatch:
+        lengths = [len(said.ids) + 2 for said in batch]
+        if lengths[0] > self._limit:
+            raise BadInput(
+                f"Kokoro takes {self._limit - 2} phonemes at a time, not {lengths[0] - 2}",
+                hint="Cut the line in two.",
+            )
+        ids = np.zeros((len(batch), lengths[0]), np.int64)
+        for number, said in enumerate(batch):
+            ids[number, 1 : len(said.ids) + 1] = said.ids
+        mask = np.arange(lengths[0])[None] < np.array(lengths)[:, None]
+        speeds = np.array([said.speed for said in batch], np.float32)
+        return TextBatch(
+            to_device(ids, self.device), lengths, to_device(mask, self.device),
+            self._styles(batch), to_device(speeds, self.device),
+        )  # fmt: skip
+
+    def _styles(self, batch: Sequence[Said]) -> torch.Tensor:
+        styles = np.stack([np.asarray(said.style, np.float32).reshape(-1) for said in batch])
+        return to_device(styles, self.device)
+
+    # -- sound -------------------------------------------------------------------------------------
+
+    def _blocks(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
+        """Rows of like length together, the longest first. On a CPU one by one: padding costs."""
+        order = sorted(rows, key=lambda row: -row.frames)
+        while order:
+            size = 1 if self.device.type == "cpu" else self._block_frames // order[0].frames
+            yield order[: max(1, size)]
+            order = order[max(1, size) :]
+
+    def _spoken(
+        self, block: Sequence[_Row], batch: Sequence[Said], seeds: Sequence[int]
+    ) -> torch.Tensor:
+        """One block of rows: [rows, samples]."""
+        rows = Rows([row.frames for row in block], self.device)
+        styles = self._styles([batch[row.number] for row in block])
+        drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
+        prosody, sound = self._aligned(block, rows)
+        cuda = self.device.type == "cuda"
+        with tf32(False) if cuda else nullcontext():
+            curves = self._curves(prosody, styles[:, 128:], rows)
+        with tf32(self._tf32) if cuda else nullcontext():
+            x = self._decoder(sound, curves, styles[:, :128], rows)
+            return self._generator(x, curves[0], styles[:, :128], rows, drawn)
+
+    def _aligned(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is told of each phoneme, as many times as it lasts; zero beyond a row's end."""
+        longest = rows.frames[0]
+        prosody, sound = [], []
+        for row in block:
+            where = np.full(longest, len(row.units) - 1, np.int64)
+            where[: row.frames] = np.repeat(np.arange(len(row.units)), row.units)
+            index = to_device(where, self.device)
+            prosody.append(row.told.prosody[row.place].index_select(0, index))
+            sound.append(row.told.sound[row.place].index_select(0, index))
+        silence = rows.at(1).silence
+        return silence(torch.stack(prosody)), silence(torch.stack(sound))
+
+
+class KokoroTorch(KokoroNet):
+    """The network for a placement, from a file of weights with config.json beside it."""
+
+    batch_invariant = False
+
+    def __init__(self, placement: Placement, weights: Path, *, noise: bool = True) -> None:
+        from anyrig.backends.torch import TorchBound
+
+        bound = TorchBound(placement.device, placement.drive, threads=placement.threads)
+        self.bound: Bound = bound
+        tensors, config = load(weights)
+        super().__init__(tensors, config, bound.device, placement.precision, noise=noise)
+
+
+def load(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors by name and the config, without running any code of the file."""
+    path = weights.parent / "config.json"
+    if not path.is_file():
+        raise NeedsWeights(
+            f"no config.json beside {weights}", hint="Take it from where the weights came from."
+        )
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if weights.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(weights), config
+    return flat(torch.load(weights, map_location="cpu", weights_only=True)), config
+
+
+def flat(parts: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """One table of the published file's tables by part, whose names begin with `module.`."""
+    tensors: dict[str, torch.Tensor] = {}
+    for part, value in parts.items():
+        if isinstance(value, torch.Tensor):
+            tensors[part] = value
+            continue
+        for name, tensor in value.items():
+            tensors[f"{part}.{name.removeprefix('module.')}"] = tensor
+    return tensors
+
+
+def _take(
+    block: Sequence[_Row], landing: Landing, made: list[tuple[Samples, list[int]] | None]
+) -> None:
+    """Cut a block that has reached the host into its rows."""
+    sound = landing.wait()
+    for place, row in enumerate(block):
+        made[row.number] = (sound[place, : row.frames * UNIT].copy(), row.units.tolist())
