@@ -10,6 +10,7 @@ depends on its own words alone, seed included, so a change renders again only wh
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from anyrig.speech.script import Omission, OmissionKind, Script, Segment, Span
 from anyrig.speech.split import SHORT_WORDS, first_clause
 
 _LEAST_LIMIT = 20
+_ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 
 
 def prepare(
@@ -209,15 +211,10 @@ def _omissions(flow: Flow, spoken: Sequence[Spoken]) -> Iterator[Omission]:
 
 
 def _unspoken(flow: Flow, start: int, end: int) -> Iterator[Omission]:
-    text = flow.text[start:end]
-    bare = text.strip()
-    lead = start + len(text) - len(text.lstrip())
-    stretches: list[tuple[int, int, OmissionKind]] = [(start, end, "space")]
-    if bare:
-        after = lead + len(bare)
-        stretches = [(start, lead, "space"), (lead, after, _kind(bare)), (after, end, "space")]
-    for left, right, kind in stretches:
-        for span in flow.spans(left, right):
+    """What lies between two segments, each row of signs by itself."""
+    for match in _ROW.finditer(flow.text, start, end):
+        kind = _kind(match[0]) if match[0].strip() else "space"
+        for span in flow.spans(*match.span()):
             yield Omission(span, kind)
 
 

@@ -34,6 +34,8 @@ def atoms(
     text: str, start: int, end: int, marks: Sequence[tuple[Mark, str]], language: str
 ) -> tuple[Atom, ...]:
     """The whole of a stretch of the text in order, its marks with the words given for them."""
+    if text[start:end].isspace():
+        return (Atom(start, end, text[start:end]),)
     # The rules see the marked words where they stand, since `Dr.` before one is a doctor.
     said = [
         Said(start + one.start, start + one.end, one.text, one.kind)

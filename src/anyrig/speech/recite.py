@@ -77,7 +77,7 @@ class Reciter:
         marks = self._marks_in(block, language)
         runs = list(self._runs(block, language))
         inside = {position for position, _, _ in runs}
-        inside.update(self._between(self._cuts, block))
+        inside.update(_between(self._cuts, block.start, block.end))
         cuts = sorted(at for at in inside if not _within(at, marks))
         spoken = [
             Spoken(short, style, block.kind, number)
@@ -92,12 +92,13 @@ class Reciter:
         runs: Sequence[tuple[int, int, Style]], cuts: Sequence[int], language: str,
     ) -> Iterator[tuple[Part, Style]]:  # fmt: skip
         starts = [start for start, _, _ in runs]
+        begins = [mark.start for mark, _ in marks]
         for start, end in self._sentences(block, marks, language):
-            edges = [start, *(at for at in cuts if start < at < end), end]
+            edges = [start, *_between(cuts, start, end), end]
             pieces: list[tuple[Part, Style]] = []
             for left, right in pairwise(edges):
                 style = runs[max(0, bisect_right(starts, left) - 1)][2]
-                own = [pair for pair in marks if left <= pair[0].start and pair[0].end <= right]
+                own = marks[bisect_left(begins, left) : bisect_left(begins, right)]
                 read = atoms(self.flow.text, left, right, own, style.language)
                 pieces.append((Part(read, right == end or right in self._ends), style))
             yield from _sayable(pieces)
@@ -134,8 +135,10 @@ class Reciter:
         while end - start > _LONGEST:
             space = self.flow.text.rfind(" ", start, start + _LONGEST)
             at = space + 1 if space > start else start + _LONGEST
-            inside = next((mark for mark, _ in marks if mark.start < at < mark.end), None)
-            at = min(end, inside.end) if inside else at
+            number = bisect_left(marks, at, key=lambda pair: pair[0].start) - 1
+            at = max(at, marks[number][0].end) if number >= 0 else at
+            if at >= end:
+                break
             yield start, at
             start = at
         if start < end:
@@ -145,7 +148,7 @@ class Reciter:
 
     def _runs(self, block: Block, language: str) -> Iterator[tuple[int, int, Style]]:
         """The stretches of one voice, neighbours that come to the same put together."""
-        starts = [block.start, *self._between(self._style_starts, block), block.end]
+        starts = [block.start, *_between(self._style_starts, block.start, block.end), block.end]
         begun, current = block.start, None
         for start, end in pairwise(starts):
             style = self._resolved(start, end, language)
@@ -184,8 +187,8 @@ class Reciter:
         low, high = (bisect_left(self._mark_starts, at) for at in (block.start, block.end))
         own = self._marks[low:high]
         known = self.terms.lexicon.marks(self.flow.text, block.start, block.end, language)
-        if own:
-            known = [mark for mark in known if not any(_meet(mark, other) for other in own)]
+        ends = [mark.end for mark in own]
+        known = [mark for mark in known if not _meets(mark, own, ends)]
         found = []
         for mark in sorted([*own, *known], key=lambda mark: mark.start):
             text = self.flow.text[mark.start : mark.end]
@@ -204,10 +207,6 @@ class Reciter:
         """Say something once."""
         if words:
             self.warnings[words] = None
-
-    @staticmethod
-    def _between(positions: Sequence[int], block: Block) -> Sequence[int]:
-        return positions[bisect_right(positions, block.start) : bisect_left(positions, block.end)]
 
 
 def _is_said(part: Part) -> bool:
@@ -237,8 +236,15 @@ def _outermost(marks: Sequence[Mark]) -> list[Mark]:
     return kept
 
 
-def _meet(one: Mark, other: Mark) -> bool:
-    return one.start < other.end and other.start < one.end
+def _meets(mark: Mark, others: Sequence[Mark], ends: Sequence[int]) -> bool:
+    """Whether a mark overlaps one of others, which lie in order and apart."""
+    number = bisect_right(ends, mark.start)
+    return number < len(others) and others[number].start < mark.end
+
+
+def _between(positions: Sequence[int], start: int, end: int) -> Sequence[int]:
+    """Those of sorted positions that lie inside a stretch."""
+    return positions[bisect_right(positions, start) : bisect_left(positions, end)]
 
 
 def _within(position: int, marks: Sequence[tuple[Mark, str]]) -> bool:

@@ -97,7 +97,7 @@ def first_clause(part: Part) -> list[Part]:
         return [part]
     natural = [at for at in places if _roughness(atoms, at) <= _NATURAL]
     near = natural or places
-    at = min(near, key=lambda at: abs(sums[at] - _FIRST_USUAL) + 20 * _roughness(atoms, at))
+    at = min(near, key=lambda at: abs(sums[at] - _FIRST_USUAL) + 40 * _roughness(atoms, at))
     return [Part(tuple(atoms[:at]), ends=False), Part(tuple(atoms[at:]), part.ends)]
 
 
@@ -110,7 +110,8 @@ def join(parts: Sequence[Part], limit: int, shortest: int = SHORT_WORDS) -> list
     for part in parts:
         words = part.spoken
         is_short = _short(words, shortest)
-        fits = bool(joined) and lengths[-1] + 1 + len(words) <= most
+        whole = part.ends and bool(joined) and joined[-1].ends  # a cut was made for a reason
+        fits = whole and lengths[-1] + 1 + len(words) <= most
         if fits and (is_short or lacking[-1]):
             joined[-1] = Part(joined[-1].atoms + _bridged(joined[-1], part), part.ends)
             lengths[-1] += 1 + len(words)

@@ -1,0 +1,192 @@
+"""From a text to a script: languages, pauses, seeds, and what cannot be spoken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from anyrig.errors import BadInput, CannotSpeak
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.prepare import prepare, seed_of
+from anyrig.speech.script import Script, check
+from anyrig.speech.tongues import ForeignText, matched, refusal
+
+_ENGLISH = "It was a dark night in the old town, and nobody was out in the streets."
+_FRENCH = (
+    "Il est parti hier soir avec sa sœur, et il ne reviendra pas avant la fin de la semaine "
+    "prochaine, dit-elle à tout le monde."
+)
+_SPANISH = (
+    "En un lugar de la Mancha, de cuyo nombre no quiero acordarme, no ha mucho tiempo que vivía un "
+    "hidalgo de los de lanza en astillero."
+)
+
+
+def _lines(script: Script) -> list[tuple[str, str]]:
+    check(script)
+    return [(segment.line.language, segment.line.text) for segment in script.segments]
+
+
+def test_a_sentence() -> None:
+    script = prepare("Dr. Lee paid $3.50 for it.", languages=("en",))
+    check(script)
+    (segment,) = script.segments
+    assert segment.line.text == "Doctor Lee paid three dollars and fifty cents for it."
+    assert segment.text == script.source
+    assert segment.spans == ((0, len(script.source)),)
+    assert script.languages == ("en",)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "languages"),
+    [(_FRENCH, "fr", ("en",)), (_SPANISH, "es", ("en", "fr")), (_ENGLISH, "en", ("es",)),
+     ("Привет мир", "ru", ("en",)), ("你好，世界。", "zh", ("en",))],
+)  # fmt: skip
+def test_a_foreign_text_is_refused(text: str, language: str, languages: tuple[str, ...]) -> None:
+    with pytest.raises(ForeignText) as caught:
+        prepare(text, languages=languages)
+    assert caught.value.language == language
+    assert isinstance(caught.value, CannotSpeak)
+    assert f"--language {languages[0]}" in caught.value.hint
+
+
+def test_a_refusal_carries_the_hint_of_the_caller() -> None:
+    error = refusal("fr", ("en",), hint="pip install something")
+    assert error.message == "The text is in French, and this voice speaks English"
+    assert (error.hint, error.language) == ("pip install something", "fr")
+
+
+def test_a_named_language_is_taken_at_its_word() -> None:
+    assert _lines(prepare("Bonjour tout le monde.", languages=("en",), language="en"))[0][0] == "en"
+    with pytest.raises(ForeignText):
+        prepare("Hello to you.", languages=("en",), language="de")
+    assert prepare("Hello to you.", languages=("en",), language="en-GB").languages == ("en",)
+
+
+def test_a_foreign_paragraph() -> None:
+    text = f"{_ENGLISH}\n\n{_FRENCH}\n\n{_ENGLISH} {_ENGLISH}"
+    script = prepare(text, languages=("en", "fr"), voice="amy", voices={"fr": "zoé"})
+    check(script)
+    spoken = [(segment.line.language, segment.line.voice) for segment in script.segments]
+    assert spoken == [("en", "amy"), ("fr", "zoé"), ("en", "amy"), ("en", "amy")]
+    assert script.languages == ("en", "fr")
+    with pytest.raises(ForeignText, match="A paragraph .*Il est parti"):
+        prepare(text, languages=("en",))
+
+
+def test_a_foreign_sentence_is_read_with_the_rest_and_told() -> None:
+    script = prepare(f"{_ENGLISH}\n\nIl est parti hier soir.\n\n{_ENGLISH}", languages=("en", "fr"))
+    assert script.languages == ("en",)
+    assert script.warnings == (
+        "'Il est parti hier soir.' seems to be French and is read as English",
+    )
+
+
+def test_short_texts_are_of_the_default_language() -> None:
+    assert prepare("OK", languages=("en",)).languages == ("en",)
+    assert prepare("OK", languages=("es",)).languages == ("es",)
+    assert prepare("OK", languages=("en", "es"), default_language="es").languages == ("es",)
+
+
+@pytest.mark.parametrize(
+    ("language", "languages", "name"),
+    [("en-gb", ("en-gb", "en"), "en-gb"), ("en-gb", ("en",), "en"), ("en", ("en-us",), "en-us"),
+     ("fr", ("en",), ""), ("fr", (), "fr"), ("EN", ("en",), "en")],
+)  # fmt: skip
+def test_what_an_engine_calls_a_language(
+    language: str, languages: tuple[str, ...], name: str
+) -> None:
+    assert matched(language, languages) == name
+
+
+@pytest.mark.parametrize("text", ["", "  \n\n ", "😀😀", "---", "\x00", "\ud800", "...", "[[ə]]"])
+def test_nothing_to_say(text: str) -> None:
+    with pytest.raises(CannotSpeak, match="nothing to say") as caught:
+        prepare(text)
+    assert caught.value.hint
+
+
+def test_what_is_left_out_has_a_name() -> None:
+    text = "It\x00 is so.\n\n* * *\n\n😀\n\n\ue000\n\nAnd so on it goes."
+    script = prepare(text)
+    check(script)
+    kinds = {text[slice(*each.span)]: each.kind for each in script.omissions}
+    assert {key: kind for key, kind in kinds.items() if kind != "space"} == {
+        "\x00": "control", "* * *": "symbol", "😀": "symbol", "\ue000": "unspeakable",
+    }  # fmt: skip
+
+
+def test_pauses() -> None:
+    pauses = Pauses(clause_s=1, sentence_s=2, dialogue_s=3, paragraph_s=4, heading_s=5)
+    text = (
+        "CHAPTER I\n\nIt was very late at night. Nobody was there, or so it seemed to him then.\n\n"
+        "“Who is it there?”\n\n“It is only me.”\n\nThen all was quiet again.\n\n* * *\n\n"
+        "The next day came."
+    )
+    script = prepare(text, pauses=pauses, limit=45)
+    assert [(one.line.text, one.kind, one.pause_after_s) for one in script.segments] == [
+        ("CHAPTER one.", "heading", 5), ("It was very late at night.", "sentence", 2),
+        ("Nobody was there,", "sentence", 1), ("or so it seemed to him then.", "sentence", 4),
+        ('"Who is it there?"', "dialogue", 3), ('"It is only me."', "dialogue", 4),
+        ("Then all was quiet again.", "sentence", 5), ("The next day came.", "sentence", 0),
+    ]  # fmt: skip
+
+
+def test_a_segment_sounds_the_same_wherever_it_stands() -> None:
+    one = prepare(f"{_ENGLISH} It is so, she said. {_ENGLISH}", seed=3)
+    other = prepare("It is so, she said. Well, I never heard of that in my life.", seed=3)
+    lines = [segment.line for segment in one.segments]
+    assert lines[0] == lines[-1]
+    assert lines[1] == other.segments[0].line
+    assert lines[0].seed != lines[1].seed
+    assert prepare(_ENGLISH, seed=4).segments[0].line.seed != lines[0].seed
+    assert seed_of("Hello.", 0) == 2090658548  # never changes: every kept take hangs on it
+
+
+def test_a_changed_sentence_leaves_the_others_alone() -> None:
+    sentences = [f"The {word} sentence of the book says so." for word in ("first", "next", "last")]
+    before = [segment.line for segment in prepare(" ".join(sentences)).segments]
+    sentences[1] = "A wholly other sentence stands here now."
+    after = [segment.line for segment in prepare(" ".join(sentences)).segments]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+
+
+def test_the_first_short_clause_comes_first() -> None:
+    text = "When the long winter came to the valley, and the snow lay deep, nobody left the house."
+    script = prepare(text, first_short=True)
+    check(script)
+    assert [segment.line.text for segment in script.segments] == [
+        "When the long winter came to the valley,", "and the snow lay deep, nobody left the house.",
+    ]  # fmt: skip
+    assert script.segments[0].pause_after_s == Pauses().clause_s
+
+
+def test_rates() -> None:
+    assert prepare("It is so.", rate=1.5).segments[0].line.rate == 1.5
+    with pytest.raises(BadInput, match="rate 9"):
+        prepare("It is so.", rate=9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 100_000, "Hi. " * 5_000, '(( "« a ' * 3_000, "." * 100_000 + "a", "a\n" * 20_000,
+        "a" + " " * 100_000 + "b", "[[" * 10_000 + "a", "1" * 20_000, "a,b" * 10_000,
+        "\r" * 50_000 + "a", "<" * 10_000 + "a", "*" * 50_000 + "a", "Hi you.\n\n" * 2_000,
+    ],
+    ids=lambda text: repr(text[:8]),
+)  # fmt: skip
+def test_odd_long_texts_are_no_trouble(text: str) -> None:
+    """Each of these would take minutes where time grew with the square of the length."""
+    check(prepare(text, language="en"))
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, anyrig.speech.prepare; heavy = {'numpy', 'torch', 'onnxruntime', 'babel', "
+        "'py3langid', 'num2words', 'lxml'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
