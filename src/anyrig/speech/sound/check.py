@@ -77,7 +77,7 @@ def examine(take: Take, line: Line) -> Verdict:
     _silence(problems, speech, len(power), told)
     _clipping(problems, samples)
     if not repeats(line.text):
-        _repetition(problems, samples, rate)
+        _repetition(problems, samples, rate, told.slow)
     return _verdict(problems, off)
 
 
@@ -130,8 +130,8 @@ def _clipping(problems: list[Problem], samples: Samples) -> None:
         problems.append(Problem("clipping", f"{100 * share:.1f} % of it is cut at full scale"))
 
 
-def _repetition(problems: list[Problem], samples: Samples, rate: int) -> None:
-    found = repetition(samples, rate)
+def _repetition(problems: list[Problem], samples: Samples, rate: int, slow: float) -> None:
+    found = repetition(samples, rate, slow=slow)
     if found is not None:
         said = f"{found.period_s:.1f} s come again from {found.start_s:.1f} s on"
         problems.append(Problem("repetition", said))

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from anyrig.speech.audio import Samples
 
 _FRAME_S = 0.04
-_OCTAVES = 5
+_OCTAVES = 6
 _LONGEST_S = 30.0  # a model that loops does so until its end: that is where to look
 _SHORTEST_PERIOD_S = 0.28
 # What must be alike: a stretch under 1.5 s three times in all, a longer one twice.
-_LEAST_RUN_S, _ENOUGH_S = 1.6, 3.0
-_ALIKE = 0.82  # rhythmic sentences of the voices measured reach 0.75, loops are 0.9
+_LEAST_RUN_S, _ENOUGH_S = 2.0, 3.0
+_ALIKE = 0.83  # sentences of the voices measured stay under 0.65, loops are 0.8 to 0.95
 _SPOKEN = 0.6  # the share of a run that must be speech
 _QUIET = 3e-3  # of the loudest frame's power
 _Floats = NDArray[np.float32]
@@ -35,14 +35,23 @@ class Repetition(NamedTuple):
     """1 when both are the same, about 0 for two stretches of speech."""
 
 
-def repetition(samples: Samples, rate: int, *, alike: float = _ALIKE) -> Repetition | None:
-    """The stretch that comes again most clearly, if any does."""
+def repetition(
+    samples: Samples, rate: int, *, slow: float = 1.0, alike: float = _ALIKE
+) -> Repetition | None:
+    """The stretch that comes again most clearly, if any does.
+
+    Args:
+        samples: of a take.
+        rate: samples per second.
+        slow: how many times as slowly as usual it is spoken.
+        alike: how much like the other a stretch must be, up to 1.
+    """
     size = max(1 << _OCTAVES, round(_FRAME_S * rate) >> _OCTAVES << _OCTAVES)
     frame_s = size / rate
     most = round(_LONGEST_S / frame_s)
     skipped = max(0, len(samples) // size - most)
     features, spoken = _features(samples[skipped * size :], size)
-    found = _most_alike(features, spoken, frame_s)
+    found = _most_alike(features, spoken, frame_s, slow)
     if found is None or found.alike < alike:
         return None
     return found._replace(start_s=found.start_s + found.period_s + skipped * frame_s)
@@ -83,11 +92,13 @@ def _frame_power(band: Samples, count: int) -> _Floats:
     return power
 
 
-def _most_alike(features: _Floats, spoken: _Floats, frame_s: float) -> Repetition | None:
+def _most_alike(
+    features: _Floats, spoken: _Floats, frame_s: float, slow: float
+) -> Repetition | None:
     """Over every period and place: the run that is most like the one a period later."""
     count = len(features)
     periods = np.arange(round(_SHORTEST_PERIOD_S / frame_s), count)
-    runs = _runs(periods, frame_s)
+    runs = _runs(periods, frame_s / slow)
     fits = periods + runs <= count
     periods, runs = periods[fits], runs[fits]
     if not len(periods):
