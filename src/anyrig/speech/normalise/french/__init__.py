@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.french import amounts, dates, names, phones
+from anyrig.speech.normalise.french import (
+    counting,
+    dates,
+    fractions,
+    measures,
+    money,
+    names,
+    phones,
+)
 from anyrig.speech.normalise.french.numbers import cardinal, digits
 from anyrig.speech.normalise.french.words import (
     ADDRESS,
@@ -18,7 +26,7 @@ from anyrig.speech.normalise.french.words import (
     STREETS,
     TITLES,
 )
-from anyrig.speech.normalise.romance.addresses import Words, addresses
+from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
 from anyrig.speech.normalise.romance.dress import clean
 from anyrig.speech.normalise.romance.letters import Known, letters
 from anyrig.speech.normalise.romance.short import abbreviations
@@ -30,12 +38,16 @@ _NAME_NEXT = r"(?=[ \u00a0\u202f-](?:[A-ZÀÂÇÉÈÊÎÔ]|(?:de|du|des|la|le)\b
 # What follows a hyphen that belongs to the word.
 _JOINED = frozenset(
     "il ils elle elles on je tu nous vous moi toi lui leur y en ce ci là t même mêmes être midi "
-    "dire vingt dix deux trois quatre cinq six sept huit neuf onze douze treize quatorze quinze seize".split()
+    "dire vingt dix deux trois quatre cinq six sept huit neuf onze douze treize quatorze quinze "
+    "seize".split()
 )
 _JOINING = frozenset(
-    "peut est a y vice ex quasi semi demi mi sous sur avant après arrière contre non auto grand grands "
-    "petit petite grande beau belle porte vingt trente quarante cinquante soixante quatre dix celui "
-    "celle ceux celles moi toi lui elle eux nous vous qu jusque c chef rendez tout toute haut bas franco anglo nord sud".split()
+    "peut est a y vice ex quasi semi demi mi sous sur avant après arrière contre non auto grand "
+    "grands "
+    "petit petite grande beau belle porte vingt trente quarante cinquante soixante quatre dix "
+    "celui "
+    "celle ceux celles moi toi lui elle eux nous vous qu jusque c chef rendez tout toute haut bas "
+    "franco anglo nord sud".split()
 )
 
 
@@ -72,13 +84,18 @@ CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
 RULES: tuple[Rule, ...] = (
     *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
     *phones.RULES,
+    codes(digits),
     *dates.RULES,
     *names.RULES[:1],
     *_SHORT,
     *names.RULES[1:],
-    *amounts.RULES[:-3],
+    *counting.FIRST,
+    *money.RULES,
+    *measures.RULES,
+    *fractions.RULES,
+    *counting.RULES,
     *letters(Known(SAID, SPELT, PLAIN, FULL)),
-    *amounts.RULES[-3:],
+    *counting.LAST,
     *pauses(),
     signs(SIGNS),
 )

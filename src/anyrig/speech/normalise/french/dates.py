@@ -94,6 +94,11 @@ def _month_year(match: re.Match[str]) -> str | None:
     return f"{match[3] if full else _month(match[3])} {cardinal(int(match[4]))}"
 
 
+@rule("date", r"(?<=\b[Ll]e )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| d(?:e la|es|u)\b)")
+def _day_month(match: re.Match[str]) -> str | None:
+    return _of_parts(int(match[1]), int(match[2]), "")
+
+
 @rule("date", rf"(?<!\w)({_DAY_NAME})(?=,?\s+\d)", flags=re.IGNORECASE)
 def _weekday(match: re.Match[str]) -> str | None:
     return _DAYS[match[1].rstrip(".").lower()]
@@ -144,10 +149,15 @@ def _century(match: re.Match[str]) -> str | None:
 
 @rule(
     "time",
-    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]\s?([0-5]\d)(?:\s?(?:min|mn|m)\b\.?)?(?:\s?([0-5]\d)\s?s(?:ec)?\b)?(?!\w)",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]\s?([0-5]\d)(\s?(?:min|mn)\b)?(?:\s?([0-5]\d)\s?s(?:ec)?\b)?(?!\w)",
 )
 def _hours(match: re.Match[str]) -> str | None:
-    return _clock(int(match[1]), int(match[2]), match[3])
+    words = _clock(int(match[1]), int(match[2]), match[4])
+    if not match[3] or match[4]:
+        return words
+    minute = int(match[2])
+    minutes = f"{cardinal(minute, 'f')} minute{'s' if minute > 1 else ''}"
+    return f"{_clock(int(match[1]), 0, None)} {minutes}"
 
 
 @rule(
@@ -169,6 +179,15 @@ def _always(match: re.Match[str]) -> str | None:
     return f"{cardinal(int(match[3]))} jours sur {cardinal(int(match[4]))}"
 
 
+@rule(
+    "time",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH]([0-5]\d)?(?!\w)",
+)
+def _span(match: re.Match[str]) -> str | None:
+    first = _clock(int(match[1]), int(match[2] or 0), None)
+    return f"{first} à {_clock(int(match[3]), int(match[4] or 0), None)}"
+
+
 def _clock(hour: int, minute: int, second: str | None) -> str:
     words = f"{cardinal(hour, 'f')} heure{'s' if hour > 1 else ''}"
     if minute:
@@ -184,6 +203,7 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _named, _month_year, _weekday, _era, _christ, _decade, _ordinal_roman, _century,
-    _always, _hours, _colon, _hour,
+    _iso, _slashed, _day_month, _named, _month_year, _weekday, _era, _christ, _decade,
+    _ordinal_roman,
+    _century, _always, _span, _hours, _colon, _hour,
 )  # fmt: skip

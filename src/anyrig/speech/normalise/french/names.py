@@ -11,8 +11,10 @@ from anyrig.speech.normalise.rules import Rule, rule
 _NUMERAL = r"[IVXLCDM]+"
 _COUNTED = (
     "chapitre|chap\\.|ch\\.|tome|t\\.|volume|vol\\.|livre|partie|titre|acte|scène|annexe|appendice|"
-    "section|phase|niveau|tableau|figure|fig\\.|planche|degré|type|classe|groupe|chant|épisode|saison|"
-    "article|art\\.|leçon|unité|thème|module|étape|série|apollo|plan|division|numéro|n°|psaume|sonnet|"
+    "section|phase|niveau|tableau|figure|fig\\.|planche|degré|type|classe|groupe|chant|épisode|"
+    "saison|"
+    "article|art\\.|leçon|unité|thème|module|étape|série|apollo|plan|division|numéro|n°|psaume|"
+    "sonnet|"
     "bloc|semestre|trimestre|factum|mark|rocky|star wars"
 )
 _FULL = {
@@ -21,11 +23,15 @@ _FULL = {
 }  # fmt: skip
 _KINGS = frozenset(
     "louis charles henri françois philippe jean napoléon robert hugues guillaume édouard georges "
-    "jacques richard albert léopold baudouin pie léon grégoire benoît clément innocent urbain sixte "
-    "jules adrien boniface nicolas eugène paul alexandre pierre catherine élisabeth elisabeth marie "
+    "jacques richard albert léopold baudouin pie léon grégoire benoît clément innocent urbain "
+    "sixte "
+    "jules adrien boniface nicolas eugène paul alexandre pierre catherine élisabeth elisabeth "
+    "marie "
     "anne christine frédéric joseph ferdinand alphonse isabelle maximilien othon rodolphe ivan "
-    "gustave christian harald olaf ramsès ptolémée darius xerxès constantin théodose justinien michel "
-    "basile hassan mohammed soliman rainier victor humbert carlos juan felipe amédée étienne martin "
+    "gustave christian harald olaf ramsès ptolémée darius xerxès constantin théodose justinien "
+    "michel "
+    "basile hassan mohammed soliman rainier victor humbert carlos juan felipe amédée étienne "
+    "martin "
     "célestin honorius thoutmôsis aménophis antiochos séleucos mithridate lothaire pépin clovis "
     "childebert dagobert thierry clotaire béla sigismond ladislas casimir stanislas cléopâtre "
     "vittorio marguerite wilhelmine guillaumette juliana jeanne urbain".split()
@@ -58,7 +64,7 @@ def _ruler(match: re.Match[str]) -> str | None:
     name, number = match[1].lower(), roman(match[3])
     if number is None or (name not in _KINGS and (len(match[3]) < 2 or number > 30)):
         return None
-    if match[3] in ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "CM", "MM"):
+    if match[3] in ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "CM", "MM", "XL"):
         return None
     words = "premier" if match[3] == "I" else cardinal(number)
     return f"{match[1]}{match[2]}{words}"
@@ -66,7 +72,7 @@ def _ruler(match: re.Match[str]) -> str | None:
 
 @rule(
     "roman",
-    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|XL|"
+    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|"
     r"MC?[CDMLXVI]{2,})(?![\w.]\w|\w)",
 )
 def _alone(match: re.Match[str]) -> str | None:

@@ -14,8 +14,13 @@ _LABELS = frozenset(
     "voie section annexe rue avenue place code note classe épisode saison partie appartement "
     "bâtiment bloc case table édition acte scène question règle option zone gate terminal".split()
 )
+# Words after a number that it does not count.
+NO_NOUN = frozenset(
+    "de du des et ou plus moins est sont en à par avec pour que au la le les".split()
+)
 _FEMININE = frozenset(
-    "page heure minute seconde personne fois femme fille année semaine journée maison voiture chose "
+    "page heure minute seconde personne fois femme fille année semaine journée maison voiture "
+    "chose "
     "table rue route ville place ligne lettre école tasse pomme photo image part nuit main mer fin "
     "voix fleur couleur douzaine tonne pièce porte chaise bouteille feuille famille classe équipe "
     "langue carte clé clef nation région île église banque boîte chambre fenêtre cuisine robe "
@@ -41,7 +46,8 @@ _FEMININE_END = re.compile(
 )
 _MASCULINE = frozenset(
     "musée lycée trophée apogée génie incendie parapluie foie magazine mercure murmure domaine "
-    "capitaine silence carbone téléphone portefeuille chèvrefeuille stade grade pétrole symbole rôle "
+    "capitaine silence carbone téléphone portefeuille chèvrefeuille stade grade pétrole symbole "
+    "rôle "
     "contrôle monopole module véhicule siècle comité comté côté été traité pâté dialogue catalogue "
     "psychologue squelette gorille volatile parfum moustique kiosque masque disque risque casque "
     "article million milliard pays mois cas enfant homme jour an soir matin élève "
@@ -57,12 +63,11 @@ def agreement(match: re.Match[str]) -> Gender:
         return ""
     word = following[0].lower()
     if word in _BETWEEN and len(following) > 1:
-        return "f" if word in ("petites", "petite", "grandes", "grande", "nouvelles", "belles") else (
-            gender(following[1])
-        )  # fmt: skip
+        return "f" if word in _FEMININE_ONES else gender(following[1])
     return gender(word)
 
 
+_FEMININE_ONES = frozenset("petites petite grandes grande nouvelles belles vieilles".split())
 _BETWEEN = frozenset(
     "autre autres petite petites grande grandes nouvelles belles jeune jeunes vieilles bonnes "
     "mauvaises longues simple seule".split()

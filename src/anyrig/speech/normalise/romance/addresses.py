@@ -1,4 +1,4 @@
-"""Web and mail addresses, names with an at sign, tags: said sign by sign in the language's words."""
+"""Web and mail addresses, names with an at sign, tags, codes: said sign by sign."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _ENDINGS = (
     "blog|store|shop|tech"
 )
 _HOST = rf"(?:[a-zA-Z0-9\u00c0-\u00ff](?:[\w-]{{0,61}}\w)?\.){{1,6}}(?:{_ENDINGS})(?![\w-])(?!\.\w)"
+_ANY_HOST = r"[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"
 _PATH = (
     r"(?::\d{2,5})?(?:/[^\s<>\"\u00ab\u00bb\u201c\u201d()\[\]]{0,500})?(?:\?[^\s<>\"()]{1,300})?"
 )
@@ -30,6 +31,18 @@ class Words(NamedTuple):
     """Says a run of digits."""
     spelt: Callable[[str], bool]
     """Whether a run of letters is spelt: `www`, and what cannot be said."""
+
+
+def codes(digits: Callable[[str], str]) -> Rule:
+    """Numbers of cards, accounts and books: digit by digit, in the groups they are written in."""
+
+    def say(match: re.Match[str]) -> str:
+        return ", ".join(digits(one) for one in re.findall(r"\d+", match.group()))
+
+    card = r"\d{4}(?:[ \u00a0-]\d{4}){2,5}"
+    return rule("code", rf"(?<![\w.,+-])(?:{card}|\d{{1,5}}(?:-\d{{1,7}}){{3,5}})(?![\w-]|[.,]\d)")(
+        say
+    )
 
 
 def addresses(words: Words) -> tuple[Rule, ...]:
@@ -52,12 +65,11 @@ def addresses(words: Words) -> tuple[Rule, ...]:
     def tag(match: re.Match[str]) -> str:
         return f"{words.hashtag} {re.sub(r'(?<=[a-z0-9])(?=[A-Z])|_', ' ', match[1])}"
 
-    local = r"[\w.+%\u00c0-\u00ff-]{1,64}"
+    box = r"[\w.+%\u00c0-\u00ff-]{1,64}"
     return (
-        rule("markup", r"<(?=https?://|mailto:|[\w.+-]{1,64}@)|(?<=[\w/])>(?=[\s.,;]|$)(?<=\S{4}>)")(lambda _: ""),
-        rule("email", rf"(?<![\w.@])(?:mailto:)?({local}@{_HOST}|{local}@[a-zA-Z0-9-]{{1,63}}(?:\.[a-zA-Z0-9-]{{1,63}}){{1,4}}\b)")(mail),
-        rule("url", rf"(?:https?|ftp)://[^\s<>\"\u00ab\u00bb\u201c\u201d()\[\]]{{1,800}}")(site),
-        rule("url", rf"(?<![\w@./-])www\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,5}}{_PATH}", flags=re.I)(site),
+        rule("email", rf"(?<![\w.@])(?:mailto:)?({box}@(?:{_HOST}|{_ANY_HOST}))", needs="@")(mail),
+        rule("url", r"(?:https?|ftp)://[^\s<>\"\u00ab\u00bb\u201c\u201d()\[\]]{1,800}")(site),
+        rule("url", rf"(?<![\w@./-])www\.{_ANY_HOST}{_PATH}", flags=re.I)(site),
         rule("url", rf"(?<![\w@./-]){_HOST}{_PATH}")(site),
         rule("handle", r"(?<![\w.@])@([A-Za-z_][\w.]{0,40}\w)")(handle),
         rule("tag", r"(?<![\w&#])#([^\W\d_]\w{1,60})")(tag),

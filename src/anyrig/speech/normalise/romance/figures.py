@@ -18,7 +18,7 @@ NUMBER = (
 )
 # Where a number may begin: not inside a word or another number.
 BEFORE = r"(?<![\w\u00ba\u00aa])(?<!\d[.,:/\u2019'])"
-MINUS = r"(?:(?<![\w)\]%])(?<![\w)\]%] )[-\u2212\u2013](?=\d))?"
+MINUS = r"(?:(?<![\w)\]%])(?<![\d)\]%] )[-\u2212\u2013](?=\d))?"
 AFTER = r"(?![\d\w])(?![.,]\d)"
 DASH = rf"{SPACE}?[-\u2013\u2014]{SPACE}?"
 GLYPHS = {
@@ -81,6 +81,8 @@ def _cut(text: str) -> tuple[str, str, str]:
         return whole, sign, decimals
     if text.count(",") > 1 or re.fullmatch(r"\d{1,3}(\.\d{3})+", text):
         return text, "", ""
+    if re.fullmatch(r"[1-9]\d{0,2},\d00", text):
+        return text, "", ""  # Nobody writes two idle zeros after a decimal comma.
     for sign in ",.":
         if sign in text:
             whole, _, decimals = text.partition(sign)

@@ -13,6 +13,11 @@ _CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
 _VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
 _LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
 _LONGEST = 6
+# J. R. R. before a name; U. S. A. by itself, its last full stop written or not.
+_ROW = rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0]?-?){{2,6}}"
+_ABBREVIATED = (
+    rf"{_ROW}(?![{_CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{_CAPITAL}]\.){{1,5}}[{_CAPITAL}](?![\w.])"
+)
 
 
 class Known(NamedTuple):
@@ -36,35 +41,42 @@ def letters(known: Known) -> tuple[Rule, ...]:
         words = _acronym(plain, known) or plain
         return f"{words}." if ends(match) else words
 
-    def one(match: re.Match[str]) -> str:
-        return f"{match[1]}"
-
     def acronym(match: re.Match[str]) -> str | None:
-        written, plural = match[1], match[2]
+        written = match[1]
         if written in known.full:
             return known.full[written]
         if _shouted(match) and (written in known.words or sayable(written)):
             return None
         words = _acronym(written, known)
-        return None if words is None else words + plural
+        return None if words is None else words
 
     return (
-        rule("initials", rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0\u202f]?-?){{2,6}}(?![{_CAPITAL}]\b)(?<=\.)|(?<![\w.])(?:[{_CAPITAL}]\.){{1,5}}[{_CAPITAL}](?![\w.])")(initials),
-        rule("initials", rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0\u202f]?-?){{2,6}}(?=[{_CAPITAL}][a-zà-ÿ])")(lambda m: " ".join(re.findall(r"\w", m.group())) + " "),
-        rule("initials", rf"(?<![\w.])([{_CAPITAL}])\.(?=[ \u00a0][{_CAPITAL}][a-zà-ÿ])(?:(?<=^[{_CAPITAL}]\.)|(?<=[a-zà-ÿ] [{_CAPITAL}]\.))")(_initial),
-        rule("acronym", rf"(?<![\w'\u2019.@-])([{_CAPITAL}]{{2,6}})(s?)(?![\w@])")(acronym),
-        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{2,6}})(s?)(?![\w@])")(acronym),
-        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{1,5}})()(?=[ -]?\d)(?<!\b[{_CAPITAL}])")(acronym),
+        rule("initials", _ABBREVIATED)(initials),
+        rule("initials", rf"{_ROW}(?=[{_CAPITAL}][a-zà-ÿ])")(_row),
+        rule("initials", rf"(?<![\w.])([{_CAPITAL}])\.(?=[ \u00a0][{_CAPITAL}][a-zà-ÿ])")(_initial),
+        rule("acronym", rf"(?<![\w'@.-])([{_CAPITAL}]{{2,6}})s?(?![\w@])")(acronym),
+        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{2,6}})s?(?![\w@])")(acronym),
+        rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{2,5}})(?=[ -]?\d)")(acronym),
     )  # fmt: skip
 
 
+# A letter after one of these is its name, and a full stop after the letter ends the sentence.
+_LETTERED = re.compile(
+    r"(?:Plan|Vitamin[ae]|Gr[uo]upo?|Clas[se]e?|Tipo|Type|Letra|Lettre|Anexo|Annexe|Opción|Option|"
+    r"Serie|Série|Zona|Zone|Bloque|Bloc|Apartado|Hepatitis|Hépatite) $"
+)
 _NAMED = re.compile(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+[ \u00a0]$")
+
+
+def _row(match: re.Match[str]) -> str:
+    return " ".join(re.findall(r"\w", match.group())) + " "
 
 
 def _initial(match: re.Match[str]) -> str | None:
     """A single initial stands before a name, at the start or after another name."""
     before = match.string[max(0, match.start() - 30) : match.start()]
-    return match[1] if not before or _NAMED.search(before) else None
+    named = _NAMED.search(before)
+    return match[1] if not before or (named and not _LETTERED.search(named.group())) else None
 
 
 def _acronym(written: str, known: Known) -> str | None:

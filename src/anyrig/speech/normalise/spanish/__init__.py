@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.romance.addresses import Words, addresses
+from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
 from anyrig.speech.normalise.romance.dress import clean
 from anyrig.speech.normalise.romance.letters import Known, letters
+from anyrig.speech.normalise.romance.sentences import closed
 from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
-from anyrig.speech.normalise.spanish import amounts, dates, names, phones
+from anyrig.speech.normalise.spanish import (
+    counting,
+    dates,
+    fractions,
+    measures,
+    money,
+    names,
+    phones,
+)
 from anyrig.speech.normalise.spanish.numbers import cardinal, digits
 from anyrig.speech.normalise.spanish.words import (
     ADDRESS,
@@ -46,6 +55,11 @@ def _street(match: re.Match[str]) -> str | None:
     return "Calle " if match.start() == 0 else "calle "
 
 
+@rule("abbreviation", r"(?<=\d )uds?\.?(?!\w)", flags=re.IGNORECASE)
+def _pieces(match: re.Match[str]) -> str | None:
+    return closed("unidades", match)
+
+
 @rule("abbreviation", r"(?<![\w.])D\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)")
 def _don(match: re.Match[str]) -> str | None:
     return "Don" if match.start() == 0 else "don"
@@ -69,6 +83,7 @@ _SHORT = (
     ),
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
     _street,
+    _pieces,
     abbreviations(ANYWHERE, may_close=True),
     abbreviations(TITLES),
     _titled,
@@ -79,13 +94,17 @@ CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
 RULES: tuple[Rule, ...] = (
     *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
     *phones.RULES,
+    codes(digits),
     *dates.RULES,
     *names.RULES[:1],
     *_SHORT,
     *names.RULES[1:],
-    *amounts.RULES[:-3],
+    *money.RULES,
+    *measures.RULES,
+    *fractions.RULES,
+    *counting.RULES,
     *letters(Known(SAID, SPELT, PLAIN, FULL)),
-    *amounts.RULES[-3:],
+    *counting.LAST,
     *pauses(),
     signs(SIGNS),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.speech.normalise.romance.figures import roman
-from anyrig.speech.normalise.romance.sentences import closed, word_before
+from anyrig.speech.normalise.romance.sentences import closed
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.numbers import cardinal, ordinal
 
@@ -88,6 +88,11 @@ def _slashed(match: re.Match[str]) -> str | None:
     return _of_parts(day, month, match[4])
 
 
+@rule("date", r"(?<=\b[Ee]l )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| de (?:l|su|mi|tu|est))")
+def _day_month(match: re.Match[str]) -> str | None:
+    return _of_parts(int(match[1]), int(match[2]), "")
+
+
 @rule(
     "date",
     rf"(?<![\w/])(0[1-9]|1[0-2])/(\d{{4}})(?![\d/])|(?<!\w)({_MONTH})[-/ ](\d{{4}})(?!\d)",
@@ -119,7 +124,8 @@ def _era(match: re.Match[str]) -> str | None:
 
 @rule(
     "decade",
-    r"(?<!\w)((?:años|década de los|decenio de los|los)\s+(?:años\s+)?)['\u2019]?([1-9]0)['\u2019]?s?(?![\w%°])(?!\s?[%€$°]|[.,]\d)",
+    r"(?<!\w)((?:años|década de los|decenio de los|los)\s+(?:años\s+)?)'?([1-9]0)'?s?"
+    r"(?![\w%°])(?!\s?[%€$°]|[.,]\d)",
     flags=re.I,
 )
 def _decade(match: re.Match[str]) -> str | None:
@@ -200,7 +206,7 @@ def _of_day(match: re.Match[str]) -> str | None:
     tail = match[3] or ""
     if tail or hour > 12 or (match[1].startswith("0") and len(match[1]) > 1):
         words = _railway(hour, minute)
-        if not minute and not tail and hour > 12:
+        if not minute and not tail and (hour > 12 or not hour):
             return f"{words} horas"
         words = f"{words} horas" if tail else words
         return closed(words, match)
@@ -209,7 +215,7 @@ def _of_day(match: re.Match[str]) -> str | None:
 
 @rule(
     "time",
-    r"(?:(?<=\blas )|(?<=\bLas ))(\d{1,2})(?:\s?(?:h|hs|hrs?)\.?(?!\w))|(?:(?<=\bla )|(?<=\bLa ))1(?=[.,;]|\s|$)",
+    r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\.?(?!\w)|(?<=\b[Ll]a )1(?=[.,;]|\s|$)",
 )
 def _full_hour(match: re.Match[str]) -> str | None:
     if match[1] is None:
@@ -248,6 +254,6 @@ def _clock(hour: int, minute: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _named, _first, _month_year, _weekday, _century, _decade, _plural, _era,
-    _half_day, _seconds, _of_day, _full_hour, _dotted,
+    _iso, _slashed, _day_month, _named, _first, _month_year, _weekday, _century, _decade, _plural,
+    _era, _half_day, _seconds, _of_day, _full_hour, _dotted,
 )  # fmt: skip

@@ -13,26 +13,36 @@ from anyrig.speech.normalise.spanish.numbers import cardinal, ordinal, short_ord
 _NUMERAL = r"[IVXLCDM]+"
 # What is counted through in order, and read with plain numbers.
 _COUNTED = (
-    "capítulo|capitulo|cap\\.|caps\\.|tomo|t\\.|volumen|vol\\.|libro|parte|título|acto|escena|anexo|apéndice|"
+    "capítulo|capitulo|cap\\.|caps\\.|tomo|t\\.|volumen|vol\\.|libro|parte|título|acto|escena|"
+    "anexo|apéndice|"
     "sección|fase|nivel|tabla|figura|fig\\.|lámina|grado|tipo|clase|grupo|canto|episodio|temporada|"
     "artículo|art\\.|apartado|lección|unidad|tema|módulo|etapa|serie|apolo|plan|división|guerra|"
     "número|núm\\.|n\\.º|rocky|fascículo|versión|salmo|soneto|bloque|semestre|trimestre"
 )
 _ORDINAL_PARTS = {"acto": "m"}
 _QUEENS = frozenset(
-    "isabel maría juana catalina ana cristina victoria margarita cleopatra berenice leonor blanca urraca "
+    "isabel maría juana catalina ana cristina victoria margarita cleopatra berenice leonor blanca "
+    "urraca "
     "sofía beatriz constanza teresa petronila mary elizabeth carlota guillermina".split()
 )
 _KINGS = (
     frozenset(
-        "felipe carlos alfonso fernando luis enrique juan pedro sancho jaime ramiro garcía ordoño bermudo "
-        "fruela pablo pío león gregorio benedicto clemente inocencio urbano sixto julio adriano bonifacio "
-        "nicolás eugenio celestino honorio alejandro martín esteban jorge eduardo ricardo guillermo jacobo "
-        "napoleón federico francisco josé leopoldo maximiliano otón rodolfo iván catalina manuel alberto "
-        "balduino humberto víctor gustavo cristián haakon harald olaf ramsés tutmosis ptolomeo amenofis "
-        "darío jerjes artajerjes antíoco seleuco mitrídates constantino teodosio justiniano miguel basilio "
-        "abderramán muhammad mohamed hassan selim solimán murad mehmed hasán rainiero raniero hugo roberto "
-        "malcolm david kenneth olav erico canuto valdemar segismundo ladislao casimiro bela andrés duarte "
+        "felipe carlos alfonso fernando luis enrique juan pedro sancho jaime ramiro garcía ordoño "
+        "bermudo "
+        "fruela pablo pío león gregorio benedicto clemente inocencio urbano sixto julio adriano "
+        "bonifacio "
+        "nicolás eugenio celestino honorio alejandro martín esteban jorge eduardo ricardo "
+        "guillermo jacobo "
+        "napoleón federico francisco josé leopoldo maximiliano otón rodolfo iván catalina manuel "
+        "alberto "
+        "balduino humberto víctor gustavo cristián haakon harald olaf ramsés tutmosis ptolomeo "
+        "amenofis "
+        "darío jerjes artajerjes antíoco seleuco mitrídates constantino teodosio justiniano "
+        "miguel basilio "
+        "abderramán muhammad mohamed hassan selim solimán murad mehmed hasán rainiero raniero "
+        "hugo roberto "
+        "malcolm david kenneth olav erico canuto valdemar segismundo ladislao casimiro bela "
+        "andrés duarte "
         "sebastián dionisio teobaldo wamba alarico teodorico recaredo teodosia enrico filippo "
         "henry louis charles philip william george edward richard james paul ii".split()
     )
@@ -73,7 +83,7 @@ def _ruler(match: re.Match[str]) -> str | None:
     name, number = match[1].lower(), roman(match[3])
     if number is None or (name not in _KINGS and (len(match[3]) < 2 or number > 30)):
         return None
-    if match[3] in ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "DVD", "CM", "MM", "LCD"):
+    if match[3] in ("C", "D", "M", "L", "CD", "DC", "MD", "CV", "DVD", "CM", "MM", "LCD", "XL"):
         return None
     words = ordinal(number, "f" if name in _QUEENS else "m") if number <= 10 else cardinal(number)
     if name not in _KINGS:
@@ -108,7 +118,7 @@ _EVENTS = re.compile(
 
 @rule(
     "roman",
-    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|XL|MC?[CDMLXVI]{2,})(?![\w.]\w|\w)",
+    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|MC?[CDMLXVI]{2,})(?![\w.]\w|\w)",
 )
 def _alone(match: re.Match[str]) -> str | None:
     number = roman(match[1])

@@ -27,6 +27,8 @@ _LABELS = frozenset(
     "marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre clase "
     "el del al desde".split()
 )
+# Words after a half or an ordinal that it does not belong to.
+AFTER_HALF = frozenset("de del y o más menos es en a por con para que al la el los las".split())
 _FEMININE = frozenset(
     "mujer noche vez clase calle parte llave nave torre flor mano foto moto radio red ley voz luz "
     "cruz imagen serie base frase fuente gente nube tarde sangre leche carne muerte suerte mente "
@@ -42,7 +44,8 @@ _MASCULINE = frozenset(
     "día mapa planeta cometa poeta atleta profeta pirata tranvía sofá guardia policía cura espía "
     "guía colega camarada problema sistema tema programa poema idioma clima drama síntoma fantasma "
     "aroma panorama pijama carisma cromosoma diploma enigma estigma dogma magma plasma prisma "
-    "reuma trauma genoma ozono gorila puma koala panda yoga vodka gramma avión camión gorrión guion "
+    "reuma trauma genoma ozono gorila puma koala panda yoga vodka gramma avión camión gorrión "
+    "guion "
     "guión millón billón trillón escorpión campeón bastión sarampión embrión anfitrión "
     "patriarca monarca jerarca dentista indígena demócrata euro".split()
 )  # fmt: skip

@@ -28,10 +28,19 @@ def _abroad(match: re.Match[str]) -> str | None:
     return _grouped(match.group()) if len(re.findall(r"\d", match.group())) >= 8 else None
 
 
-@rule(
-    "phone",
-    rf"(?<![\w.,+€$-])(?:[6-9]\d\d{_GAP}\d\d\d{_GAP}\d\d\d|[6-9]\d\d(?:{_GAP}\d\d){{3}}|[89]\d(?:{_GAP}\d{{3}}){_GAP}\d\d{_GAP}\d\d|[679]\d{{8}}|\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}|\d{{2}}{_GAP}\d{{4}}{_GAP}\d{{4}}|\d{{3}}-\d{{3,4}}-\d{{4}}|[89]0[0-2] \d\d\d \d\d\d)(?![\w]|[.,]\d|{_GAP}\d)",
-)
+# Nine digits of Spain in their groupings, then ten of the Americas.
+_SHAPES = "|".join((
+    rf"[6-9]\d\d{_GAP}\d\d\d{_GAP}\d\d\d",
+    rf"[6-9]\d\d(?:{_GAP}\d\d){{3}}",
+    rf"[89]\d{_GAP}\d{{3}}{_GAP}\d\d{_GAP}\d\d",
+    r"[679]\d{8}",
+    rf"\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}",
+    rf"\d\d{_GAP}\d{{4}}{_GAP}\d{{4}}",
+    r"\d{3}-\d{3,4}-\d{4}",
+))  # fmt: skip
+
+
+@rule("phone", rf"(?<![\w.,+€$-])(?:{_SHAPES})(?![\w]|[.,]\d|{_GAP}\d)")
 def _national(match: re.Match[str]) -> str | None:
     dotted = "." in match.group() and not _called(match)
     counted = word_after(match).lower() in _COUNTED_THINGS

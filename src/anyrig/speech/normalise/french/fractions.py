@@ -1,0 +1,83 @@
+"""French fractions: parts, mixed numbers, marks out of ten."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.french.nouns import NO_NOUN, gender
+from anyrig.speech.normalise.french.numbers import (
+    cardinal,
+    fraction,
+    say,
+)
+from anyrig.speech.normalise.romance.figures import (
+    BEFORE,
+    FRACTION,
+    GLYPHS,
+    SPACE,
+)
+from anyrig.speech.normalise.romance.sentences import word_after
+from anyrig.speech.normalise.rules import Rule, rule
+
+
+@rule("fraction", rf"{BEFORE}(\d{{1,3}})(?:{SPACE}1/2|{SPACE}?½){SPACE}([a-zà-ÿœ]+)(?!\w)")
+def _and_half(match: re.Match[str]) -> str | None:
+    """After what is counted: deux heures et demie."""
+    whole, noun = int(match[1]), match[2]
+    if noun in NO_NOUN:
+        return None
+    kind = gender(noun)
+    return f"{cardinal(whole, kind)} {noun} et demi{'e' if kind == 'f' else ''}"
+
+
+@rule("fraction", rf"{BEFORE}(\d+)/(\d+)(?={SPACE}?=)")
+def _divided(match: re.Match[str]) -> str | None:
+    return f"{say(match[1])} divisé par {say(match[2])}"
+
+
+@rule("fraction", rf"{BEFORE}(?:1/2|½) (?=([a-zà-ÿœ]+))")
+def _half_of(match: re.Match[str]) -> str | None:
+    """Joined to what it halves: une demi-heure."""
+    if match[1] in NO_NOUN:
+        return None
+    return f"{'une' if gender(match[1]) == 'f' else 'un'} demi-"
+
+
+@rule("fraction", FRACTION)
+def _fraction(match: re.Match[str]) -> str | None:
+    whole = match[1] or match[3]
+    over, under = GLYPHS[match[2]] if match[2] else (int(match[4]), int(match[5]))
+    if (over, under) == (24, 7):
+        return "vingt-quatre sept"
+    if over == under:
+        return f"{cardinal(over)} sur {cardinal(under)}"
+    if whole and over >= under:
+        return None
+    if (over, under) == (1, 2):
+        return _half(match, whole)
+    words = _graded(match, over, under)
+    return f"{cardinal(int(whole))} et {words}" if whole else words
+
+
+def _half(match: re.Match[str], whole: str | None) -> str:
+    noun = word_after(match).lower()
+    counts = bool(noun) and noun not in NO_NOUN
+    if whole:
+        return f"{cardinal(int(whole))} et demi{'e' if counts and gender(noun) == 'f' else ''}"
+    return "un demi"
+
+
+def _graded(match: re.Match[str], over: int, under: int) -> str:
+    """Marks are out of ten or twenty; other fractions are parts."""
+    before = match.string[max(0, match.start() - 40) : match.start()].lower()
+    marked = re.search(r"not[eé]|obten|\beu\b|score|moyenne|évalu|examen", before)
+    if under == 0 or over > under * 3 or (marked and under in (5, 10, 20, 100)):
+        return f"{cardinal(over)} sur {cardinal(under)}"
+    if over > 1 and under in (20, 100):
+        return f"{cardinal(over)} sur {cardinal(under)}"
+    return fraction(over, under)
+
+
+RULES: tuple[Rule, ...] = (
+    _and_half, _divided, _half_of, _fraction,
+)  # fmt: skip

@@ -1,0 +1,115 @@
+"""Spanish ordinals, ranges, versions and plain numbers."""
+
+from __future__ import annotations
+
+import re
+
+from anyrig.speech.normalise.romance.figures import (
+    AFTER,
+    BEFORE,
+    DASH,
+    MINUS,
+    NUMBER,
+    figure,
+)
+from anyrig.speech.normalise.romance.sentences import word_after, word_before
+from anyrig.speech.normalise.rules import Rule, rule
+from anyrig.speech.normalise.spanish.nouns import AFTER_HALF, agreement
+from anyrig.speech.normalise.spanish.numbers import (
+    cardinal,
+    digits,
+    ordinal,
+    say,
+    say_figure,
+    short_ordinal,
+)
+
+
+@rule(
+    "ordinal",
+    r"(?<![\w.,])(\d{1,3})(?:\.?(º|ª|°(?=\s?[a-z]{4,}))|\.?(os|as)(?!\w)|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))(s?)(?!\w)",
+)
+def _ordinals(match: re.Match[str]) -> str | None:
+    number, end = int(match[1]), (match[2] or match[3] or match[4]).lower()
+    if not number or (match[4] and len(end) == 1 and "." not in match.group()):
+        return None
+    if end == "°" and word_after(match).lower() in _DEGREES:
+        return None
+    if end == "er":
+        return short_ordinal(number)
+    feminine = end in ("ª", "as") or end.endswith("a")
+    words = ordinal(number, "f" if feminine else "m")
+    if end == "º" and number in (1, 3) and _before_noun(match):
+        words = short_ordinal(number)
+    return f"{words}s" if match[5] or end in ("os", "as") else words
+
+
+_DEGREES = frozenset(
+    "norte este oeste bajo sobre cada Celsius celsius centígrados fahrenheit".split()
+) | (AFTER_HALF)
+
+
+def _before_noun(match: re.Match[str]) -> bool:
+    word = word_after(match)
+    return bool(word) and word.islower() and word not in AFTER_HALF and word not in ("se", "fue")
+
+
+@rule("number", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)")
+def _version(match: re.Match[str]) -> str | None:
+    parts = match.group().split(".")
+    if all(len(one) == 3 for one in parts[1:]) and not (
+        len(parts) == 4 and parts[0] in ("192", "255", "127")
+    ):
+        return None
+    return " punto ".join(
+        cardinal(int(one)) if len(one) == 1 or one[0] != "0" else digits(one) for one in parts
+    )
+
+
+@rule("range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)")
+def _range(match: re.Match[str]) -> str | None:
+    first, last = match[1], match[2]
+    spaced = re.search(r"\s-\s", match.group()) and not word_after(match)
+    if spaced and figure(first).whole >= figure(last).whole:
+        return f"{say(first)} menos {say(last)}"
+    if len(first) == 4 and len(last) == 2 and first.isdigit():
+        return f"{cardinal(int(first))} a {cardinal(int(last))}"
+    kind = agreement(match, figure(last).whole)
+    return f"{say(first, kind)} a {say(last, kind)}"
+
+
+@rule("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)")
+def _number(match: re.Match[str]) -> str | None:
+    value = figure(match[1])
+    kind = agreement(match, value.whole) if not value.decimals else ""
+    if value.single and not kind and word_before(match) in ("la", "las"):
+        kind = "f"
+    link = ""
+    if value.whole >= 1_000_000 and value.whole % 1_000_000 == 0 and kind and not value.decimals:
+        link = " de"
+    return say_figure(value, kind) + link
+
+
+@rule(
+    "number",
+    rf"{BEFORE}({NUMBER})(?=[^\W\d_])|(?<=[^\W\d_])(\d+)(?![.,]?\d)|(?<=[^\W\d_][-\u2010])(\d+)(?!\d)",
+)
+def _glued(match: re.Match[str]) -> str | None:
+    """A number that touches letters: 5G, MP3, A4."""
+    words = say(match.group())
+    before = " " if match[2] else ""
+    return f"{before}{words} "
+
+
+@rule("number", r"\d+")
+def _rest(match: re.Match[str]) -> str | None:
+    """Whatever digits are left: no figure goes unsaid."""
+    before = match.string[: match.start()][-1:]
+    after = match.string[match.end() : match.end() + 1]
+    words = say(match.group())
+    return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
+
+
+RULES: tuple[Rule, ...] = (_ordinals, _version, _range)
+# After acronyms, which may hold digits.
+LAST: tuple[Rule, ...] = (_number, _glued, _rest)
