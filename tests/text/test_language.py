@@ -49,6 +49,7 @@ def test_enough_to_tell(text: str, language: str) -> None:
         "New York, Los Angeles, San Francisco, San Diego", "Alice in Wonderland", "CHAPTER IV",
         "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
         "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
+        "Homo sapiens, Canis lupus, Felis catus", "wtf lol omg brb",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("default", ["en", "es"])

@@ -97,7 +97,8 @@ def detect(text: str, among: Sequence[str] | None = None, *, default: str = "en"
     if not enough:
         return Detected(default, 0.0, f"too little text to tell, so {default}")
     other = shares.get(default, 0.0)
-    if language != default and (share < _SURE or (other > _DOUBT and len(words) < _SHORT)):
+    doubtful = (other > _DOUBT and len(words) < _SHORT) or (language == "la" and len(words) < 20)
+    if language != default and (share < _SURE or doubtful):  # Latin: names of plants and beasts
         return Detected(default, other, f"unsure ({language}?), so {default}")
     return Detected(language, share, f"{share:.0%} by its letter sequences")
 
