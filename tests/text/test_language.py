@@ -28,12 +28,13 @@ _SPANISH = (
         ("Bonjour tout le monde", "fr"), ("Le chat est sur la table.", "fr"),
         ("Elle a dit qu'elle viendrait demain.", "fr"), ("Merci beaucoup.", "fr"),
         ("El gato está en la mesa.", "es"), ("Buenos días a todos", "es"),
+        ("Hay tres cuartos de litro a veinte grados.", "es"), ("Sólo sé que no sé nada.", "es"),
         ("Muchas gracias por todo", "es"), ("Por favor, ven aquí.", "es"),
         ("Ein schöner Tag in München.", "de"), ("Das ist gut.", "de"),
         ("Una bella giornata a Roma.", "it"), ("Olá, como vai você?", "pt"),
         ("Привет мир", "ru"), ("你好", "zh"), ("こんにちは", "ja"), ("مرحبا", "ar"),
         ("안녕하세요", "ko"),
-        ("I said no", "en"), ("She sells seashells by the seashore", "en"),
+        ("He said it to me", "en"), ("She sells seashells by the seashore", "en"),
     ],
 )  # fmt: skip
 def test_enough_to_tell(text: str, language: str) -> None:
@@ -50,6 +51,7 @@ def test_enough_to_tell(text: str, language: str) -> None:
         "Barack Obama, Angela Merkel, Emmanuel Macron", "https://example.com/le/chat/est",
         "Turn left at Rue de la Paix.", "😀", "\ud800", "Die hard", "* * *",
         "Homo sapiens, Canis lupus, Felis catus", "wtf lol omg brb",
+        "ten point zero zero zero", "apples, pears, et cetera.", "two C E Os",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("default", ["en", "es"])

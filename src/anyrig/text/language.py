@@ -21,7 +21,9 @@ _FEWEST_LETTERS = 12
 _FEWEST_WORDS = 3
 _SHORT = 6  # words
 _SURE = 0.6
-_DOUBT = 0.02  # of the default, in a short text
+_CERTAIN = 0.85
+_DOUBT = 0.02  # a share of the default that still speaks for it in a short text
+_NEVER = 0.01  # and one that does not, however unsure the rest is
 _SAMPLE = 1500  # characters looked at: more changes nothing and costs time
 _KIN = {
     "pcm": "en", "sco": "en", "gcf": "fr", "wa": "fr", "ext": "es", "an": "es", "lij": "it",
@@ -42,13 +44,13 @@ _COMMON = {
     "at on i my what there from as by do did will would can said hello yes please thank thanks",
     "es": "el los las una y de la que es está por para con se lo su pero muy más como qué aquí yo "
     "mi al del en hola gracias buenos buenas adiós señor favor tú él cómo dónde hoy",
-    "fr": "le les une des et de la du est ce c'est que qui pas je tu il elle nous vous dans avec "
+    "fr": "le les une des de la du est ce c'est que qui pas je tu il elle nous vous dans avec "
     "mais très au aux ne se sur bonjour merci beaucoup salut oui voilà monsieur madame où était",
     "de": "der das und ist nicht ich du wir sie ein eine mit auf für zu den dem von im guten danke "
     "ja nein bitte herr frau auch aber sehr wie wo heute hallo",
     "it": "il lo gli una e di che è non con ma molto più sono della del nel grazie ciao buongiorno "
     "buona sera sì dove oggi questo quello io mi si",
-    "pt": "o os uma e de que é não com mas muito mais são da do na no obrigado olá você eu para em "
+    "pt": "o os uma e de que é não com mas muito mais são da na obrigado olá você eu para em "
     "bom dia",
 }
 _GREETINGS = {
@@ -97,8 +99,9 @@ def detect(text: str, among: Sequence[str] | None = None, *, default: str = "en"
     if not enough:
         return Detected(default, 0.0, f"too little text to tell, so {default}")
     other = shares.get(default, 0.0)
-    doubtful = (other > _DOUBT and len(words) < _SHORT) or (language == "la" and len(words) < 20)
-    if language != default and (share < _SURE or doubtful):  # Latin: names of plants and beasts
+    if share < _SURE and other < _NEVER and len(words) >= _SHORT - 1:
+        language, share = _among_common(shares, language, share)
+    if language != default and _doubtful(words, language, share, other):
         return Detected(default, other, f"unsure ({language}?), so {default}")
     return Detected(language, share, f"{share:.0%} by its letter sequences")
 
@@ -138,13 +141,32 @@ def _by_script(text: str, letters: int, among: Sequence[str] | None) -> Detected
     return None
 
 
+def _among_common(shares: dict[str, float], language: str, share: float) -> tuple[str, float]:
+    """The likeliest of the great languages, when its small relatives took its share."""
+    common = {each: shares.get(each, 0.0) for each in _COMMON}
+    best = max(common, key=lambda each: common[each])
+    sure = common[best] > _SURE * sum(common.values()) and common[best] > share / 3
+    return (best, _SURE) if sure else (language, share)
+
+
+def _doubtful(words: Sequence[str], language: str, share: float, other: float) -> bool:
+    """Whether a text may as well be in the default language, whose share is `other`."""
+    if share < _SURE or (language == "la" and len(words) < 20):  # names of plants and beasts
+        return True
+    if len(words) >= _SHORT:
+        return False
+    common = _COMMON.get(language, "").split()
+    known = any(len(word) > 1 and word.lower() in common for word in words)
+    return other > _DOUBT or not (known or share > _CERTAIN)
+
+
 def _by_common_words(words: Sequence[str], among: Sequence[str] | None) -> str:
     """The one language that has most of the words, if it has two of them or a greeting."""
     lower = [word.lower().replace("’", "'") for word in words]
     if len(lower) <= 2 and lower and (greeting := _GREETINGS.get(lower[0])):
         return greeting if not among or greeting in among else ""
     counts = {
-        language: sum(word in common for word in lower)
+        language: sum(len(word) > 1 and word in common for word in lower)
         for language, text in _COMMON.items()
         if (not among or language in among) and (common := frozenset(text.split()))
     }
