@@ -18,6 +18,7 @@ from anyrig.speech.normalise.french.words import (
     ADDRESS,
     ANYWHERE,
     BEFORE_NUMBER,
+    CLOSERS,
     FULL,
     PLAIN,
     SAID,
@@ -77,7 +78,8 @@ _SHORT = (
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),
     abbreviations({key: TITLES[key] for key in ("Mme", "Mlle", "Mmes", "Mlles")}, anyhow=False),
     abbreviations(STREETS, after=_NAME_NEXT),
-    abbreviations(ANYWHERE, may_close=True),
+    abbreviations(CLOSERS, may_close=True),
+    abbreviations(ANYWHERE),
 )
 
 CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)

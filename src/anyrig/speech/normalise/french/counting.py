@@ -92,11 +92,13 @@ def _counts(match: re.Match[str]) -> bool:
 
 @rule(
     "number",
-    rf"{BEFORE}({NUMBER})(?=[^\W\d_])|(?<=[^\W\d_])(\d+)(?![.,]?\d)|(?<=[^\W\d_][-\u2010])(\d+)(?!\d)",
+    rf"{BEFORE}({NUMBER})(?=[^\W\d_])|(?<=[^\W\d_])(\d+)(?![.,]?\d)|(?<=[A-Z])[-\u2010](\d+)(?!\d)",
 )
 def _glued(match: re.Match[str]) -> str | None:
-    """A number that touches letters: 5G, MP3, A4."""
-    return f"{' ' if match[2] else ''}{say(match.group())} "
+    """A number that touches letters: 5G, MP3, COVID-19."""
+    after = match.string[match.end() : match.end() + 1]
+    words = say(match[1] or match[2] or match[3])
+    return f"{'' if match[1] else ' '}{words}{' ' if after.isalnum() else ''}"
 
 
 @rule("number", r"\d+")
@@ -111,4 +113,4 @@ def _rest(match: re.Match[str]) -> str | None:
 FIRST: tuple[Rule, ...] = (_elided,)
 RULES: tuple[Rule, ...] = (_ordinals, _version, _range)
 # After acronyms, which may hold digits.
-LAST: tuple[Rule, ...] = (_number, _glued, _rest)
+LAST: tuple[Rule, ...] = (_glued, _number, _rest)

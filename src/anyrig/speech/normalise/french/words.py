@@ -62,35 +62,34 @@ BEFORE_NUMBER = {
     "ép.": "épisode", "pl.": "planche", "vers.": "version", "alt.": "altitude",
     "temp.": "température", "§": "paragraphe", "§§": "paragraphes",
 }  # fmt: skip
-# Anywhere, also at the end of a sentence.
-ANYWHERE = {
-    "etc.": "et cetera", "etc": "et cetera", "p. ex.": "par exemple", "p.ex": "par exemple",
-    "par ex.": "par exemple", "ex.": "exemple",
-    "c.-à-d.": "c'est-à-dire", "c.à.d.": "c'est-à-dire", "càd": "c'est-à-dire",
-    "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire", "e. g.": "par exemple",
-    "cf.": "confer", "cf": "confer", "n°": "numéro", "env.": "environ", "tél.": "téléphone",
-    "tél": "téléphone", "approx.": "approximativement",
-    "S. A.": "société anonyme", "S.A": "société anonyme",
-    "S. A. R. L.": "société à responsabilité limitée", "Cie": "compagnie", "Cie.": "compagnie",
-    "s. v. p.": "s'il vous plaît", "svp": "s'il vous plaît", "s. t. p.": "s'il te plaît",
-    "stp": "s'il te plaît",
-    "RDV": "rendez-vous", "rdv": "rendez-vous", "P.-S.": "post-scriptum", "P. S.": "post-scriptum",
-    "N. B.": "nota bene", "NB": "nota bene",
+# Anywhere, also as the last word of a sentence.
+CLOSERS = {
+    "etc.": "et cetera", "etc": "et cetera", "env.": "environ", "S. A.": "société anonyme",
+    "S.A": "société anonyme", "S. A. R. L.": "société à responsabilité limitée",
+    "Cie": "compagnie", "Cie.": "compagnie", "s. v. p.": "s'il vous plaît",
+    "svp": "s'il vous plaît", "s. t. p.": "s'il te plaît", "stp": "s'il te plaît",
     "É.-U.": "États-Unis", "E.-U.": "États-Unis", "É.-U. A.": "États-Unis d'Amérique",
-    "R.-U.": "Royaume-Uni", "vs": "versus", "vs.": "versus", "max.": "maximum",
-    "apr.": "après", "hab.": "habitants", "dép.": "département", "dépt": "département",
-    "arr.": "arrondissement", "gouv.": "gouvernement", "univ.": "université",
-    "vol.": "volume", "chap.": "chapitre", "éd.": "édition", "fig.": "figure", "réf.": "référence",
-    "ndlr": "note de la rédaction", "N.D.L.R.": "note de la rédaction",
-    "n. d. t.": "note du traducteur", "ibid.": "ibidem", "id.": "idem", "op. cit.": "opere citato",
-    "sqq.": "et suivantes", "bât.": "bâtiment",
-    "dir.": "direction", "coll.": "collection", "trad.": "traduction", "qqch.": "quelque chose",
-    "qqch": "quelque chose", "qqn": "quelqu'un", "tjrs": "toujours",
-    "bcp": "beaucoup", "pb": "problème", "resp.": "respectivement", "adr.": "adresse",
-    "add.": "addition", "ann.": "annexe",
+    "R.-U.": "Royaume-Uni", "max.": "maximum", "hab.": "habitants", "arr.": "arrondissement",
+    "éd.": "édition", "qqch.": "quelque chose", "ouv.": "ouvert", "suppl.": "supplément",
+}  # fmt: skip
+# Anywhere; a capital after them begins no sentence.
+ANYWHERE = {
+    "p. ex.": "par exemple", "p.ex": "par exemple", "par ex.": "par exemple", "ex.": "exemple",
+    "c.-à-d.": "c'est-à-dire", "c.à.d.": "c'est-à-dire", "càd": "c'est-à-dire",
+    "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire", "e. g.": "par exemple", "cf.": "confer",
+    "cf": "confer", "n°": "numéro", "tél.": "téléphone", "tél": "téléphone",
+    "approx.": "approximativement", "RDV": "rendez-vous", "rdv": "rendez-vous",
+    "P.-S.": "post-scriptum", "P. S.": "post-scriptum", "N. B.": "nota bene", "NB": "nota bene",
+    "vs": "versus", "vs.": "versus", "apr.": "après", "dép.": "département", "dépt": "département",
+    "gouv.": "gouvernement", "univ.": "université", "vol.": "volume", "chap.": "chapitre",
+    "fig.": "figure", "réf.": "référence", "ndlr": "note de la rédaction",
+    "N.D.L.R.": "note de la rédaction", "n. d. t.": "note du traducteur", "ibid.": "ibidem",
+    "id.": "idem", "op. cit.": "opere citato", "sqq.": "et suivantes", "bât.": "bâtiment",
+    "dir.": "direction", "coll.": "collection", "trad.": "traduction", "qqch": "quelque chose",
+    "qqn": "quelqu'un", "tjrs": "toujours", "bcp": "beaucoup", "pb": "problème",
+    "resp.": "respectivement", "adr.": "adresse", "add.": "addition", "ann.": "annexe",
     "et/ou": "et ou", "pp.": "pages", "ss.": "suivantes", "R.A.S.": "rien à signaler",
-    "RAS": "rien à signaler", "c/o": "aux bons soins de", "ouv.": "ouvert", "suppl.": "supplément",
-    "qté": "quantité", "mens.": "mensuel",
+    "RAS": "rien à signaler", "c/o": "aux bons soins de", "qté": "quantité", "mens.": "mensuel",
 }  # fmt: skip
 
 SAID = frozenset(

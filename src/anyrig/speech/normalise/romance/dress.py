@@ -30,7 +30,7 @@ def clean(keeps_hyphen: Callable[[str, str], bool]) -> tuple[Rule, ...]:
     shared = tuple(one for one in markup.CLEAN if one.kind != "quote")
     return (
         rule("emoji", r"[0-9#*]\ufe0f?\u20e3\s?", needs="\u20e3")(_nothing),
-        rule("emoji", rf"(?: {1,4}(?={_PICTURE}(?:[\s.,;:!?\u2026]|$)))?{_PICTURE}")(_nothing),
+        rule("emoji", rf"(?: {{1,4}}(?={_PICTURE}(?:[\s.,;:!?\u2026]|$)))?{_PICTURE}")(_nothing),
         rule("emoji", r" ?(?<![\w:;=])[:;=]['-]?[()DPp|](?![\w)])| ?<3(?!\d)")(_nothing),
         rule("hyphen", cut, needs="\n")(whole),
         rule("quote", rf"[\u00ab\u2039]{_GAP}|{_GAP}[\u00bb\u203a]")(_nothing),

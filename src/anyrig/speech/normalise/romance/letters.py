@@ -51,8 +51,8 @@ def letters(known: Known) -> tuple[Rule, ...]:
         return None if words is None else words
 
     return (
-        rule("initials", _ABBREVIATED)(initials),
         rule("initials", rf"{_ROW}(?=[{_CAPITAL}][a-zà-ÿ])")(_row),
+        rule("initials", _ABBREVIATED)(initials),
         rule("initials", rf"(?<![\w.])([{_CAPITAL}])\.(?=[ \u00a0][{_CAPITAL}][a-zà-ÿ])")(_initial),
         rule("acronym", rf"(?<![\w'@.-])([{_CAPITAL}]{{2,6}})s?(?![\w@])")(acronym),
         rule("acronym", rf"(?<![\w@])([{_CAPITAL}]{{2,6}})s?(?![\w@])")(acronym),

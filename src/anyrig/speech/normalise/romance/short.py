@@ -25,7 +25,7 @@ def abbreviations(
     known = {_plain(key, anyhow): words for key, words in table.items()}
     written = sorted(table, key=len, reverse=True)
     choice = "|".join(re.escape(one).replace(r"\ ", f"{_GAP}?") for one in written)
-    end = r"(?:(?<=[.\u00ba\u00aa\u00b0/])|(?![\w'\u2019]))"
+    end = r"(?:(?<=[.\u00ba\u00aa\u00b0/#])|(?![\w'\u2019]))"
     flags = re.IGNORECASE if anyhow else 0
 
     def say(match: re.Match[str]) -> str | None:

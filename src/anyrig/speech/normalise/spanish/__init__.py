@@ -25,6 +25,7 @@ from anyrig.speech.normalise.spanish.words import (
     ADDRESS,
     ANYWHERE,
     BEFORE_NUMBER,
+    CLOSERS,
     FULL,
     PLAIN,
     SAID,
@@ -50,6 +51,10 @@ def _spelt(written: str) -> bool:
 _SAID_TAILS = frozenset("MX FR CL BR DE".split())
 
 
+# A name or an initial before it: then it is an initial too.
+_INITIAL = re.compile(r"(?:(?<!\w)[A-ZÁÉÍÓÚ]\.?|[A-ZÁÉÍÓÚ][a-záéíóúñ]+)[ \u00a0]?$")
+
+
 @rule("abbreviation", r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])")
 def _street(match: re.Match[str]) -> str | None:
     return "Calle " if match.start() == 0 else "calle "
@@ -62,6 +67,8 @@ def _pieces(match: re.Match[str]) -> str | None:
 
 @rule("abbreviation", r"(?<![\w.])D\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)")
 def _don(match: re.Match[str]) -> str | None:
+    if _INITIAL.search(match.string[max(0, match.start() - 30) : match.start()]):
+        return None
     return "Don" if match.start() == 0 else "don"
 
 
@@ -70,6 +77,8 @@ def _don(match: re.Match[str]) -> str | None:
     r"(?<![\w.])S\.(?=\s(?:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))|(?<![\w.])Cap\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.º(?=\s)",
 )
 def _titled(match: re.Match[str]) -> str | None:
+    if _INITIAL.search(match.string[max(0, match.start() - 30) : match.start()]):
+        return None
     return {"S": "san", "C": "capitán", "P": "paseo"}[match.group()[0]]
 
 
@@ -82,9 +91,11 @@ _SHORT = (
         {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
     ),
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
+    abbreviations({"P. D.": "posdata", "P.D": "posdata"}, after=r"(?=\s?:)"),
     _street,
     _pieces,
-    abbreviations(ANYWHERE, may_close=True),
+    abbreviations(CLOSERS, may_close=True),
+    abbreviations(ANYWHERE),
     abbreviations(TITLES),
     _titled,
     _don,

@@ -27,9 +27,16 @@ from anyrig.speech.normalise.spanish.numbers import (
 
 @rule(
     "ordinal",
-    r"(?<![\w.,])(\d{1,3})(?:\.?(º|ª|°(?=\s?[a-z]{4,}))|\.?(os|as)(?!\w)|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))(s?)(?!\w)",
+    r"(?<![\w.,])(\d{1,3})(?:\.?(º|ª|°(?=\s?[a-z]{4,}))|\.?(os|as)(?!\w)"
+    r"|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))(s?)(?![\da-zá-ú])",
 )
 def _ordinals(match: re.Match[str]) -> str | None:
+    words = _ordinal(match)
+    after = match.string[match.end() : match.end() + 1]
+    return f"{words} " if words and after.isalpha() else words
+
+
+def _ordinal(match: re.Match[str]) -> str | None:
     number, end = int(match[1]), (match[2] or match[3] or match[4]).lower()
     if not number or (match[4] and len(end) == 1 and "." not in match.group()):
         return None
@@ -92,13 +99,13 @@ def _number(match: re.Match[str]) -> str | None:
 
 @rule(
     "number",
-    rf"{BEFORE}({NUMBER})(?=[^\W\d_])|(?<=[^\W\d_])(\d+)(?![.,]?\d)|(?<=[^\W\d_][-\u2010])(\d+)(?!\d)",
+    rf"{BEFORE}({NUMBER})(?=[^\W\d_])|(?<=[^\W\d_])(\d+)(?![.,]?\d)|(?<=[A-Z])[-\u2010](\d+)(?!\d)",
 )
 def _glued(match: re.Match[str]) -> str | None:
-    """A number that touches letters: 5G, MP3, A4."""
-    words = say(match.group())
-    before = " " if match[2] else ""
-    return f"{before}{words} "
+    """A number that touches letters: 5G, MP3, COVID-19."""
+    after = match.string[match.end() : match.end() + 1]
+    words = say(match[1] or match[2] or match[3])
+    return f"{'' if match[1] else ' '}{words}{' ' if after.isalnum() else ''}"
 
 
 @rule("number", r"\d+")
@@ -112,4 +119,4 @@ def _rest(match: re.Match[str]) -> str | None:
 
 RULES: tuple[Rule, ...] = (_ordinals, _version, _range)
 # After acronyms, which may hold digits.
-LAST: tuple[Rule, ...] = (_number, _glued, _rest)
+LAST: tuple[Rule, ...] = (_glued, _number, _rest)
