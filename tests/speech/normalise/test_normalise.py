@@ -46,7 +46,9 @@ def _pairs() -> Iterator[_Pair]:
 _PAIRS = list(_pairs())
 
 
-@pytest.mark.parametrize("pair", _PAIRS, ids=lambda pair: f"{pair.language}-{pair.category}-{pair.written}")
+@pytest.mark.parametrize(
+    "pair", _PAIRS, ids=lambda pair: f"{pair.language}-{pair.category}-{pair.written}"
+)
 def test_reads_as_the_table_says(pair: _Pair) -> None:
     assert normalise(pair.written, pair.language) == pair.spoken
 

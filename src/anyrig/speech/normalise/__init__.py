@@ -4,7 +4,8 @@
     # Doctor Lee paid three dollars and fifty cents on the fourth of May.
 
 One set of rules per language: CLEAN takes the dress off (markup, entities, cut words; `markup.py`
-has what all languages share) and RULES read what is left. Proved by tables of written and spoken pairs in the tests.
+has what languages share) and RULES read what is left. Proved by tables of written and spoken
+pairs in the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def read(text: str, language: str = "en") -> list[Said]:
 
 @lru_cache(maxsize=8)
 def _rules(language: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """A language's rules, and those that clean the text before them: its CLEAN, where it has any."""
+    """A language's rules, after its CLEAN, where it has any, for what is read first."""
     name = LANGUAGES.get(language)
     if not name:
         return (), ()

@@ -87,18 +87,19 @@ CLEAN: tuple[Rule, ...] = (
     _drop("markup", r"^[ \t]*(?:`{3,}|~{3,})[ \t]*\w*[ \t]*$", "", _LINE, "`~"),
     _drop("markup", r"^[ \t]*(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|={3,}|~{3,})$", "",
           _LINE, "-*_=~"),
-    _drop("markup", r"^[ \t]*\|?(?:[ \t]*:?-{2,}:?[ \t]*\|)+(?:[ \t]*:?-{2,}:?)?[ \t]*$", "", _LINE,
-          "|"),
+    _drop("markup", r"^[ \t]{0,9}\|?(?:[ \t]{0,9}:?-{2,}:?[ \t]{0,9}\|)+(?:[ \t]{0,9}:?-{2,}:?)?"
+          r"[ \t]{0,9}$", "", _LINE, "|"),
     Rule("markup", re.compile(r"^[ \t]*\|[^\n|]*\|[^\n]*$|^[^\n|]+ \| [^\n|]+ \| [^\n]*$", _LINE),
          _row, frozenset("|")),
-    Rule("markup", re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\s]{0,500}(?:\s\"[^\"\n]{0,200}\")?\)"),
+    Rule("markup", re.compile(
+        r"!?\[([^\[\]\n]{0,300})\]\([^()\s]{0,500}(?:\s\"[^\"\n]{0,200}\")?\)"),
          _link, frozenset("[")),
     Rule("markup", re.compile(r"!?\[([^\[\]\n]{1,300})\] ?\[[^\[\]\n]{0,50}\]"), _link,
          frozenset("[")),
     _drop("markup", r"\[\^[^\[\]\s]{1,30}\]:?", needs="["),
     _drop("markup", r"^[ \t]*[-*+][ \t]+\[[ xX]\][ \t]+", "", _LINE, "["),
     _drop("markup", r"^[ \t]{0,3}#{1,6}[ \t]+", "", _LINE, "#"),
-    _drop("markup", r"[ \t]+#{1,6}[ \t]*$", "", _LINE, "#"),
+    _drop("markup", r"(?<=\S)[ \t]{1,9}#{1,6}[ \t]{0,9}$", "", _LINE, "#"),
     _drop("markup", r"^[ \t]*(?:>[ \t]?)+(?=[^\s\d=])", "", _LINE, ">"),
     _drop("markup", r"^[ \t]*(?:[-*][ \t]+(?=\S)|\+[ \t]+(?=[A-Za-z])|[•‣◦▪●○■□➤►✓✔–][ \t]*(?=\S))",
           "", _LINE, "-*+•‣◦▪●○■□➤►✓✔–"),
@@ -119,5 +120,6 @@ CLEAN: tuple[Rule, ...] = (
     _drop("space", "[\u00a0\u2000-\u200a\u202f\u205f\u3000]+", " "),
     Rule("quote", re.compile("[“”„‟«»″‘’‚‛′ʼ＂＇]"), lambda match: match[0].translate(_QUOTES)),
     Rule("symbol", re.compile("[\uff01-\uff5e]"), lambda match: chr(ord(match[0]) - 0xFEE0)),
-    _drop("ellipsis", r"…|(?<=\S)(?: ?\. ?){3,}(?= )|(?<!\.)\.(?: \.){2,}|\.{4,}", "...", needs="….")
+    _drop("ellipsis", r"…|(?<=\S)(?: ?\. ?){3,}(?= )|(?<!\.)\.(?: \.){2,}|\.{4,}", "...",
+          needs="….")
 )  # fmt: skip

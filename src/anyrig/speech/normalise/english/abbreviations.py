@@ -4,105 +4,19 @@ from __future__ import annotations
 
 import re
 
+from anyrig.speech.normalise.english.shortened import (
+    AFTER,
+    FIXED,
+    LOWER,
+    NAMES_TOO,
+    NUMBERED,
+    SAINTS,
+    STATES,
+    TITLES,
+    WORDS_TOO,
+)
 from anyrig.speech.normalise.english.words import DIGITS, STARTERS, stop
 from anyrig.speech.normalise.rules import Rule, rule
-
-STATES = dict(pair.split(":") for pair in (
-    "AL:Alabama AK:Alaska AZ:Arizona AR:Arkansas CA:California CO:Colorado CT:Connecticut "
-    "DE:Delaware FL:Florida GA:Georgia HI:Hawaii ID:Idaho IL:Illinois IN:Indiana IA:Iowa "
-    "KS:Kansas KY:Kentucky LA:Louisiana ME:Maine MD:Maryland MA:Massachusetts MI:Michigan "
-    "MN:Minnesota MS:Mississippi MO:Missouri MT:Montana NE:Nebraska NV:Nevada NH:New_Hampshire "
-    "NJ:New_Jersey NM:New_Mexico NY:New_York NC:North_Carolina ND:North_Dakota OH:Ohio "
-    "OK:Oklahoma OR:Oregon PA:Pennsylvania RI:Rhode_Island SC:South_Carolina SD:South_Dakota "
-    "TN:Tennessee TX:Texas UT:Utah VT:Vermont VA:Virginia WA:Washington WV:West_Virginia "
-    "WI:Wisconsin WY:Wyoming DC:D_C").split())  # fmt: skip
-STATES = {code: name.replace("_", " ") for code, name in STATES.items()}
-# Before a name.
-_TITLES = {
-    "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Gen": "General",
-    "Col": "Colonel", "Sgt": "Sergeant", "Capt": "Captain", "Lt": "Lieutenant", "Maj": "Major",
-    "Rev": "Reverend", "Hon": "Honorable", "Sen": "Senator", "Rep": "Representative",
-    "Gov": "Governor", "Pres": "President", "Cpl": "Corporal", "Pvt": "Private",
-    "Cmdr": "Commander", "Adm": "Admiral", "Brig": "Brigadier", "Insp": "Inspector",
-    "Det": "Detective", "Supt": "Superintendent", "Mme": "Madame", "Mlle": "Mademoiselle",
-    "Messrs": "Messieurs", "Fr": "Father", "Br": "Brother", "Mt": "Mount", "Ft": "Fort",
-    "Atty": "Attorney", "Drs": "Doctors", "Sr": "Sister", "Cdr": "Commander", "Amb": "Ambassador",
-    "Sec": "Secretary", "Pt": "Point", "Ven": "Venerable",
-    "Mses": "Mizzes", "Msgr": "Monsignor", "Wm": "William", "Chas": "Charles", "Geo": "George", "Thos": "Thomas",
-}  # fmt: skip
-# After a name or in the middle of a sentence; the full stop stays where it ends the sentence.
-_AFTER = {
-    "Inc": "Incorporated", "Ltd": "Limited", "Corp": "Corporation", "Co": "Company",
-    "Bros": "Brothers", "Jr": "Junior", "Sr": "Senior", "Esq": "Esquire", "Ave": "Avenue",
-    "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Ln": "Lane", "Pkwy": "Parkway",
-    "Hwy": "Highway", "Sq": "Square", "Ct": "Court", "Pl": "Place", "Ter": "Terrace",
-    "Cir": "Circle", "Expy": "Expressway", "Univ": "University", "Dept": "Department",
-    "Assn": "Association", "Assoc": "Association", "Govt": "Government", "Bldg": "Building",
-    "Natl": "National", "Intl": "International", "Mfg": "Manufacturing", "Apt": "Apartment",
-    "Ste": "Suite", "Rm": "Room", "Tpke": "Turnpike", "Rte": "Route", "Twp": "Township",
-    "Cty": "County", "Calif": "California", "Mass": "Massachusetts", "Penn": "Pennsylvania",
-    "Tenn": "Tennessee", "Conn": "Connecticut", "Ariz": "Arizona", "Fla": "Florida",
-    "Ill": "Illinois", "Mich": "Michigan", "Minn": "Minnesota", "Wash": "Washington",
-    "Wis": "Wisconsin", "Okla": "Oklahoma", "Ont": "Ontario", "Inst": "Institute",
-    "Acad": "Academy", "Tech": "Tech", "Mgr": "Manager", "Asst": "Assistant", "Dir": "Director",
-    "Dist": "District", "Ed": "Ed", "Est": "Established", "Ph": "Ph", "Ext": "Extension",
-    "Tel": "Telephone", "Jct": "Junction", "Ctr": "Center", "Hts": "Heights", "Tues": "Tuesday",
-}  # fmt: skip
-_LOWER = {
-    "etc": "et cetera", "vs": "versus", "approx": "approximately", "dept": "department",
-    "govt": "government", "misc": "miscellaneous", "max": "maximum", "avg": "average",
-    "temp": "temperature", "est": "estimated", "ext": "extension", "tel": "telephone",
-    "assoc": "associate", "asst": "assistant", "bldg": "building", "apt": "apartment",
-    "mgmt": "management", "mgr": "manager", "mtg": "meeting", "pkg": "package", "qty": "quantity",
-    "ref": "reference", "req": "required", "viz": "namely", "cont": "continued",
-    "incl": "including", "excl": "excluding", "resp": "respectively", "abbr": "abbreviation",
-    "dist": "district", "hwy": "highway", "ave": "avenue", "blvd": "boulevard", "rd": "road",
-    "cf": "compare", "ibid": "ibid", "et al": "et al", "feat": "featuring", "prev": "previous",
-    "esp": "especially", "orig": "originally", "var": "variable", "intl": "international",
-    "natl": "national", "corp": "corporation", "inc": "incorporated", "ltd": "limited",
-    "yr": "year", "yrs": "years", "hrs": "hours", "hr": "hour", "mins": "minutes",
-    "lbs": "pounds", "oz": "ounces", "tbsp": "tablespoon", "tsp": "teaspoon", "secs": "seconds",
-    "appt": "appointment", "ca": "circa", "gov't": "government", "lb": "pound", "wk": "week",
-    "sq": "square", "ft": "feet", "prof": "professor", "cu": "cubic", "tbs": "tablespoon",
-    "pt": "pint", "qt": "quart",
-}  # fmt: skip
-_NUMBERED = {
-    "No": "Number", "Nos": "Numbers", "no": "number", "nos": "numbers", "p": "page",
-    "pp": "pages", "vol": "volume", "Vol": "Volume", "vols": "volumes", "Vols": "Volumes",
-    "ch": "chapter", "Ch": "Chapter", "chap": "chapter", "Chap": "Chapter", "fig": "figure",
-    "Fig": "Figure", "figs": "figures", "Figs": "Figures", "eq": "equation", "Eq": "Equation",
-    "sec": "section", "Sec": "Section", "sect": "section", "art": "article", "Art": "Article",
-    "ver": "version", "Ver": "Version", "pt": "part", "Pt": "Part", "ep": "episode",
-    "Ep": "Episode", "l": "line", "ll": "lines", "c": "circa", "ca": "circa", "op": "opus",
-    "Op": "Opus", "bk": "book", "Bk": "Book", "para": "paragraph", "par": "paragraph",
-    "tab": "table", "Tab": "Table", "ser": "series", "est": "established", "Est": "Established",
-    "P": "Page", "App": "Appendix", "app": "appendix", "ed": "edition", "n": "note",
-    "fn": "footnote", "Rm": "Room", "rm": "room", "Apt": "Apartment", "apt": "apartment",
-    "Ste": "Suite", "Rte": "Route", "Hwy": "Highway", "hwy": "highway", "Bldg": "Building",
-    "v": "verse", "vv": "verses", "b": "born", "d": "died", "r": "ruled", "v": "verse",
-    "Flt": "Flight", "Lot": "Lot", "ex": "example", "Ex": "Example", "Q": "Question",
-    "Sq": "Square", "Prob": "Problem",
-}  # fmt: skip
-_FIXED = {
-    r"e\.g\.,?": "for example,", r"eg\.,?": "for example,", r"i\.e\.,?": "that is,",
-    r"ie\.,?": "that is,", r"[Aa]\.k\.a\.": "also known as", r"a/k/a": "also known as",
-    r"op\. cit\.": "op cit", r"et al\.": "et al", r"P\.P\.S\.": "P P S", r"q\.v\.": "which see",
-    r"Ph\.D\.s": "P H Ds", r"Ph\. ?D\.": "P H D", r"B\.Sc\.": "B S C", r"M\.Sc\.": "M S C",
-    r"D\.Phil\.": "D Phil", r"M\.Phil\.": "M Phil", r"Ed\.D\.": "E D D", r"Psy\.D\.": "Psy D",
-    r"r\.p\.m\.": "revolutions per minute", r"m\.p\.h\.": "miles per hour", r"LL\.B\.": "L L B",
-    r"LL\.M\.": "L L M", r"Litt\.D\.": "Litt D", r"sq\. ?ft\.": "square feet",
-    r"fl\. ?oz\.": "fluid ounces", r"n\.b\.": "N B", r"o\.k\.": "okay", r"c\.v\.": "C V",
-    r"p\.a\.": "per annum", r"w\.r\.t\.": "with respect to", r"E\.g\.,?": "For example,",
-    r"I\.e\.,?": "That is,",
-}  # fmt: skip
-_SAINTS = frozenset(
-    "Louis Paul Mary Peter Petersburg John Joseph Patrick Helens Lucia Clair Francis Augustine "
-    "Thomas George Andrew Andrews Pancras Nicholas Bernard Moritz Tropez Kitts Vincent James "
-    "Stephen Anthony Michael Mark Martin Catherine Elizabeth Albans Ives Germain Lawrence Helena "
-    "Luke Matthew Jude Barts Croix Cloud Albert Christopher Valentine Basil Benedict Charles "
-    "Johns Pauls Jerome Ignatius Lucie Pete Joan Bart Anne Agnes Clare Ambrose Teresa Denis David "
-    "Edward Columba".split()
-)  # fmt: skip
 
 
 def _following(match: re.Match[str]) -> str:
@@ -146,7 +60,8 @@ def _is_street(match: re.Match[str]) -> bool:
     ):
         return not starts or not following or bool(re.match(r"\d", word))
     numbered = re.search(
-        r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$", match.string[: match.start()]
+        r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$",
+        match.string[max(0, match.start() - 60) : match.start()],
     )
     if following in STARTERS or numbered or re.match(r"\d", word):
         return True
@@ -172,9 +87,9 @@ def _street(match: re.Match[str]) -> str | None:
     following = _following(match).removesuffix("'s")
     word, _ = _preceding(match)
     if (
-        following in _SAINTS
+        following in SAINTS
         and not re.match(r"\d", word)
-        and not re.search(r"\b\d+ \w+ $", match.string[: match.start()])
+        and not re.search(r"\b\d+ \w+ $", match.string[max(0, match.start() - 30) : match.start()])
     ):
         return "Saint"
     if _is_street(match):
@@ -195,7 +110,8 @@ def _doctor(match: re.Match[str]) -> str | None:
 
 @rule(
     "abbreviation",
-    rf"\b({'|'.join(_TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof)| & )|\b(Mrs|Mr|Ms|Prof|Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
+    rf"\b({'|'.join(TITLES)})\.(?= ?[A-Z]| and (?:Mr|Ms|Dr|Prof)| & )|\b(Mrs|Mr|Ms|Prof|"
+    r"Sgt|Capt|Lt|Mt)(?= [A-Z][a-z])",
     needs="ABCDFGHILMPRSV",
 )
 def _title(match: re.Match[str]) -> str | None:
@@ -206,12 +122,12 @@ def _title(match: re.Match[str]) -> str | None:
     if short in ("Pt", "Sec") and not match.string[match.end() :].startswith(" "):
         return None
     space = "" if match.string[match.end() : match.end() + 1] == " " else " "
-    return _TITLES[short] + space
+    return TITLES[short] + space
 
 
 @rule(
     "abbreviation",
-    rf"(?<![\w.])({'|'.join(sorted(_NUMBERED, key=len, reverse=True))})\. ?(?=\d|[IVX]+\b(?!'))",
+    rf"(?<![\w.])({'|'.join(sorted(NUMBERED, key=len, reverse=True))})\. ?(?=\d|[IVX]+\b(?!'))",
     needs=DIGITS + "IVX",
 )
 def _numbered(match: re.Match[str]) -> str | None:
@@ -228,7 +144,7 @@ def _numbered(match: re.Match[str]) -> str | None:
             "say",
         ):
             return None
-    return _NUMBERED[short] + " "
+    return NUMBERED[short] + " "
 
 
 @rule("abbreviation", r"№ ?(?=\d)", needs="№")
@@ -236,74 +152,41 @@ def _numero(match: re.Match[str]) -> str:
     return "number "
 
 
-@rule("abbreviation", rf"(?<![\w.])(?:{'|'.join(f'({one})' for one in _FIXED)})(?!\w)", needs="./")
+@rule("abbreviation", rf"(?<![\w.])(?:{'|'.join(f'({one})' for one in FIXED)})(?!\w)", needs="./")
 def _fixed(match: re.Match[str]) -> str:
-    said = tuple(_FIXED.values())[(match.lastindex or 1) - 1]
+    said = tuple(FIXED.values())[(match.lastindex or 1) - 1]
     if said.endswith(","):
         return said
     return said + stop(match)
 
 
-@rule("abbreviation", rf"(?<![\w.])({'|'.join(sorted(_AFTER, key=len, reverse=True))})\.(?!\w)|(?<=[a-z] )(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp)\b(?![.\w'])",
-      needs="ABCDEFGHIJLMNOPRSTUW")  # fmt: skip
+@rule(
+    "abbreviation",
+    rf"(?<![\w.])({'|'.join(sorted(AFTER, key=len, reverse=True))})\.(?!\w)|(?<=[a-z] )"
+    r"(Ave|Blvd|Rd|Ln|Pkwy|Hwy|Jr|Inc|Ltd|Corp)\b(?![.\w'])",
+    needs="ABCDEFGHIJLMNOPRSTUW",
+)
 def _after(match: re.Match[str]) -> str | None:
     short = match[1] or match[2]
-    if (
-        short
-        in (
-            "Ed",
-            "Tech",
-            "Ph",
-            "Ill",
-            "Mass",
-            "Wash",
-            "Ter",
-            "Cir",
-            "Ct",
-            "Pl",
-            "Est",
-            "Dir",
-            "Tues",
-            "Fla",
-        )
-        and not _preceding(match)[0][:1].isupper()
-    ):
-        if not match.string[: match.start()].rstrip().endswith(",") and match.string[match.end() : match.end() + 1] != ",":
-            return None
-    said = _AFTER[short]
-    return said + stop(match)
+    beside = (
+        match.string[max(0, match.start() - 2) : match.start()] + match.string[match.end() :][:1]
+    )
+    if short in NAMES_TOO and not _preceding(match)[0][:1].isupper() and "," not in beside:
+        return None
+    return AFTER[short] + stop(match)
 
 
-@rule("abbreviation", rf"(?<![\w.'])({'|'.join(sorted(map(re.escape, _LOWER), key=len, reverse=True))})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|mins|lbs)(?![\w.'])",
-      needs=".vaedghyml")  # fmt: skip
+@rule(
+    "abbreviation",
+    rf"(?<![\w.'])({'|'.join(sorted(map(re.escape, LOWER), key=len, reverse=True))})"
+    r"\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|mins|lbs)(?![\w.'])",
+    needs=".vaedghyml",
+)
 def _lower(match: re.Match[str]) -> str | None:
     short = match[1] or match[2]
-    said = _LOWER[short]
-    ends = not match.string[match.end() :].strip("\"') \n")
-    if (
-        short
-        in (
-            "max",
-            "temp",
-            "ref",
-            "var",
-            "inc",
-            "req",
-            "corp",
-            "pt",
-            "cont",
-            "dist",
-            "esp",
-            "prev",
-            "ext",
-            "sq",
-            "resp",
-            "cu",
-        )
-        and ends
-    ):
+    if short in WORDS_TOO and re.match(r"[\"')\s]*$", match.string[match.end() : match.end() + 9]):
         return None
-    return said + stop(match, before_names=short != "vs")
+    return LOWER[short] + stop(match, before_names=short != "vs")
 
 
 @rule("abbreviation", r"(?<![\w.])v\. (?=[A-Z])", needs="v")
@@ -313,7 +196,8 @@ def _versus(match: re.Match[str]) -> str:
 
 @rule(
     "abbreviation",
-    r"\b([NSEW])\. (?=(?:[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln|Street|Avenue|Road|Drive|Lane|Boulevard)\b)",
+    r"\b([NSEW])\. (?=(?:[A-Z][a-z]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
+    r"Avenue|Road|Drive|Lane|Boulevard)\b)",
     needs="NSEW",
 )
 def _direction(match: re.Match[str]) -> str:
@@ -331,17 +215,12 @@ def _corner(match: re.Match[str]) -> str:
 
 @rule("abbreviation", rf"(?<=[a-z], )({'|'.join(STATES)})(?![\w.&-])", needs=",")
 def _state(match: re.Match[str]) -> str | None:
-    before = re.search(r"([A-Z][\w'.]+), $", match.string[: match.start()])
-    return (
-        STATES[match[1]]
-        if before
-        and match[1] not in ("OK", "ME", "HI", "OH", "IN", "OR", "ID", "MD", "MA")
-        or before
-        and match[1] in ("OH", "OR", "IN", "MA", "MD")
-        else None
-    )
+    city = re.search(r"[A-Z][\w'.]+, $", match.string[max(0, match.start() - 30) : match.start()])
+    # These four are words as well.
+    return STATES[match[1]] if city and match[1] not in ("OK", "ME", "HI", "ID") else None
 
 
 RULES: tuple[Rule, ...] = (
-    _fixed, _direction, _street, _doctor, _numbered, _numero, _title, _after, _lower, _versus, _corner, _state,
+    _fixed, _direction, _street, _doctor, _numbered, _numero, _title, _after, _lower, _versus,
+    _corner, _state,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.acronyms import SPELLED
+from anyrig.speech.normalise.english.acronym_words import SPELLED
 from anyrig.speech.normalise.english.symbols import split_name
 from anyrig.speech.normalise.english.words import DIGITS, cardinal, digits, label_number, letters
 from anyrig.speech.normalise.rules import Rule, rule
@@ -18,22 +18,20 @@ _SIGNS = {
     ",": "comma", "\\": "backslash", "*": "star", "!": "exclamation mark", ";": "semicolon",
     "$": "dollar", "'": "", "(": "", ")": "", "|": "", "[": "", "]": "",
 }  # fmt: skip
-_TOP = (
-    "com org net edu gov mil int io ai co dev app info biz eu uk us ca au de fr es nl ch se jp cn "
-    "in ru br tv fm ly gg tech shop blog online xyz museum".split()
-)
 _BARE_TOP = (
     "com|org|net|edu|gov|io|ai|dev|app|info|biz|eu|co\\.uk|ac\\.uk|org\\.uk|de|fr|ca|com\\.au|tv"
 )
 _SPELLED = frozenset(
-    "www html htm php pdf xml css js ts uk us eu io ai tv fm gg de fr nl ch se jp cn ru br au py "
-    "csv txt exe docx xls xlsx ppt pptx mp jpg png gif svg md sh cpp rb cfg ini dll iso rtf http "
-    "https ftp ssh url id api faq bbc cnn nhs mit ibm nyt npr pbs ucla usa nasa_ uri sql tsv yml "
-    "rss cdn vpn ip tv hr pr pc wav flac".split()
-) - {"nasa_"}  # fmt: skip
+    "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
+    "gif hr htm html http https ibm id ini io ip iso jp jpg js md mit mp nhs nl npr nyt pbs pc "
+    "pdf php png ppt pptx pr py rb rss rtf ru se sh sql ssh svg ts tsv tv txt ucla uk uri url "
+    "us usa vpn wav www xls xlsx xml yml".split()
+)
 _FILES = (
-    "pdf docx?|xlsx?|pptx?|txt|csv|tsv|json|ya?ml|toml|xml|html?|css|jsx?|tsx?|py|ipynb|rb|rs|go|java|cpp|sh|bat|exe|dll|zip|"
-    "tar|gz|rar|jpe?g|png|gif|svg|bmp|tiff?|mp3|mp4|m4a|m4b|wav|flac|ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|"
+    "pdf docx?|xlsx?|pptx?|txt|csv|tsv|json|ya?ml|toml|xml|html?|css|jsx?|tsx?|py|ipynb|"
+        "rb|rs|go|java|cpp|sh|bat|exe|dll|zip|"
+    "tar|gz|rar|jpe?g|png|gif|svg|bmp|tiff?|mp3|mp4|m4a|m4b|wav|flac|ogg|avi|mov|mkv|"
+        "epub|mobi|md|rtf|log|ini|cfg|conf|iso|"
     "dmg|apk|psd|sql|db|php|bin|dat|bak|tmp"
 ).replace(" ", "|")  # fmt: skip
 _SAID = {
@@ -84,8 +82,13 @@ def _url(match: re.Match[str]) -> str:
     return _trimmed(re.sub(r"^(?i:https?|ftp)://", "", match[0]))
 
 
-@rule("url", rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,5}}(?:{_BARE_TOP})(?![\w-]|\.\w)(?::\d{{2,5}})?"
-      r"(?:/[^\s<>\"{}|^`]{0,500})?", needs=".")  # fmt: skip
+@rule(
+    "url",
+    rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,5}}(?:{_BARE_TOP})(?![\w-]|"
+    rf"\.\w)(?::\d{{2,5}})?"
+    r"(?:/[^\s<>\"{}|^`]{0,500})?",
+    needs=".",
+)
 def _domain(match: re.Match[str]) -> str | None:
     return None if re.match(r"^[\d.]+$", match[0]) else _trimmed(match[0])
 
@@ -105,7 +108,8 @@ def _local(match: re.Match[str]) -> str:
 
 @rule(
     "email",
-    r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64})@((?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24})(?![\w-])",
+    r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64})@((?:[A-Za-z0-9-]{1,63}\.)"
+    r"{1,5}[A-Za-z]{2,24})(?![\w-])",
     needs="@",
 )
 def _email(match: re.Match[str]) -> str:
@@ -117,8 +121,13 @@ def _handle(match: re.Match[str]) -> str:
     return f"at {split_name(match[1])}"
 
 
-@rule("path", r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*,;]{0,500}|(?<![\w.])(?:\.{1,2}|~)/[\w.~/-]{1,500}|(?<![\w./<])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
-      r"(?<![\w./<:])/(?:usr|etc|var|home|tmp|bin|opt|dev|root|mnt|api)\b", needs="/\\")  # fmt: skip
+@rule(
+    "path",
+    r"(?<!\w)[A-Za-z]:\\[^\s<>\"|?*,;]{0,500}|(?<![\w.])(?:\.{1,2}|~)/[\w.~/-]{1,500}|"
+    r"(?<![\w./<])/(?:[\w.~-]{1,100}/)+[\w.~-]{0,100}|"
+    r"(?<![\w./<:])/(?:usr|etc|var|home|tmp|bin|opt|dev|root|mnt|api)\b",
+    needs="/\\",
+)
 def _path(match: re.Match[str]) -> str:
     bare = match[0].rstrip(".")
     return spoken(bare) + match[0][len(bare) :]
@@ -147,7 +156,8 @@ def _extension(match: re.Match[str]) -> str:
 
 @rule(
     "code",
-    r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|(?<![\w@#])[a-z]{2,}(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
+    r"(?<![\w@#])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?(?!\w)|(?<![\w@#])"
+    r"[a-z]{2,}(?:[A-Z][a-z0-9]+)+(?:\(\))?(?!\w)",
     needs="_ABCDEFGHIJKLMNOPQRSTUVWXYZ",
 )
 def _identifier(match: re.Match[str]) -> str | None:
@@ -245,7 +255,8 @@ def _british_phone(match: re.Match[str]) -> str:
 
 @rule(
     "phone",
-    r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|(?<=(?:[Dd]ial|[Cc]all) )(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
+    r"(?<![\w.,$£€-])(?<!Porsche )(911)(?![\w%,]\w|\w|\.\d)(?! [a-z]+s\b)|(?<=(?:[Dd]ial|"
+    r"[Cc]all) )(\d{3})(?!\w|[.,]\d| [a-z]+s\b)",
     needs=DIGITS,
 )
 def _emergency(match: re.Match[str]) -> str:
@@ -258,8 +269,13 @@ def _bare_extension(match: re.Match[str]) -> str:
     return f"{word} {digits(match[2])}"
 
 
-@rule("phone", r"(?:(?<=[Tt]el: )|(?<=[Tt]el\. )|(?<=[Pp]hone: )|(?<=[Pp]hone )|(?<=[Ff]ax: )|(?<=[Pp]in )|(?<=PIN )|(?<=PIN is )|"
-      r"(?<=code )|(?<=code is ))(\d{3,15})(?![\w,]|\.\d)", needs=DIGITS)  # fmt: skip
+@rule(
+    "phone",
+    r"(?:(?<=[Tt]el: )|(?<=[Tt]el\. )|(?<=[Pp]hone: )|(?<=[Pp]hone )|(?<=[Ff]ax: )|"
+    r"(?<=[Pp]in )|(?<=PIN )|(?<=PIN is )|"
+    r"(?<=code )|(?<=code is ))(\d{3,15})(?![\w,]|\.\d)",
+    needs=DIGITS,
+)
 def _given(match: re.Match[str]) -> str:
     return digits(match[1])
 
@@ -269,6 +285,7 @@ def _extended(text: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _url, _local, _email, _domain, _path, _file, _extension, _handle, _isbn, _world_phone, _toll_free, _american_phone,
-    _british_phone, _local_phone, _emergency, _bare_extension, _given, _identifier,
+    _url, _local, _email, _domain, _path, _file, _extension, _handle, _isbn, _world_phone,
+    _toll_free, _american_phone, _british_phone, _local_phone, _emergency, _bare_extension, _given,
+    _identifier,
 )  # fmt: skip

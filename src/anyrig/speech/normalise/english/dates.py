@@ -24,7 +24,8 @@ _DASH = r" ?[-–—] ?"
 # After a bare month and day these words tell that people or things are counted.
 _AFTER = re.compile(r" (?!(?:and|or|at|in|is|was|to|the|for|from|of|on|with|as|a|an|when|but|we|"
                     r"he|she|it|they|by|will|would|has|had|until|through|were|are|after|before|"
-                    r"this|that|which|who|because|because|since|during|if|so|near|not)\b)[a-z]")  # fmt: skip
+                    r"this|that|which|who|because|since|during|if|so|near|not)\b)"
+                    r"[a-z]")  # fmt: skip
 
 
 def month(text: str) -> str:
@@ -78,9 +79,14 @@ def _month_first(match: re.Match[str]) -> str | None:
     return f"{_weekday(day)}{month(name)}{the} {ordinal(one)}{to}{_in_year(written)}"
 
 
-@rule("date", rf"\b({_DAY})?([Tt]he )?\b(\d{{1,2}})({_NTH})?(?:({_DASH}| and | to | & )(\d{{1,2}}){_NTH}?)?"
-      rf"( of)? ({_MONTH})(?:{_DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({_MONTH}))?"
-      rf"(?:,? ({_YEAR}))?(?!\w)", needs=DIGITS)  # fmt: skip
+@rule(
+    "date",
+    rf"\b({_DAY})?([Tt]he )?\b(\d{{1,2}})({_NTH})?(?:({_DASH}| and | to | & )(\d{{1,2}})"
+    rf"{_NTH}?)?"
+    rf"( of)? ({_MONTH})(?:{_DASH}(?:the )?(\d{{1,2}}){_NTH}?(?: of)? ({_MONTH}))?"
+    rf"(?:,? ({_YEAR}))?(?!\w)",
+    needs=DIGITS,
+)
 def _day_first(match: re.Match[str]) -> str | None:
     weekday, the, one, _, joint, two, _, name, last, end, written = match.groups()
     if not all(_valid(day) for day in (one, two, last) if day):
@@ -101,8 +107,8 @@ def _month_year(match: re.Match[str]) -> str:
     return f"{said} to {month(match[3])} {year(match[4])}" if match[3] else said
 
 
-@rule("date", r"(?<![\w./-])(\d{4})([-/.])(\d\d)\2(\d\d)(?:[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z)?)?"
-      r"(?![\w/-])", needs=DIGITS)  # fmt: skip
+@rule("date", r"(?<![\w./-])(\d{4})([-/.])(\d\d)\2(\d\d)(?:[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?"
+      r"(Z)?)?(?![\w/-])", needs=DIGITS)  # fmt: skip
 def _iso(match: re.Match[str]) -> str | None:
     said = _month_day(int(match[3]), match[4], match[1])
     if said and match[5]:
@@ -132,7 +138,7 @@ def _on_slash(match: re.Match[str]) -> str | None:
 @rule("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?=,| (?:\d|[A-Z]|at|from|to|and|evening|morning|"
       rf"afternoon|night|[-–])|$)", needs=".")  # fmt: skip
 def _short_day(match: re.Match[str]) -> str | None:
-    before = match.string[: match.start()].rstrip()
+    before = match.string[max(0, match.start() - 5) : match.start()].rstrip()
     if match[1] in ("Sun", "Sat", "Mon") and before.endswith("the"):
         return None
     return _SHORT_DAYS[match[1]] + ("." if match.end() == len(match.string) else "")
@@ -143,8 +149,13 @@ def _short_month(match: re.Match[str]) -> str:
     return month(match[1]) + ("." if match.end() == len(match.string) else "")
 
 
-@rule("year", r"(?<![\w.,])(?:(A\.?D\.?|C\.?E\.?) ?(\d{1,4})|(\d{1,4})(?:( ?[-–] ?| to )(\d{1,4}))? ?"
-      r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?))(?![\w%])", needs="BC AD")  # fmt: skip
+@rule(
+    "year",
+    r"(?<![\w.,])(?:(A\.?D\.?|C\.?E\.?) ?(\d{1,4})|(\d{1,4})(?:( ?[-–] ?| to )(\d{1,4}))? "
+    r"?"
+    r"(B\.?C\.?E\.?|B\.?C\.?|A\.?D\.?|C\.?E\.?))(?![\w%])",
+    needs="BC AD",
+)
 def _era(match: re.Match[str]) -> str:
     written = match[1] or match[6]
     era = " ".join(written.replace(".", ""))
@@ -166,9 +177,14 @@ def _named_span(match: re.Match[str]) -> str:
     return f"{month(match[4])} to {month(match[6])}"
 
 
-@rule("year", r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe )([2-9]0)'?s|"
-      r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
-      r"(?<=their )|(?<=my )|(?<=your ))[2-9]0)'?s)\b", needs=DIGITS)  # fmt: skip
+@rule(
+    "year",
+    r"(?<![\w.,])(?:([12]\d\d0)'?s|'([1-9]0)'?s|([5-9]0)s(?= [a-z])|(?<=\bthe )([2-9]0)"
+    r"'?s|"
+    r"(?<=\b[Mm]id-)([2-9]0)'?s|((?:(?<=early )|(?<=late )|(?<=mid )|(?<=his )|(?<=her )|"
+    r"(?<=their )|(?<=my )|(?<=your ))[2-9]0)'?s)\b",
+    needs=DIGITS,
+)
 def _decade(match: re.Match[str]) -> str:
     if match[1]:
         return decade(int(match[1]))
@@ -203,7 +219,8 @@ _COUNTED = (
 _NO_NOUN = "was is has his this its as it's does us was across towards always thus perhaps".split()
 _PREPOSITION = re.compile(
     r"\b(?:[Ii]n|[Ss]ince|[Bb]y|[Uu]ntil|[Ff]rom|[Dd]uring|[Cc]irca|[Yy]ear|[Ee]arly|[Ll]ate|"
-    r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|ca?\.)[ -](?:the )?$"
+    r"[Bb]efore|[Aa]fter|[Ss]pring|[Ss]ummer|[Aa]utumn|[Ff]all|[Ww]inter|of|[Bb]ack to|"
+    r"ca?\.)[ -](?:the )?$"
 )
 
 
@@ -215,7 +232,9 @@ def _plain_year(match: re.Match[str]) -> str | None:
     if after in _COUNTED or not 1000 <= value < (3000 if re.search("year $", before) else 2200):
         return None
     placed = _PREPOSITION.search(before)
-    plural = after.endswith("s") and after not in _NO_NOUN and not after.endswith(("ss", "is", "us"))
+    plural = (
+        after.endswith("s") and after not in _NO_NOUN and not after.endswith(("ss", "is", "us"))
+    )
     if plural and not placed:
         return None
     if not placed and not 1500 <= value < 2100:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from anyrig.speech.normalise.english.units import (
-    ANYWHERE,
     AFTER_SPACE,
+    ANYWHERE,
     SPEED_LIKE,
     unit,
 )
@@ -43,14 +43,16 @@ def count(text: str) -> str:
         said = fraction(int(above), int(below)) if int(below) else f"{cardinal(above)} over zero"
         if not whole:
             return said
-        return f"{cardinal(whole)} and {_a_half(said)}"
+        return f"{cardinal(whole)} and {after_whole(said)}"
     if text[-1] in VULGAR:
         whole = text[:-1].strip()
-        return f"{cardinal(whole)} and {_a_half(vulgar(text[-1]))}" if whole else vulgar(text[-1])
+        return (
+            f"{cardinal(whole)} and {after_whole(vulgar(text[-1]))}" if whole else vulgar(text[-1])
+        )
     return number(text)
 
 
-def _a_half(said: str) -> str:
+def after_whole(said: str) -> str:
     """After a whole number: `three and a half`."""
     return "a half" if said == "one half" else "a quarter" if said == "one quarter" else said
 
@@ -59,8 +61,14 @@ def _singular(text: str) -> bool:
     return is_one(text) or bool(re.fullmatch(rf"\d+/\d+|[{VULGAR}]", text))
 
 
-@rule("unit", rf"(?<![\w.])([{MINUS}+±~≈] ?)?({_COUNT})(?:({_DASH})({_COUNT}))?{_SCALED}([ -]?)({_ALL})({_POWER})?"
-      rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w)(\.(?!\d))?", needs=DIGITS)  # fmt: skip
+@rule(
+    "unit",
+    rf"(?<![\w.])([{MINUS}+±~≈] ?)?({_COUNT})(?:({_DASH})({_COUNT}))?{_SCALED}([ -]?)"
+    rf"({_ALL})({_POWER})?"
+    rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w)"
+    r"(\.(?!\d))?",
+    needs=DIGITS,
+)
 def _measure(match: re.Match[str]) -> str | None:
     (sign, low, dash, high, scale, short, gap, name, power, below, below_power, per,
      dot) = match.groups()  # fmt: skip
@@ -115,8 +123,13 @@ def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool
     return not (name == "s" and gap == "" and match[2].endswith("0") and len(match[2]) == 4)
 
 
-@rule("unit", rf"(?<![\w.])([{MINUS}+±~] ?)?({_COUNT})(?: ?°[CF]?)?(?:({_DASH})({_COUNT}))? ?(?:°|º|deg\b\.?)"
-      r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?", needs="°ºd")  # fmt: skip
+@rule(
+    "unit",
+    rf"(?<![\w.])([{MINUS}+±~] ?)?({_COUNT})(?: ?°[CF]?)?(?:({_DASH})({_COUNT}))? ?(?:°|º|"
+    r"deg\b\.?)"
+    r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
+    needs="°ºd",
+)
 def _degrees(match: re.Match[str]) -> str:
     sign, low, dash, high, letter, word = match.groups()
     said = _lead(sign) + count(low)
@@ -128,8 +141,13 @@ def _degrees(match: re.Match[str]) -> str:
     return f"{said} {scale}" if scale else said
 
 
-@rule("unit", rf"(?<![\w.])([{MINUS}] ?)?({NUMBER})[°º] ?(\d{{1,2}}(?:\.\d+)?)'(?: ?(\d{{1,2}}(?:\.\d+)?)\")?"
-      r"(?: ?([NSEW])(?!\w))?", needs="°º")  # fmt: skip
+@rule(
+    "unit",
+    rf"(?<![\w.])([{MINUS}] ?)?({NUMBER})[°º] ?(\d{{1,2}}(?:\.\d+)?)'(?: "
+    rf"?(\d{{1,2}}(?:\.\d+)?)\")?"
+    r"(?: ?([NSEW])(?!\w))?",
+    needs="°º",
+)
 def _coordinate(match: re.Match[str]) -> str:
     sign, degrees, minutes, seconds, side = match.groups()
     said = f"{_lead(sign)}{_counted(degrees, 'degree')} {_counted(minutes, 'minute')}"
@@ -143,6 +161,13 @@ def _counted(text: str, noun: str) -> str:
     return f"{number(text)} {noun}{'' if is_one(text) else 's'}"
 
 
+@rule("unit", rf"(?<![\w.])({_COUNT})\" ?[x×] ?({_COUNT})\"", needs='"')
+def _sheet(match: re.Match[str]) -> str:
+    return " by ".join(
+        f"{count(side)} {'inch' if is_one(side) else 'inches'}" for side in match.groups()
+    )
+
+
 @rule("unit", r"(?<![\w.])([3-8])' ?-?(\d{1,2}(?:\.\d)?|1?\d ?1/2)(?:\"|''|(?![\w.]))", needs="'")
 def _height(match: re.Match[str]) -> str:
     return f"{cardinal(match[1])} foot {count(match[2])}"
@@ -154,7 +179,7 @@ def _height(match: re.Match[str]) -> str:
     needs="\"'",
 )
 def _inches(match: re.Match[str]) -> str | None:
-    if match[2] == '"' and match.string[: match.start()].count('"') % 2:
+    if match[2] == '"' and match.string[max(0, match.start() - 300) : match.start()].count('"') % 2:
         return None
     return f"{count(match[1])} {'inch' if is_one(match[1]) else 'inches'}"
 
@@ -166,8 +191,13 @@ def _feet(match: re.Match[str]) -> str | None:
     return f"{number(match[1])} {'foot' if is_one(match[1]) else 'feet'}"
 
 
-@rule("unit", rf"(?<![\w.])({_COUNT}) ?(?:({_ALL})\.? ?)?[x×] ?({_COUNT}) ?(?:({_ALL})\b)?(?: ?[x×] ?({_COUNT}))? ?(?:({_ALL})\b)?"
-      r"(?! ?\w?[\d^*=+÷]|\w)", needs="x×")  # fmt: skip
+@rule(
+    "unit",
+    rf"(?<![\w.])({_COUNT}) ?(?:({_ALL})\.? ?)?[x×] ?({_COUNT}) ?(?:({_ALL})\b)?(?: ?[x×] "
+    rf"?({_COUNT}))? ?(?:({_ALL})\b)?"
+    r"(?! ?\w?[\d^*=+÷]|\w)",
+    needs="x×",
+)
 def _size(match: re.Match[str]) -> str | None:
     first, unit1, second, unit2, third, unit3 = match.groups()
     measured = unit1 or unit2 or unit3
@@ -202,5 +232,5 @@ def squared(text: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _coordinate, _height, _size, _measure, _degrees, _inches, _feet, _bare,
+    _coordinate, _sheet, _height, _size, _measure, _degrees, _inches, _feet, _bare,
 )  # fmt: skip

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from anyrig.speech.normalise.english.words import DIGITS, NOT_NOUNS, NUMBER, cardinal, is_one, number
+from anyrig.speech.normalise.english.words import (
+    DIGITS,
+    NOT_NOUNS,
+    NUMBER,
+    cardinal,
+    is_one,
+    number,
+)
 from anyrig.speech.normalise.rules import Rule, rule
 
 
@@ -45,7 +52,8 @@ _SIGNS = {
     "₿": _Coin("bitcoin", "bitcoins"),
 }
 _CODES = {
-    "USD": _SIGNS["US$"], "EUR": _SIGNS["€"], "GBP": _Coin("British pound", "British pounds", *_PENCE),
+    "USD": _SIGNS["US$"], "EUR": _SIGNS["€"],
+    "GBP": _Coin("British pound", "British pounds", *_PENCE),
     "JPY": _Coin("Japanese yen", "Japanese yen"), "AUD": _SIGNS["A$"], "CAD": _SIGNS["C$"],
     "CHF": _Coin("Swiss franc", "Swiss francs", "centime", "centimes"),
     "CNY": _Coin("Chinese yuan", "Chinese yuan"), "RMB": _Coin("yuan", "yuan"),
@@ -62,7 +70,10 @@ _SCALES = {
     "bn": "billion", "Bn": "billion", "t": "trillion", "T": "trillion", "tn": "trillion",
     "trn": "trillion",
 }  # fmt: skip
-_SCALE = r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|trn|[kKmMbBtT])(?![\w'’]))"
+_SCALE = (
+    r"(?: ?(hundred|thousand|million|billion|trillion)s?\b|[ -]?(mn|mil|mm|MM|bn|Bn|tn|"
+    r"trn|[kKmMbBtT])(?![\w'’]))"
+)
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SIGNS, key=len, reverse=True))
 _CODE = "|".join(_CODES)
 _PERIODS = {
@@ -73,6 +84,11 @@ _PERIODS = {
     "bbl": "barrel", "ea": "each",
 }  # fmt: skip
 _PER = rf"(?: ?/ ?({'|'.join(_PERIODS)}|[a-z]{{3,12}})\b(?!/))?"
+
+
+_OWNER = re.compile(
+    r"\b([Aa]n?|[Tt]he|this|that|his|her|their|its|our|my|your|another|each|every) (?:[a-z]+ )?$"
+)
 
 
 def amount(digits: str, scale: str | None, coin: _Coin, *, single: bool = False) -> str:
@@ -100,8 +116,7 @@ def _scale(word: str | None, letter: str | None) -> str | None:
 
 def _before_noun(match: re.Match[str]) -> bool:
     """Whether a sum tells what kind of thing follows: a $20 bill, the $5-billion deal."""
-    before = re.search(r"\b([Aa]n?|[Tt]he|this|that|his|her|their|its|our|my|your|another|each|every) "
-                       r"(?:[a-z]+ )?$", match.string[max(0, match.start() - 24) : match.start()])  # fmt: skip
+    before = _OWNER.search(match.string[max(0, match.start() - 24) : match.start()])
     after = re.match(r"[ -]([a-z]+)\b", match.string[match.end() : match.end() + 24])
     if match.string.startswith("-a-", match.end()):
         return True
@@ -109,7 +124,7 @@ def _before_noun(match: re.Match[str]) -> bool:
         return False
     if match.string[match.end()] == "-":
         return True
-    return bool(before) and not (before[1] in ("The", "the") and after[1].endswith("ed"))
+    return bool(before and not (before[1] in ("The", "the") and after[1].endswith("ed")))
 
 
 def _per(word: str | None) -> str:
@@ -120,7 +135,8 @@ def _per(word: str | None) -> str:
 
 
 @rule("money", rf"(?<![\w.])([-−–+] ?)?({_SIGN}) ?([-−])?({NUMBER}){_SCALE}?"
-      rf"(?: ?([-–—]|to|and) ?(?:\2 ?)?({NUMBER}){_SCALE}?(?![\w:/]))?{_PER}(?!\d)", needs="$£€¥₹₽₩₺₪₫₴₦₱฿₿")  # fmt: skip
+      rf"(?: ?([-–—]|to|and) ?(?:\2 ?)?({NUMBER}){_SCALE}?(?![\w:/]))?{_PER}(?!\d)",
+      needs="$£€¥₹₽₩₺₪₫₴₦₱฿₿")  # fmt: skip
 def _signed(match: re.Match[str]) -> str | None:
     sign, mark, inner, low, word, letter, link, high, word2, letter2, per = match.groups()
     coin = _SIGNS[mark]
@@ -173,8 +189,12 @@ def _after(match: re.Match[str]) -> str:
     return ("minus " if sign else "") + said + _per(per)
 
 
-@rule("money", rf"\b({_CODE}) ?({NUMBER}){_SCALE}?(?!\w)|(?<![\w.])({NUMBER}){_SCALE}? ?({_CODE})\b{_PER}",
-      needs=DIGITS)  # fmt: skip
+@rule(
+    "money",
+    rf"\b({_CODE}) ?({NUMBER}){_SCALE}?(?!\w)|(?<![\w.])({NUMBER}){_SCALE}? ?({_CODE})"
+    rf"\b{_PER}",
+    needs=DIGITS,
+)
 def _coded(match: re.Match[str]) -> str:
     coin = _CODES[match[1] or match[8]]
     low = match[2] or match[5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.measures import count, squared
+from anyrig.speech.normalise.english.measures import after_whole, count, squared
 from anyrig.speech.normalise.english.words import (
     DIGITS,
     MINUS,
@@ -18,8 +18,6 @@ from anyrig.speech.normalise.english.words import (
     label_number,
     number,
     ordinal,
-    pairs,
-    vulgar,
 )
 from anyrig.speech.normalise.rules import Rule, rule
 
@@ -35,8 +33,13 @@ _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "m": "million", "B"
            "bn": "billion", "T": "trillion", "mn": "million"}  # fmt: skip
 
 
-@rule("percent", rf"(?<![\w.])([{MINUS}+±~≈<>] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))?(?:( ?[-–—] ?| to | or | and )"
-      rf"({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)", needs="%‰p")  # fmt: skip
+@rule(
+    "percent",
+    rf"(?<![\w.])([{MINUS}+±~≈<>] ?)?({NUMBER}|\d* ?[{VULGAR}]|\d+/\d+) ?(?:%(?= ?[-–—]))"
+    r"?(?:( ?[-–—] ?| to | or | and )"
+    rf"({NUMBER}))? ?(%|‰|percent\b|per cent\b|pct\b\.?)",
+    needs="%‰p",
+)
 def _percent(match: re.Match[str]) -> str:
     sign, low, link, high, mark = match.groups()
     lead = {"+": "plus ", "±": "plus or minus ", "~": "approximately ", "≈": "approximately ",
@@ -49,8 +52,12 @@ def _percent(match: re.Match[str]) -> str:
     return f"{said} {'per mille' if mark == '‰' else 'percent'}"
 
 
-@rule("fraction", rf"(?<![\w./])(?:(\d+)(?: and |[ -]))?(\d{{1,4}})[/⁄](\d{{1,5}})(ths?|rds?|nds?)?(?![\w/]|[.,]\d|%)",
-      needs="/⁄")  # fmt: skip
+@rule(
+    "fraction",
+    r"(?<![\w./])(?:(\d+)(?: and |[ -]))?(\d{1,4})[/⁄](\d{1,5})(ths?|rds?|nds?)"
+    r"?(?![\w/]|[.,]\d|%)",
+    needs="/⁄",
+)
 def _fraction(match: re.Match[str]) -> str | None:
     whole, above, below, _ = match.groups()
     if not whole and match[0] in _SPECIAL:
@@ -61,13 +68,17 @@ def _fraction(match: re.Match[str]) -> str | None:
         return f"{_whole(whole)}{cardinal(above)} over {cardinal(below)}"
     if whole and int(above) >= int(below):
         return None
-    rest = match.string[match.end() : match.end() + 6]
-    if not whole and above != "1" and (above == below or rest == " stars" or below in ("5", "10", "100") and _RATED.search(match.string[max(0, match.start() - 30) : match.start()])):
+    if not whole and above != "1" and _is_rating(match, above, below):
         return f"{cardinal(above)} out of {cardinal(below)}"
     said = fraction(int(above), int(below))
-    if whole and said in ("one half", "one quarter"):
-        said = said.replace("one", "a")
-    return _whole(whole) + said
+    return _whole(whole) + (after_whole(said) if whole else said)
+
+
+def _is_rating(match: re.Match[str], above: str, below: str) -> bool:
+    if above == below or match.string.startswith(" stars", match.end()):
+        return True
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    return below in ("5", "10", "100") and bool(_RATED.search(before))
 
 
 def _whole(text: str | None) -> str:
@@ -76,22 +87,26 @@ def _whole(text: str | None) -> str:
 
 @rule("fraction", rf"(?<![\w.])(\d+)? ?([{VULGAR}])", needs=VULGAR)
 def _vulgar(match: re.Match[str]) -> str:
-    said = vulgar(match[2])
-    if not match[1]:
-        return said
-    return f"{cardinal(match[1])} and " + (said.replace("one", "a") if said in ("one half", "one quarter") else said)  # fmt: skip
+    return count(match[0].strip())
 
 
-@rule("ordinal", r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+) ?(?:\^?(?:st|nd|rd|th)|(?:ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ))(s?)\b", needs=DIGITS,
-      flags=re.IGNORECASE)  # fmt: skip
-def _ordinal(match: re.Match[str]) -> str | None:
-    if " " in match[0]:
-        return None
+@rule(
+    "ordinal",
+    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)\^?(?:st|nd|rd|th|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)(s?)\b",
+    needs=DIGITS,
+    flags=re.IGNORECASE,
+)
+def _ordinal(match: re.Match[str]) -> str:
     return ordinal(match[1]) + match[2].lower()
 
 
-@rule("number", rf"(?<![\w.])([{MINUS}])?({NUMBER})(?: ?[×x·*] ?10(?:\^|\*\*)?(?:\(?([-−+]?\d{{1,4}})\)?|([⁻⁺]?[⁰¹²³⁴-⁹]+))|"
-      r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)", needs=DIGITS)  # fmt: skip
+@rule(
+    "number",
+    rf"(?<![\w.])([{MINUS}])?({NUMBER})(?: ?[×x·*] ?10(?:\^|\*\*)?(?:\(?([-−+]?\d{{1,4}})\)"
+    r"?|([⁻⁺]?[⁰¹²³⁴-⁹]+))|"
+    r"[eE]([-+−]?\d{1,4}))(?![\w.]\w|\w)",
+    needs=DIGITS,
+)
 def _scientific(match: re.Match[str]) -> str | None:
     power = match[3] or match[4] or match[5]
     if match[3] and "^" not in match[0] and "**" not in match[0]:
@@ -114,69 +129,6 @@ def _power(match: re.Match[str]) -> str:
     return f"{base} {squared(power)}"
 
 
-@rule(
-    "version",
-    r"(?<![\w.])[vV](?:ersion |er\. ?|\.? ?)?(\d+(?:\.\d+){0,4})(?![\w]|\.\d)",
-    needs="vV",
-)
-def _version(match: re.Match[str]) -> str:
-    return f"version {_dotted(match[1])}"
-
-
-@rule("version", r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4}){2,4})(?![\w]|\.\d)", needs=".")
-def _dots(match: re.Match[str]) -> str:
-    parts = match[1].split(".")
-    if len(parts) == 4 and all(int(part) < 256 for part in parts):
-        return " dot ".join(label_number(part) for part in parts)
-    return _dotted(match[1])
-
-
-@rule("version", r"(?<=\bPython )(\d\.\d{1,2})(?![\w]|\.\d)", needs=".")
-def _python(match: re.Match[str]) -> str:
-    return _dotted(match[1])
-
-
-def _dotted(text: str) -> str:
-    return " point ".join(number(part) for part in text.split("."))
-
-
-@rule("number", r"(?<=\b)((?:[Rr]oom|[Ff]light|[Rr]oute|[Hh]ighway|[Ii]nterstate|Boeing|Airbus|[Aa]partment|[Aa]pt\.|"
-      r"[Ss]uite|[Bb]us|[Uu]nit|US|U\.S\.|Hwy\.?|Rte\.?|Porsche|Peugeot|Cessna|Fahrenheit|Agent|Airlines|Airways|Delta|Lufthansa) )"
-      r"(\d{3,4})(?![\d,%]|\.\d)(?! (?:million|billion|percent|people|men))", needs=DIGITS)  # fmt: skip
-def _label(match: re.Match[str]) -> str | None:
-    if match[1] in ("US ", "U.S. "):
-        return None
-    if match[2] == "007":
-        return f"{match[1]}double oh seven"
-    name = re.sub(r"^Apt\. $", "Apartment ", match[1])
-    name = re.sub(r"^apt\. $", "apartment ", name)
-    name = re.sub(r"^Hwy\.? $", "Highway ", name)
-    return re.sub(r"^Rte\.? $", "Route ", name) + label_number(match[2])
-
-
-_STREET = (r"(?:Street|Avenue|Road|Drive|Lane|Boulevard|Way|Court|Place|Terrace|Square|Highway|Parkway|Circle|Row|"
-           r"St|Ave|Rd|Dr|Ln|Blvd|Ct|Pl|Sq|Hwy|Pkwy)\b")  # fmt: skip
-
-
-@rule("number", rf"(?<![\w.,$£€#-])(\d{{3,5}})([A-Z])?(?= (?:[NSEW]\.? |North |South |East |West )?"
-      rf"(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|(?: \d+(?:st|nd|rd|th) {_STREET}))", needs=DIGITS)  # fmt: skip
-def _house(match: re.Match[str]) -> str:
-    said = label_number(match[1]) if len(match[1]) < 5 else digits(match[1])
-    value = int(match[1])
-    if len(match[1]) == 4 and value % 100 == 0 and value % 1000:
-        said = f"{cardinal(value // 100)} hundred"
-    return f"{said} {match[2]}" if match[2] else said
-
-
-@rule("number", r"(?<=, )([A-Z]{2}) (\d{5})(?:-(\d{4}))?(?!\d)", needs=DIGITS)
-def _zip(match: re.Match[str]) -> str:
-    from anyrig.speech.normalise.english.abbreviations import STATES
-
-    state = STATES.get(match[1]) or " ".join(match[1])
-    rest = f", {digits(match[3])}" if match[3] else ""
-    return f"{state} {digits(match[2])}{rest}"
-
-
 @rule("number", rf"(?<![\w.,])({NUMBER})(k|K|M|B|bn|mn|T)(\+)?(?![\w&]|-?[A-Z])", needs=DIGITS)
 def _shortened(match: re.Match[str]) -> str | None:
     amount, scale, more = match.groups()
@@ -184,12 +136,18 @@ def _shortened(match: re.Match[str]) -> str | None:
     if scale == "B" and _PLACES.search(before):
         return f"{label_number(amount)} B" if amount.isdecimal() else None
     after = match.string[match.end() : match.end() + 6]
-    if scale in "kK" and (amount in ("4", "8") and scale == "K" or re.search(r"\b[Aa] $", before)
-                          and not after.startswith((" f", " s")) or after.startswith((" run", " race"))):  # fmt: skip
+    if scale in "kK" and _is_k(match[0], before, after):
         return f"{number(amount)} K"
     if match[0] == "3M" and not re.match(r" [a-z]+", after):
         return "three M"
     return f"{number(amount)} {_SCALES[scale]}" + (" plus" if more else "")
+
+
+def _is_k(written: str, before: str, after: str) -> bool:
+    """Whether the letter is said: of a screen, or of a run."""
+    if written in ("4K", "8K") or after.startswith((" run", " race")):
+        return True
+    return bool(re.search(r"\b[Aa] $", before)) and not after.startswith((" f", " s"))
 
 
 @rule("number", rf"(?<![\w.,])({NUMBER})x(?!\w| ?[-+=*/^])", needs="x")
@@ -197,14 +155,18 @@ def _times(match: re.Match[str]) -> str:
     return f"{number(match[1])} times"
 
 
-@rule("number", rf"(?<![\w.,/-])([{MINUS}])?({NUMBER})(k|K|M)?( ?[–—] ?|-| - )({NUMBER})(k|K|M|x)?(?! ?[-–][\d]|\w|\.\d)",
-      needs=DIGITS)  # fmt: skip
+@rule(
+    "number",
+    rf"(?<![\w.,/-])([{MINUS}])?({NUMBER})(k|K|M)?( ?[–—] ?|-| - )({NUMBER})(k|K|M|x)?(?! "
+    r"?[-–][\d]|\w|\.\d)",
+    needs=DIGITS,
+)
 def _range(match: re.Match[str]) -> str | None:
     sign, low, scale, dash, high, scale2 = match.groups()
     if (
         dash == " - "
-        and re.search(r"[=+*/÷×] ?$", match.string[: match.start()])
-        or re.match(r" ?[=+*÷×/]", match.string[match.end() :])
+        and re.search(r"[=+*/÷×] ?$", match.string[max(0, match.start() - 2) : match.start()])
+        or re.match(r" ?[=+*÷×/]", match.string[match.end() : match.end() + 3])
     ):
         return None
     if dash == "-" and (low.startswith("0") and len(low) > 1 and "." not in low):
@@ -226,7 +188,8 @@ def _compound(match: re.Match[str]) -> str:
 
 @rule(
     "number",
-    rf"(?<![\w])([−]|(?<![\w.)\"'])[-–](?=[\d.])|\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)([A-Za-z])(?![\w&]))?",
+    rf"(?<![\w])([−]|(?<![\w.)\"'])[-–](?=[\d.])|\+(?=\d))?({NUMBER})(?!\d)(?:(?<=\d)"
+    r"([A-Za-z])(?![\w&]))?",
     needs=DIGITS,
 )
 def _number(match: re.Match[str]) -> str | None:
@@ -251,14 +214,20 @@ def _left(match: re.Match[str]) -> str:
     return (" " if before.isalnum() else "") + said + (" " if after.isalnum() else "")
 
 
+@rule("number", r"(?<![\w.])(\d{1,3})ers\b", needs=DIGITS)
+def _people(match: re.Match[str]) -> str:
+    said = cardinal(match[1])
+    return f"{said.removesuffix('e')}ers"
+
+
+@rule("fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100)(?![\w/]|\.\d)", needs="/")
+def _rating(match: re.Match[str]) -> str:
+    return f"{number(match[1])} out of {cardinal(match[2])}"
+
+
 @rule("number", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-")
 def _joint(match: re.Match[str]) -> str:
     return " "
-
-
-@rule("number", r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(?![\w,%]|\.\d)(?! [a-z]+s\b)", needs="7")
-def _airliner(match: re.Match[str]) -> str:
-    return pairs(int(match[1]))
 
 
 @rule("number", "[₀-₉]+|[⁰¹²³⁴-⁹]+|\\d", needs="₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -271,10 +240,9 @@ def _small(match: re.Match[str]) -> str:
     return "" if word and len(word[0]) > 2 else f" {squared(plain)} "
 
 
-FIRST: tuple[Rule, ...] = (_scientific, _version, _python, _dots, _zip, _house, _label)
+FIRST: tuple[Rule, ...] = (_scientific,)
 RULES: tuple[Rule, ...] = (
-    _percent, _power, _fraction, _vulgar, _ordinal,
+    _percent, _power, _rating, _fraction, _vulgar, _ordinal,
 )  # fmt: skip
 COUNTS: tuple[Rule, ...] = (_shortened, _times, _range, _spaced, _compound)
-LAST: tuple[Rule, ...] = (_airliner, _joint, _number, _left, _small)
-__all__ = ["COUNTS", "LAST", "RULES", "pairs"]
+LAST: tuple[Rule, ...] = (_people, _joint, _number, _left, _small)

@@ -26,8 +26,10 @@ _NAMES = frozenset(
     "Theodore Oscar Ernest Cornelius Hugh Harold Edgar Edmund Ethelred Kenneth Donald Alan Ronald "
     "Patrick Jacob Wesley Tiberius Clovis Childeric Robin Davis Francis Lawrence Marcus".split()
 )
-_RULERS = frozenset("King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser "
-                    "Antipope Earl Baron Shah Count Patriarch".split())  # fmt: skip
+_RULERS = frozenset(
+    "King Queen Pope Emperor Empress Tsar Czar Tsarina Prince Duke Sultan Pharaoh Kaiser Antipope "
+    "Earl Baron Shah Count Patriarch".split()
+)
 _PARTS = (
     "chapter chapters part parts book books volume volumes vol act acts scene scenes section "
     "sections article articles appendix phase type class level grade stage figure table title "
@@ -62,8 +64,14 @@ def value(text: str) -> int:
     )
 
 
-@rule("roman", rf"\b((?i:{'|'.join(sorted(set(_PARTS), key=len, reverse=True))})(?: [Nn]o\.)?\.?[ -])([IVXLCDM]+|[ivxl]+)"
-      r"(?:( ?[-–—] ?| and | to |, )([IVXLC]+|[ivxlc]+)(?![\w']))?(?![\w&]|'[a-z]{2}|-\w|\.\w)", needs="IVXLivxl")  # fmt: skip
+@rule(
+    "roman",
+    rf"\b((?i:{'|'.join(sorted(set(_PARTS), key=len, reverse=True))})(?: [Nn]o\.)?\.?[ -])"
+    r"([IVXLCDM]+|[ivxl]+)"
+    r"(?:( ?[-–—] ?| and | to |, )([IVXLC]+|[ivxlc]+)(?![\w']))?(?![\w&]|'[a-z]{2}|-\w|"
+    r"\.\w)",
+    needs="IVXLivxl",
+)
 def _part(match: re.Match[str]) -> str | None:
     noun, numeral, link, last = match.groups()
     found = value(numeral)
@@ -116,14 +124,20 @@ def _name(match: re.Match[str]) -> str | None:
 
 
 @rule(
-    "roman", r"(?<![\w.&-])([IVXL]{2,})(?=(?:th)? (century|centuries|Century|Olympi))", needs="IVXL"
+    " roman",
+    r"(?<![\w.&-])([IVXL]{2,})(?=(?:th)? (century|centuries|Century|Olympi))",
+    needs="IVXL",
 )
 def _century(match: re.Match[str]) -> str | None:
     return ordinal(value(match[1])) if value(match[1]) else None
 
 
-@rule("roman", r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
-      needs="IVXLCDMivx")  # fmt: skip
+@rule(
+    "roman",
+    r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|"
+    r"(?<![\w.&'-])([IVXLCDM]{2,})(?![\w&]|-\w|'[a-z]|\.\w)",
+    needs="IVXLCDMivx",
+)
 def _bare(match: re.Match[str]) -> str | None:
     numeral = match[1] or match[2] or match[3]
     found = value(numeral)

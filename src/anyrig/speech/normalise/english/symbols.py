@@ -28,14 +28,16 @@ SIGNS = {
 }  # fmt: skip
 _SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
 _EMOJI = (
-    "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
-    "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f\u20e3\u200d]"
+    "[\U0001f000-\U0001faff\u2600-\u2604\u2607-\u2638\u263a\u2648-\u2653\u2660-\u266d"
+        "\u267b-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa"
+    "\u25fb-\u25fe\u2934\u2935\u3030\u303d\u3297\u3299\u2764\U000e0020-\U000e007f\ufe0f"
+        "\u20e3\u200d]"
 )  # fmt: skip
 
 
 @rule(
     "emoji",
-    rf"[0-9#*]\ufe0f\u20e3|[ \t]*(?:{_EMOJI})+(?=[ \t]*(?:[.,;:!?)]|$))|(?:{_EMOJI})+",
+    rf"[0-9#*]\ufe0f\u20e3|[ \t]{{0,4}}(?:{_EMOJI})+(?=[ \t]{{0,4}}(?:[.,;:!?)]|$))|(?:{_EMOJI})+",
     flags=re.MULTILINE,
 )
 def _emoji(match: re.Match[str]) -> str:
@@ -47,7 +49,8 @@ def _emoji(match: re.Match[str]) -> str:
 
 @rule(
     "emoji",
-    r"(?:(?<=\s)|^)[:;=8xX][-'o^]?[)(DPpOo3/\\|*\]\[](?=\s|$|[.,!?])|(?<=\s)(?:\^_\^|<3|xD|:'\()(?=\s|$|[.,!?])",
+    r"(?:(?<=\s)|^)[:;=8xX][-'o^]?[)(DPpOo3/\\|*\]\[](?=\s|$|[.,!?])|(?<=\s)(?:\^_\^|<3|"
+    r"xD|:'\()(?=\s|$|[.,!?])",
     needs=":;=8xX^<",
 )
 def _emoticon(match: re.Match[str]) -> str | None:
@@ -96,14 +99,15 @@ def _about(match: re.Match[str]) -> str:
 
 @rule("symbol", r"≈ ?(?=[\d$£€])", needs="≈")
 def _nearly(match: re.Match[str]) -> str:
-    left = match.string[: match.start()].rstrip()
+    left = match.string[max(0, match.start() - 3) : match.start()].rstrip()
     return " approximately equals " if left[-1:].isalnum() else "approximately "
 
 
 @rule("symbol", r"<=|>=|!=|==|->|=>|<-|\.\.\.|--+", needs="<>!=-.")
 def _double(match: re.Match[str]) -> str | None:
-    words = {"<=": "less than or equal to", ">=": "greater than or equal to", "!=": "is not equal to", "==": "equals",
-             "->": "to", "=>": "to", "<-": "from"}  # fmt: skip
+    words = {"<=": "less than or equal to", ">=": "greater than or equal to",
+             "!=": "is not equal to", "==": "equals", "->": "to", "=>": "to",
+             "<-": "from"}  # fmt: skip
     if match[0][:2] == "--":
         return "—" if len(match[0]) < 4 else ""
     return f" {words[match[0]]} " if match[0] in words else match[0]
@@ -134,13 +138,18 @@ def _divided(match: re.Match[str]) -> str:
     return " divided by "
 
 
-@rule("symbol", r"\b(and/or|[Hh]e/she|[Ss]he/he|him/her|his/her|s/he|n/a|N/A|w/o|W/O|w/|b/c|c/o|AC/DC|I/O|TCP/IP|CI/CD|A/C|a/c)(?![\w/])",
-      needs="/")  # fmt: skip
+@rule(
+    "symbol",
+    r"\b(and/or|[Hh]e/she|[Ss]he/he|him/her|his/her|s/he|n/a|N/A|w/o|W/O|w/|b/c|c/o|AC/DC|"
+    r"I/O|TCP/IP|CI/CD|A/C|a/c)(?![\w/])",
+    needs="/",
+)
 def _slashed(match: re.Match[str]) -> str:
     words = {"and/or": "and or", "w/o": "without", "W/O": "without", "w/": "with", "b/c": "because",
              "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable",
              "s/he": "she or he", "AC/DC": "A C D C",
-             "I/O": "I O", "TCP/IP": "T C P I P", "CI/CD": "C I C D", "A/C": "A C", "a/c": "account"}  # fmt: skip
+             "I/O": "I O", "TCP/IP": "T C P I P", "CI/CD": "C I C D",
+             "A/C": "A C", "a/c": "account"}  # fmt: skip
     return words.get(match[1]) or match[1].replace("/", " or ")
 
 
@@ -157,7 +166,7 @@ def _sections(match: re.Match[str]) -> str:
 @rule("symbol", rf"[{re.escape(''.join(SIGNS))}]", needs="".join(SIGNS))
 def _sign(match: re.Match[str]) -> str | None:
     sign = match[0]
-    if sign in "+=<>^\\$%" and (match.string.count(sign * 3) and sign * 3 in match.string):
+    if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
         return " "
     return f" {SIGNS[sign]} "
 
@@ -181,6 +190,6 @@ def _silent(match: re.Match[str]) -> str:
 FIRST: tuple[Rule, ...] = (_emoji, _emoticon, _slashed, _grade)
 NUMBERS: tuple[Rule, ...] = (_about, _nearly, _sections)
 RULES: tuple[Rule, ...] = (
-    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _slash, _sign, _greek,
-    _silent,
+    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _slash, _sign,
+    _greek, _silent,
 )  # fmt: skip

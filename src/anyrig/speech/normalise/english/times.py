@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.english.words import DIGITS, NUMBER, cardinal, is_one, number, stop
+from anyrig.speech.normalise.english.words import DIGITS, NUMBER, cardinal, number, stop
 from anyrig.speech.normalise.rules import Rule, rule
 
 _HALF = r"(?:([ap])\.m\.|([AaPp])\.?[Mm](?!\w)\.?)"
 _DASH = r"(?: ?[-–—] ?| to )"
 _LIKE_RATIO = re.compile(
-    r"\b(?:ratio|ratios|odds|scale|mix|proportion|proportions|score|aspect|of about|mixed)\b[^.]{0,30}$",
+    r"\b(?:ratio|ratios|odds|scale|mix|proportion|proportions|score|aspect|of about|mixed)"
+    r"\b[^.]{0,30}$",
     re.IGNORECASE,
 )
 _SCRIPTURE = re.compile(
@@ -44,8 +45,12 @@ def _spoken(hour: int, minute: int, half: str) -> str:
     return clock(hour, minute)
 
 
-@rule("time", rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?: ?{_HALF})?{_DASH}(\d{{1,2}})(?:[:.](\d\d))? ?{_HALF}",
-      needs=DIGITS)  # fmt: skip
+@rule(
+    "time",
+    rf"(?<![\w:.,])(\d{{1,2}})(?:[:.](\d\d))?(?: ?{_HALF})?{_DASH}(\d{{1,2}})(?:[:.](\d\d))"
+    rf"? ?{_HALF}",
+    needs=DIGITS,
+)
 def _span(match: re.Match[str]) -> str | None:
     hour, minute, until, to = match[1], match[2], match[5], match[6]
     if not (int(hour) <= 24 and int(until) <= 24 and int(minute or 0) < 60 and int(to or 0) < 60):
@@ -127,7 +132,7 @@ def _minutes_seconds(match: re.Match[str]) -> str:
 
 
 @rule(
-    "ratio", rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)", needs=":"
+    " ratio", rf"(?<![\w:.,])({NUMBER}) ?: ?({NUMBER})(?: ?: ?({NUMBER}))?(?![\w:]|\.\d)", needs=":"
 )
 def _ratio(match: re.Match[str]) -> str | None:
     before = match.string[max(0, match.start() - 40) : match.start()]

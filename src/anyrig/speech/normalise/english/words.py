@@ -22,11 +22,12 @@ SUBSCRIPT = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 STARTERS = frozenset(
     "He She It The They We I You His Her Their This That There In On At But And When My Our Its A "
-    "An If Then After Before Later So As For With From What Who Why How Every Each One Some All No "
-    "Not Once Since While Although Turn Go Call Please Now Where Next Meet These Those Yet Still "
-    "However Even Only Here Yes Perhaps Maybe Did Do Does Is Are Was Were Have Has Can Could Will "
-    "Would Let Both Most Many Another Nobody Everyone Nothing Everything Soon Finally Suddenly "
-    "Today Tomorrow Yesterday Meanwhile Instead Thus Or Nor To Of By Because Until Two Three".split()
+    "An If Then After Before Later So As For With From What Who Why How Every Each One Some All "
+    "No Not Once Since While Although Turn Go Call Please Now Where Next Meet These Those Yet "
+    "Still However Even Only Here Yes Perhaps Maybe Did Do Does Is Are Was Were Have Has Can "
+    "Could Will Would Let Both Most Many Another Nobody Everyone Nothing Everything Soon Finally "
+    "Suddenly Let's Don't Today Tomorrow Yesterday Meanwhile Instead Thus Or Nor To Of By Because "
+    "Until Two Three".split()
 )
 """Words that begin a sentence and no name."""
 NOT_NOUNS = frozenset(
@@ -42,8 +43,7 @@ _ENDS = re.compile(r"""["')\]]*(?:\s*$|\s*\n|\s+["'(]*([A-Z][a-z']*))""")
 def stop(match: re.Match[str], *, before_names: bool = False) -> str:
     """The full stop of a shortened word, where it ends the sentence as well.
 
-    Args:
-        before_names: whether any capital after it begins a sentence.
+    `before_names` for a word that a name would not follow: any capital begins a sentence then.
     """
     ends = _ENDS.match(match.string, match.end()) if match[0].endswith(".") else None
     if not ends:

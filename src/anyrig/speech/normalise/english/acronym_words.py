@@ -1,0 +1,54 @@
+"""Which acronyms are said as words, which are spelled, and which are neither.
+
+What is in no list is spelled when it is short or has no vowel, and left alone otherwise.
+"""
+
+from __future__ import annotations
+
+SAID = frozenset(
+    "AIDS AJAX AMBER AMOLED ANOVA ASCII ASEAN AWOL BAFTA BASIC BIOS BRICS CAD CAM CAPEX CAPTCHA "
+    "CERN COBOL COP COSPLAY COVID CRISPR CRUD DARPA DEFCON DORA DOS EBITDA ENIAC EPCOT ERISA "
+    "FEMA FIFA FLOTUS FOMO FORTRAN GATT GIF GUI HAMAS HIPAA HUD Hamas ICE IKEA INTELSAT "
+    "INTERPOL ISIS JSON LAN LASER LEGO LIDAR LISP MAGA MASH MENSA MERS MIDI MOMA NAFTA NAN NAND "
+    "NASA NASCAR NASDAQ NATO NIKE NIMBY NOAA NOHO NORAD NOW OK OPEC OPEX OSHA OXFAM PEMDAS PETA "
+    "PIN POTUS RADAR RAM REST RICO ROM SAG SALT SARS SCOTUS SCUBA SEAL SEALS SIDS SIG SIM SNAP "
+    "SOAP SOHO SONAR SPAM START STEAM STEM SWAT TASER TED TEFL TIFF TOEFL TRIBECA UEFA UNESCO "
+    "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
+)
+SPELLED = frozenset(
+    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
+    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
+    "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
+    "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
+    "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO IT ITV IUD IVF JD KPI LA LGBT "
+    "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
+    "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
+    "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
+    "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
+    "YWCA".split()
+)
+"""Those that could be taken for words, or are longer than most."""
+PLAIN = frozenset(
+    "A AGE AGO AH AHA AIR ALL AM AN AND ANY ARE ART AS ASK AT BAD BAM BAR BE BED BIG BIT BOO "
+    "BOX BOY BRR BUT BUY BY CAN CAR CAT CUT DAD DAY DID DIE DIM DO DOG DRY EAT EH END EYE FAR "
+    "FEW FIX FLY FOR FUN GET GO GOD GOT GRR GUN HA HAD HAS HE HELP HER HEY HI HIM HIS HIT HMM "
+    "HO HOT HOW HUH I ICE IF ILL IN IS ITS JOB KEY LAW LAY LEG LET LIE LOT LOW MAD MAN MAP MAX "
+    "MAY ME MEN MID MIX MOM MY NAH NET NEW NO NOR NOT NOW ODD OF OFF OH OIL OK OLD ON ONE OOH "
+    "OR OUR OUT OW OWN PAY PER POW PSST PUT RAN RAW RED RUN SAD SAW SAY SEA SEE SET SHE SHH SIR "
+    "SIT SIX SKY SO SON STOP SUN TAX TEA TEN THE TO TOO TOP TRY TWO UGH UH UM UP USE VAN WAR "
+    "WAS WAY WE WET WHAT WHO WHY WIN WON WOW YAY YES YET YO YOU ZAP".split()
+)
+"""Short words that somebody may shout."""
+SPECIAL = {
+    "PhD": "P H D", "PhDs": "P H Ds", "WWII": "World War two", "WWI": "World War one",
+    "WW2": "World War two", "WW1": "World War one", "JPEG": "jay peg", "JPEGs": "jay pegs",
+    "JPG": "J P G", "iOS": "i O S", "macOS": "mac O S", "IEEE": "I triple E",
+    "NAACP": "N double A C P", "AAA": "triple A", "H2O": "H two O", "CO2": "C O two",
+    "BSc": "B S C", "MSc": "M S C", "mRNA": "m R N A", "WiFi": "Wi-Fi", "WIFI": "Wi-Fi",
+    "MLitt": "M Litt", "MPhil": "M Phil", "NCAA": "N C double A", "tRNA": "t R N A",
+    "LGBTQ+": "L G B T Q plus", "LGBTQIA+": "L G B T Q I A plus", "pH": "P H", "DoD": "D O D",
+    "OpenAI": "Open A I", "ChatGPT": "Chat G P T", "eSIM": "e SIM", "MySQL": "My S Q L",
+    "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
+    "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
+    "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
+}  # fmt: skip
