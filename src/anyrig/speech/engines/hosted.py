@@ -269,7 +269,10 @@ class QwenTts(Hosted):
                 "company.", low=1, high=64,
             ),
         ),
-        unverified="Written after its package's source; never run, not even on a small model.",
+        unverified=(
+            "Run with qwen-tts 0.1.1 on small random models on the CPU, never with the published "
+            "weights or on a GPU."
+        ),
     )  # fmt: skip
 
     def __init__(self, placement: Placement, **given: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from anyrig.backends.bind import bind
-from anyrig.errors import BadInput, CannotSpeak, MissingPackage
+from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
 from anyrig.speech import voices, weights
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client, Deadlines, Part
@@ -100,7 +100,9 @@ class Hosted(SpeechEngine):
             raise weights.missing(cls.spec.name, folder, cls.spec.weights, cls.files)
         found = cls._found_voices(folder)
         if not found:
-            raise weights.missing(cls.spec.name, folder, cls._how_voices(folder), ("a voice",))
+            raise NeedsWeights(
+                f"{cls.spec.name} has no voice in {folder}", hint=cls._how_voices(folder)
+            )
         return Found(
             engine=cls.spec.name,
             version=f"{ADAPTER}/{version}",

@@ -35,8 +35,12 @@ _LAST_LINES = 15
 # A person's variables that would lead pip or Python out of the new environment.
 _LEADING_OUT = ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "VIRTUAL_ENV")
 _VERSIONS = (
-    "import json; from importlib.metadata import distributions as d; "
-    "print(json.dumps({x.metadata['Name'].lower().replace('_', '-'): x.version for x in d()}))"
+    "import json; from importlib.metadata import distributions\n"
+    "found = {}\n"
+    "for one in distributions():\n"
+    "    name = one.metadata['Name'].lower().replace('_', '-')\n"
+    "    found.setdefault(name, one.version)\n"
+    "print(json.dumps(found))"
 )
 
 

@@ -1,0 +1,155 @@
+"""Hosted engines: what they say of themselves and find, without an environment being started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.placement import Placement
+from anyrig.speech import engines
+from anyrig.speech.engines.hosted import Chatterbox, IndexTts, QwenTts, VibeVoiceRealtime, Xtts
+from anyrig.speech.hosting import environments
+from anyrig.speech.hosting.engine import Hosted, device_word
+from anyrig.speech.hosting.recipes import NAMES, RECIPES
+from anyrig.speech.protocol import Voice, options_of
+from anyrig.speech.voices import pick
+
+KINDS: list[type[Hosted]] = [Xtts, IndexTts, VibeVoiceRealtime, Chatterbox, QwenTts]
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Path:
+    """Environments that look ready: stamps, and something where their Python is."""
+    home = tmp_path / "environments"
+    for name in NAMES:
+        python = environments.python_of(home / name)
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+        stamp = {"recipe": RECIPES[name].fingerprint, "versions": {"torch": "2.8.0"}}
+        (home / name / "anyrig-environment.json").write_text(json.dumps(stamp))
+    return home
+
+
+def _filled(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_each_is_in_the_table_with_its_recipe(kind: type[Hosted]) -> None:
+    spec = kind.spec
+    assert engines.engine_class(spec.name) is kind
+    assert kind.recipe is RECIPES[spec.name]
+    assert spec.install == f"anyrig engines install {spec.name}"
+    assert spec.unverified
+    assert spec.weights
+    assert options_of(spec, {}) == {option.name: option.default for option in spec.options}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_is_missing_is_said(kind: type[Hosted], homes: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingPackage, match="has no environment yet") as absent:
+        kind.find(tmp_path)
+    assert absent.value.hint == kind.spec.install
+    with pytest.raises(NeedsWeights, match="no weights") as needs:
+        kind.find(tmp_path, environments=homes)
+    assert kind.spec.weights in needs.value.hint
+
+
+def test_an_older_environment_is_made_anew(homes: Path, tmp_path: Path) -> None:
+    (homes / "xtts" / "anyrig-environment.json").write_text('{"recipe": "older"}')
+    with pytest.raises(MissingPackage, match="another release"):
+        Xtts.find(tmp_path, environments=homes)
+
+
+def test_xtts_has_speakers_once_they_are_converted(homes: Path, tmp_path: Path) -> None:
+    folder = _filled(tmp_path / "w", "config.json", "model.pth", "vocab.json", "speakers_xtts.pth")
+    with pytest.raises(NeedsWeights, match="has no voice") as needs:
+        Xtts.find(folder, environments=homes)
+    assert "anyrig engines convert xtts" in needs.value.hint
+    assert [path.name for path in Xtts.pickles(folder)] == ["speakers_xtts.pth"]
+    speakers = '{"value": {"dict": {"Ana Florence": {}, "Viktor Eka": {}}}}'
+    (folder / "speakers_xtts.json").write_text(speakers)
+    _filled(folder, "voices/anna.wav", "voices/notes.txt")
+    found = Xtts.find(folder, environments=homes)
+    assert [voice.name for voice in found.voices] == ["Ana Florence", "Viktor Eka", "anna"]
+    assert Xtts.pickles(folder) == []
+    assert found.version == "1/torch-2.8.0"
+    assert found.environment == str(homes / "xtts")
+
+
+def test_a_voice_of_many_languages_is_picked_for_each(homes: Path, tmp_path: Path) -> None:
+    from anyrig.errors import CannotSpeak
+    from anyrig.speech.protocol import Line
+
+    folder = _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav")
+    voices = IndexTts.find(folder, environments=homes).voices
+    assert [pick(voices, Line("x", language)).name for language in ("en", "zh-CN")] == ["anna"] * 2
+    assert pick(voices, Line("x", "zh", voice="anna")).name == "anna"
+    with pytest.raises(CannotSpeak, match="no voice here speaks fr"):
+        pick(voices, Line("x", "fr"))
+
+
+def test_vibevoice_s_presets_speak_the_language_of_their_name(homes: Path, tmp_path: Path) -> None:
+    folder = _filled(
+        tmp_path / "w", *VibeVoiceRealtime.files, "model.safetensors", "voices/en-Carter_man.pt"
+    )
+    with pytest.raises(NeedsWeights, match="has no voice"):
+        VibeVoiceRealtime.find(folder, environments=homes)
+    assert [path.name for path in VibeVoiceRealtime.pickles(folder)] == ["en-Carter_man.pt"]
+    names = ("en-Carter_man", "in-Samuel_man", "jp-Spk0_man", "sp-Spk1_man", "voice")
+    for name in names:
+        _filled(folder, f"voices/{name}.json", f"voices/{name}.safetensors")
+    found = VibeVoiceRealtime.find(folder, environments=homes)
+    assert [voice.language for voice in found.voices] == ["en", "en", "ja", "es", "en"]
+    assert VibeVoiceRealtime.pickles(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "languages"),
+    [
+        (Chatterbox.files, 1),
+        (("t3_mtl23ls_v2.safetensors", "ve.pt", "s3gen.pt"), 23),
+        (("t3_turbo_v1.safetensors", "ve.safetensors", "s3gen_meanflow.safetensors"), 1),
+    ],
+)
+def test_chatterbox_speaks_what_its_folder_holds(
+    files: tuple[str, ...], languages: int, homes: Path, tmp_path: Path
+) -> None:
+    folder = _filled(tmp_path / "w", *files, "conds.pt")
+    found = Chatterbox.find(folder, environments=homes)
+    assert [voice.name for voice in found.voices] == ["default"]
+    assert len(found.languages) == languages
+
+
+def test_qwen_has_speakers_or_takes_recordings(homes: Path, tmp_path: Path) -> None:
+    folder = _filled(tmp_path / "w", "model.safetensors", "voices/anna.wav")
+    (folder / "config.json").write_text('{"talker_config": {"spk_id": {"vivian": 1, "ryan": 2}}}')
+    names = [voice.name for voice in QwenTts.find(folder, environments=homes).voices]
+    assert names == ["ryan", "vivian"]
+    (folder / "config.json").write_text('{"talker_config": {"spk_id": {}}}')
+    (anna,) = QwenTts.find(folder, environments=homes).voices
+    assert (anna.name, bool(anna.digest)) == ("anna", True)
+
+
+def test_devices_have_torch_s_words(on_cpu: Placement) -> None:
+    from dataclasses import replace
+
+    def word(vendor: str) -> str:
+        gpu = replace(on_cpu.device, kind="gpu", vendor=vendor)
+        return device_word(replace(on_cpu, device=gpu))
+
+    assert device_word(on_cpu) == "cpu"
+    words = [word(vendor) for vendor in ("nvidia", "amd", "intel", "apple", "other")]
+    assert words == ["cuda:0", "cuda:0", "xpu:0", "mps", "cpu"]
+
+
+def test_another_recording_under_a_name_is_another_voice() -> None:
+    """The digest is part of the voice, and so of what a take is kept under."""
+    assert Voice("anna", "en", "xtts", digest="a") != Voice("anna", "en", "xtts", digest="b")
