@@ -39,8 +39,8 @@ class Need:
     training: bool = False
     gpu: bool = True
     """Whether a GPU is of any use to it."""
-    per_core: bool = False
-    """Whether a CPU does more with a process on each core than with one on all."""
+    cores: int | None = None
+    """How many cores of a CPU one process keeps busy; more cores get more processes. None: all."""
     most_workers: int = 1 << 30
     """More processes than this would have nothing to do."""
 
@@ -253,9 +253,10 @@ class _Maker:
 
     def _gaining(self, device: Device, budget_bytes: int | None) -> int:
         need = self._need
-        if device.kind == "gpu" or not need.per_core:
+        if device.kind == "gpu" or need.cores is None:
             return 1
-        count = min(math.floor(self._machine.cpu.cores_usable), need.most_workers)
+        cores = math.floor(self._machine.cpu.cores_usable)
+        count = min(math.ceil(cores / need.cores), need.most_workers)
         if budget_bytes is not None and need.worker_bytes:
             count = min(count, budget_bytes // need.worker_bytes)
         return max(1, count)

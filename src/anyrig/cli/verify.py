@@ -139,7 +139,7 @@ def _seats(context: Context, num_parts: int) -> Any:
     from anyrig.placement import Need, place
 
     need = Need(
-        "the recogniser", backends=("onnx",), gpu=False, per_core=True, worker_bytes=600 << 20,
+        "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
         most_workers=max(1, num_parts // 4),
     )  # fmt: skip
     choice = choose(context.machine, (Wish("cpu", "flag"),))

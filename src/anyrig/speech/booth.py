@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -60,9 +61,18 @@ class Booth(Usual):
         self.pads, self.batch_invariant = made.pads, made.batch_invariant
         self.most_items, self.relief, self.bound = made.most_items, made.relief, made.bound
         self._again = tries if made.spec.seeded else 0
+        self._threads = _threads(placement, made)
 
     def run(self, batch: Sequence[Line]) -> list[Recording]:
         """A recording of each line, in order."""
+        if self._threads is not None and len(batch) > 1:
+            # A line each, the longest first, so that none ends long after the others.
+            order = sorted(range(len(batch)), key=lambda n: -batch[n].cost)
+            done = self._threads.map(lambda n: (n, self._made([batch[n]])[0]), order)
+            return [recording for _, recording in sorted(done, key=lambda pair: pair[0])]
+        return self._made(batch)
+
+    def _made(self, batch: Sequence[Line]) -> list[Recording]:
         from anyrig.speech.sound.pack import pack
 
         best = [(take, self._heard(take, line)) for take, line in self._takes(batch)]
@@ -92,3 +102,11 @@ class Booth(Usual):
         for problem in verdict.problems:
             log.info("%s: %r", problem.said, line.text[:80])
         return verdict
+
+
+def _threads(placement: Placement, engine: SpeechEngine) -> ThreadPoolExecutor | None:
+    """Threads that say a line each, where the engine can be called from several at once."""
+    count = min(placement.threads, engine.cores or 1)
+    if placement.device.kind == "gpu" or count < 2:
+        return None
+    return ThreadPoolExecutor(count, thread_name_prefix="anyrig-booth")

@@ -140,6 +140,10 @@ class SpeechEngine(Usual):
     spec: ClassVar[Spec]
     pads = True
     sample_rate: int = 24000
+    cores: ClassVar[int | None] = 1
+    """How many cores of a CPU one process keeps busy with lines: more than one where `run` may be
+    called from several threads at once and leaves the interpreter to the others; None where the
+    library spreads one line over all cores itself."""
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
         """Load into a placement.
@@ -170,7 +174,7 @@ class SpeechEngine(Usual):
             precisions=spec.precisions,
             worker_bytes=found.worker_bytes,
             gpu=spec.gpu,
-            per_core=True,  # small models: batches and threads gain less than a second process
+            cores=cls.cores,
         )
 
     def run(self, batch: Sequence[Line]) -> Sequence[Take]:
