@@ -74,7 +74,7 @@ def placement() -> Placement:
 @pytest.fixture(scope="module")
 def subject(folder: Path, placement: Placement) -> Iterator[contract.Subject]:
     before = torch.get_num_threads()
-    yield contract.Subject(VibeVoice, placement, folder, {"most_s": 40.0, "steps": 3})
+    yield contract.Subject(VibeVoice, placement, folder, {"most_s": 20.0, "steps": 3})
     torch.set_num_threads(before)
 
 
@@ -89,7 +89,7 @@ def test_it_keeps_the_contract(check: contract.Check, subject: contract.Subject)
 
 def test_a_line_ends_at_the_longest_allowed(subject: contract.Subject) -> None:
     (take,) = subject.made.run([Line("word " * 200)])
-    assert take.duration_s == pytest.approx(40.0, abs=3200 / 24000)
+    assert take.duration_s == pytest.approx(20.0, abs=3200 / 24000)
 
 
 def test_the_voice_of_a_sample_is_another(subject: contract.Subject) -> None:

@@ -14,7 +14,7 @@ from anyrig.errors import BadInput
 from anyrig.speech.models.vibevoice import scheduler, shape, weights
 from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
-from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
+from anyrig.speech.models.vibevoice.speak import Speaker, Utterance, _both
 from benchmarks import vibevoice_reference as reference
 
 SPEAKING = (-1e9, -1e9, -1e9, 0.0)
@@ -176,10 +176,28 @@ def test_a_folder_of_another_form_is_refused() -> None:
         shape.read(strange)
 
 
-def _spoken(mine: VibeVoice, utterances: list[Utterance], first: int = 8) -> list[Any]:
-    speaker = Speaker(mine)
+def _spoken(
+    mine: VibeVoice, utterances: list[Utterance], first: int = 8, graphs: bool = True
+) -> list[Any]:
+    speaker = Speaker(mine, graphs=graphs)
     speaker.leaning = SPEAKING
     parts: list[list[Any]] = [[] for _ in utterances]
     for piece in speaker.speak(utterances, first=first):
         parts[piece.number].append(piece.samples)
     return [np.concatenate(some) for some in parts]
+
+
+def test_room_grows_but_not_for_what_nobody_asked() -> None:
+    assert _both((4, 512), (2, 768)) == (4, 768)
+    assert _both((1, 8192), (64, 512)) == (1, 8192)
+
+
+@pytest.mark.gpu
+def test_a_captured_step_is_the_step() -> None:
+    """On a real GPU: replayed graphs beside the same code run as it is written."""
+    model = reference.build(reference.TINY, "cuda", torch.float32)
+    mine, prompts = reference.ours(model), reference.prompts_of(model, [505, 4, 23])
+    utterances = [Utterance(mine.words(one), n, 20 + n) for n, one in enumerate(prompts)]
+    captured, plain = _spoken(mine, utterances), _spoken(mine, utterances, graphs=False)
+    for one, other in zip(captured, plain, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4)

@@ -88,7 +88,7 @@ def test_damage_is_caught(text: str) -> None:
 def test_a_gap_in_the_middle_is_caught(text: str) -> None:
     speech = trim(said(text)).samples
     middle = len(speech) // 2
-    gap = np.zeros(int(2.2 * RATE), dtype=np.float32)
+    gap = np.zeros(int(2.8 * RATE), dtype=np.float32)
     assert "silence" in damaged(np.concatenate([speech[:middle], gap, speech[middle:]]), text)
 
 
