@@ -143,11 +143,13 @@ class Solver:
     """Our schedule in the shape transformers' generate wants: diffusers need not be there."""
 
     def __init__(self) -> None:
+        self._steps: tuple[scheduler.Step, ...] = ()
         self.timesteps = torch.zeros(0, dtype=torch.int64)
 
     def set_timesteps(self, num_inference_steps: int) -> None:
-        self._steps = scheduler.steps(num_inference_steps)
-        self.timesteps = torch.tensor([step.time for step in self._steps])
+        if len(self._steps) != num_inference_steps:  # called for every frame
+            self._steps = scheduler.steps(num_inference_steps)
+            self.timesteps = torch.tensor([step.time for step in self._steps])
         self._at, self._last = 0, torch.zeros(())
 
     def step(self, velocity: Tensor, _time: object, latent: Tensor) -> _Following:

@@ -50,6 +50,7 @@ SPEC = Spec(
         Option("steps", 10, "Diffusion steps of each frame: more are finer and slower", low=2,
                high=100),
         Option("most_s", 300.0, "The longest a line may become, in seconds", low=1, high=5400),
+        Option("graphs", True, "On CUDA, replay each frame as a graph; without, far slower"),
         Option("samples", "", "Another folder of samples of voices"),
     ),
     unverified="the published weights have not been run here; every frame agrees with "
@@ -90,6 +91,7 @@ class VibeVoice(SpeechEngine):
             guidance=float(options.get("guidance", 1.3)),
             num_steps=int(options.get("steps", 10)),
             most_s=float(options.get("most_s", 300.0)),
+            graphs=bool(options.get("graphs", True)),
         )
 
     @classmethod

@@ -8,7 +8,7 @@ all layers together, is one vector a row (`Tape`): it is kept, masked and moved 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -103,9 +103,6 @@ class Block:
         normed = F.rms_norm(x, x.shape[-1:], self._ffn_norm, self._eps)
         wide = F.gelu(F.linear(normed, self._wide, self._wide_bias))
         return x + F.linear(wide, self._narrow, self._narrow_bias)
-
-
-Part = Callable[[Tensor, Tape], Tensor]
 
 
 class _Chain:

@@ -69,8 +69,11 @@ class State:
 class Frames:
     """Room for so many rows of so many places, and the step over them."""
 
-    def __init__(self, model: VibeVoice, rows: int, length: int, *, guidance: float) -> None:
+    def __init__(
+        self, model: VibeVoice, rows: int, length: int, *, guidance: float, graphs: bool = True
+    ) -> None:
         self.model, self.rows, self.length = model, rows, length
+        self._captures = graphs and model.device.type == "cuda"
         device, latent = model.device, model.shape.acoustic.latent
         self.cache = model.language.cache(2 * rows, length)
         self.state = State(
@@ -132,7 +135,7 @@ class Frames:
         """
         span = min(_span(longest + ticks), self.length)
         self.state.tick.zero_()
-        if self.model.device.type != "cuda":
+        if not self._captures:
             for _ in range(ticks):
                 self.step(rows, span)
             return

@@ -42,10 +42,11 @@ class Reader:
         guidance: float,
         num_steps: int,
         most_s: float,
+        graphs: bool = True,
     ) -> None:
         self.model = models.load(folder, device, dtype, num_steps=num_steps)
         self._prompter = prompt.Prompter(self.model, prompt.tokenizer_of(folder))
-        self._speaker = Speaker(self.model, guidance=guidance)
+        self._speaker = Speaker(self.model, guidance=guidance, graphs=graphs)
         self._samples = samples
         self._heard: dict[str, Tensor | None] = {}
         self._frame_s = self.model.shape.acoustic.hop / RATE

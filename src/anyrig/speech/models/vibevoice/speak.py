@@ -47,11 +47,11 @@ class Piece:
 class Speaker:
     """A model with room for its rows: made once, grown when a larger batch comes."""
 
-    def __init__(self, model: VibeVoice, *, guidance: float = 1.3) -> None:
+    def __init__(self, model: VibeVoice, *, guidance: float = 1.3, graphs: bool = True) -> None:
         self.model = model
         self.leaning: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
         """Added to the scores of the four tokens."""
-        self._guidance = guidance
+        self._guidance, self._graphs = guidance, graphs
         self._frames: Frames | None = None
 
     def speak(self, utterances: Sequence[Utterance], *, first: int = TICKS) -> Iterator[Piece]:
@@ -61,6 +61,13 @@ class Speaker:
             utterances: one row each.
             first: frames of the first pieces; fewer are heard sooner.
         """
+        try:
+            yield from self._spoken(utterances, first)
+        except torch.OutOfMemoryError:
+            self._frames = None  # a smaller batch shall find room
+            raise
+
+    def _spoken(self, utterances: Sequence[Utterance], first: int) -> Iterator[Piece]:
         places = max(len(one.inputs) + one.most for one in utterances) + TICKS
         frames = self._room(_rows(len(utterances)), places)
         frames.begin([one.inputs for one in utterances])
@@ -91,16 +98,14 @@ class Speaker:
         kept = self._frames
         if kept is None or kept.rows < rows or kept.length < places:
             if kept is not None:
-                rows, places = max(rows, kept.rows), max(places, kept.length)
+                rows, places = _both((rows, places), (kept.rows, kept.length))
             del kept
             self._frames = None
-            self._frames = kept = Frames(self.model, rows, places, guidance=self._guidance)
+            self._frames = kept = Frames(
+                self.model, rows, places, guidance=self._guidance, graphs=self._graphs
+            )
         kept.leaning.copy_(torch.tensor(self.leaning))
         return kept
-
-    def release(self) -> None:
-        """Give the buffers back."""
-        self._frames = None
 
     def _draw(self, frames: Frames, sources: Sequence[torch.Generator], ticks: int) -> None:
         """Noise for the next frames. One draw a frame: a longer draw would give other numbers."""
@@ -126,6 +131,13 @@ def _pieces(
         heard = np.ascontiguousarray(sound[: len(words), place][words == SPEAK]).reshape(-1)
         made.append(Piece(row, heard, ended or done >= limit, ended))
     return made
+
+
+def _both(wanted: tuple[int, int], kept: tuple[int, int]) -> tuple[int, int]:
+    """Room for what is wanted and for what came before, unless that is far more than either."""
+    rows, places = max(wanted[0], kept[0]), max(wanted[1], kept[1])
+    either = max(wanted[0] * wanted[1], kept[0] * kept[1])
+    return (rows, places) if rows * places <= 2 * either else wanted
 
 
 def _rows(count: int) -> int:
