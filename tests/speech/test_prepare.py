@@ -183,6 +183,17 @@ def test_odd_long_texts_are_no_trouble(text: str) -> None:
     check(prepare(text, language="en"))
 
 
+def test_plain_english_needs_no_model() -> None:
+    """Loading it is most of what a short text costs."""
+    code = (
+        "import sys; from anyrig.speech.prepare import prepare; prepare('CHAPTER I\\n\\nIt was so, "
+        "and he said that it was not for him to say what they did.'); "
+        "sys.exit('py3langid' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_importing_it_loads_nothing_heavy() -> None:
     code = (
         "import sys, anyrig.speech.prepare; heavy = {'numpy', 'torch', 'onnxruntime', 'babel', "

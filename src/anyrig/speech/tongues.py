@@ -90,7 +90,7 @@ def settled(language: str, languages: Sequence[str], count: int) -> Tongues:
 def found(texts: Sequence[str], languages: Sequence[str], default: str) -> Tongues:
     """The languages of paragraphs, as detected; `default` for text that tells nothing."""
     fallback = matched(default, languages) or (languages[0] if languages else default)
-    each = [detect(text[:_LOOKED_AT], default=fallback) for text in texts]
+    each = [_detected(text[:_LOOKED_AT], fallback) for text in texts]
     counts: Counter[str] = Counter()
     for text, detected in zip(texts, each, strict=True):
         counts[detected.language] += len(text) if detected.sure else 0
@@ -104,6 +104,11 @@ def found(texts: Sequence[str], languages: Sequence[str], default: str) -> Tongu
         for text, detected in zip(texts, each, strict=True)
     ]
     return Tongues(spoken, tuple(chosen), tuple(warnings))
+
+
+def _detected(text: str, fallback: str) -> Detected:
+    """What is too short to be refused is not worth loading the model for."""
+    return detect(text, default=fallback, thorough=num_words(text) >= PARAGRAPH_WORDS)
 
 
 def _whole(texts: Sequence[str], fallback: str) -> str:
@@ -123,11 +128,8 @@ def _chosen(
         if not other:
             raise refusal(detected.language, languages, what=beginning(text))
         return other
-    if detected.confidence >= _CONFIDENT:
-        warnings[
-            f"{beginning(text)!r} seems to be {title(detected.language)} and is read as "
-            f"{title(main)}"
-        ] = None
+    named = f"{title(detected.language)} and is read as {title(main)}"
+    warnings[f"{beginning(text)!r} seems to be {named}"] = None
     return spoken
 
 
