@@ -1,4 +1,4 @@
-"""Kokoro at full size, random weights: ours in batches beside the published KModel, a row at a time.
+"""Kokoro at full size, random weights: ours in batches beside the published KModel, row by row.
 
 Timed is all from lists of phonemes to arrays on the host, and counted is the audio of the rows. The
 published model (package `kokoro`, 0.9.4) must be importable: its `model.py`, `modules.py`,

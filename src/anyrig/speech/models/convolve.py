@@ -103,6 +103,7 @@ class Conv:
         return cls(weights.weight() * scale, weights.bias(), kind, dilation=dilation)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of [rows, time, in], [rows, time, out]."""
         return self.run(x, self.bias)
 
     def bare(self, x: torch.Tensor) -> torch.Tensor:
@@ -130,6 +131,7 @@ class Upsample:
         self.conv = Conv(phases, repeated, kind, padding=self.reach)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Of [rows, time, in], [rows, time * stride, out]."""
         done = self.conv(x).contiguous()
         return done.reshape(len(x), x.shape[1] * self.stride, -1)
 
@@ -141,7 +143,8 @@ def _phases(weight: torch.Tensor, stride: int) -> tuple[torch.Tensor, int]:
     `phase + padding - stride * shift`, where there is one.
     """
     num_in, num_out, taps = weight.shape
-    assert (taps - stride) % 2 == 0 and taps >= stride, "only those that keep whole steps"
+    assert taps >= stride, "steps that nothing reaches"
+    assert (taps - stride) % 2 == 0, "only those that keep whole steps"
     padding = (taps - stride) // 2
     reach = max((taps - 1 - padding) // stride, (padding + stride - 1) // stride)
     made = weight.new_zeros(stride, num_out, num_in, 2 * reach + 1)

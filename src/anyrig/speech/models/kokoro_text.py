@@ -81,7 +81,7 @@ class Albert:
         self._times: int = settings.get("num_hidden_layers", 12)
 
     def __call__(self, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """[rows, phonemes, hidden]; `mask` is true where there is a phoneme, None for everywhere."""
+        """[rows, phonemes, hidden]; `mask` is true where a phoneme is, None for everywhere."""
         x = self._into(self._norm(self._words[ids] + self._places[: ids.shape[1]]))
         seen = None if mask is None else mask[:, None, None]
         for _ in range(self._times):

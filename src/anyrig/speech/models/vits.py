@@ -7,6 +7,7 @@ each other, and results that travel to the host while the next block is made.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import NeedsWeights
 from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
@@ -69,7 +69,8 @@ class VitsTorch:
         precision: of the vocoder; the text is encoded in fp32 in any case.
         noise: how much the voice varies; the model's own when None.
         duration_noise: how much the rhythm varies; likewise.
-        block_frames: the most frames decoded at a time, which bounds the memory.
+        block_frames: the most frames decoded at a time, which bounds the memory; 1 for rows one by
+            one, as a CPU likes it.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class VitsTorch:
         own = config.noise_scale_duration
         self._duration_noise = own if duration_noise is None else duration_noise
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
+        self._alone = block_frames == 1
         state = model.state_dict()
         dtype = _DTYPES.get(precision, torch.float32)
         self._flow = Flow(Weights(state).at("flow"), config, Kind(self.device))
@@ -102,14 +104,17 @@ class VitsTorch:
         folder: Path,
         device: torch.device | str,
         precision: Precision = "fp32",
-        **noises: float,
+        *,
+        noise: float | None = None,
+        duration_noise: float | None = None,
+        block_frames: int = _BLOCK_FRAMES,
     ) -> VitsTorch:
         """From a folder as transformers saves it. Pickled weights are not opened."""
-        from transformers import VitsModel
-
-        check(folder)
-        model = VitsModel.from_pretrained(folder, use_safetensors=True, local_files_only=True)
-        return cls(model, device, precision, **noises)
+        model = peer().from_pretrained(folder, use_safetensors=True, local_files_only=True)
+        return cls(
+            model, device, precision,
+            noise=noise, duration_noise=duration_noise, block_frames=block_frames,
+        )  # fmt: skip
 
     @torch.inference_mode()
     def run(self, rows: Sequence[VitsRow]) -> list[Samples]:
@@ -147,7 +152,7 @@ class VitsTorch:
         Rows keep their order in the table, whatever batch they were in.
         """
         tables, logs, order = [], [], []
-        for group in _groups(rows):
+        for group in _groups(rows, self._alone):
             batch, kept = self._batch([rows[number] for number in group])
             encoded = encode(self._model, batch, self._duration_noise)
             tables.append(encoded.prior.flatten(0, 1).index_select(0, kept))
@@ -238,28 +243,21 @@ class VitsTorch:
         return iter(moved.unbind())
 
 
-def check(folder: Path) -> None:
-    """That a folder holds a VITS model whose weights are safe to open."""
-    if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
-        return
-    if (folder / "pytorch_model.bin").is_file():
-        raise NeedsWeights(
-            f"{folder} has pickled weights, which may run any code when opened",
-            hint="Take the repository's model.safetensors instead of pytorch_model.bin.",
-        )
-    raise NeedsWeights(
-        f"no VITS model in {folder}",
-        hint="It needs config.json, model.safetensors, vocab.json and tokenizer_config.json, as in"
-        " facebook/mms-tts-eng on the model hub.",
-    )
+def peer() -> Any:
+    """transformers' own class. Its file makes torch warn on import, of nothing a user could mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from transformers import VitsModel
+    return VitsModel
 
 
-def _groups(rows: Sequence[VitsRow]) -> Iterator[list[int]]:
+def _groups(rows: Sequence[VitsRow], alone: bool) -> Iterator[list[int]]:
     """Numbers of rows, of like length together, none too much for the text encoder at once."""
     order = sorted(range(len(rows)), key=lambda number: -len(rows[number].ids))
     while order:
         longest = max(1, len(rows[order[0]].ids))
-        size = max(1, min(_TEXT_TOKENS // longest, _TEXT_PAIRS // longest**2))
+        fits = min(_TEXT_TOKENS // longest, _TEXT_PAIRS // longest**2)
+        size = 1 if alone else max(1, fits)
         yield order[:size]
         order = order[size:]
 

@@ -1,0 +1,196 @@
+"""VITS through torch: any model in transformers' form, such as the thousand languages of MMS.
+
+A folder holds one model; its tokenizer says the language. A line sounds the same in any batch:
+its noise comes from its own seed (`speech/models/vits.py`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.speech import voices, weights
+from anyrig.speech.engines import packaged
+from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+    from anyrig.speech.audio import Take
+    from anyrig.speech.models.vits import VitsRow
+
+ADAPTER = "1"
+_FILES = ("config.json", "model.safetensors", "vocab.json", "tokenizer_config.json")
+_OWN = "below 0: as the model's author set it"
+# What a frame takes at full size while it is decoded, in fp32.
+_FRAME_BYTES = 220_000
+_LEAST_FRAMES, _MOST_FRAMES = 2048, 16384
+
+SPEC = Spec(
+    name="vits",
+    summary="VITS and MMS: one small model for each of a thousand languages",
+    languages=(),
+    backends=("torch",),
+    precisions=("fp32", "tf32", "fp16", "bf16"),
+    code_licence="Apache-2.0",
+    weights_licence="by model (facebook/mms-tts-*: CC-BY-NC-4.0)",
+    modules=("torch", "transformers", "safetensors"),
+    install="pip install 'anyrig[torch]'",
+    weights="A model in transformers' form with model.safetensors: facebook/mms-tts-eng, -fra, "
+    "-spa and so on, on the model hub.",
+    repository="facebook/mms-tts-eng",
+    limit=400,
+    seeded=True,
+    options=(
+        Option("noise", -1.0, f"How much the voice varies; {_OWN}", low=-1, high=2),
+        Option("duration_noise", -1.0, f"How much the rhythm varies; {_OWN}", low=-1, high=2),
+    ),
+    unverified="published weights have not been run here; random weights of the full size agree "
+    "with transformers' own model",
+)
+
+
+class Vits(SpeechEngine):
+    """Lines in batches without padding on a GPU, one by one on a CPU."""
+
+    spec = SPEC
+    name = SPEC.name
+    version = ADAPTER
+    pads = False
+
+    def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
+        from anyrig.backends import attach
+        from anyrig.backends.torch import TorchBound
+
+        super().__init__(placement, folder=folder)
+        where = _complete(Path(folder) if folder else None)
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchBound)
+        _check_tools(where)
+
+        from transformers import VitsTokenizer
+
+        from anyrig.speech.models.vits import VitsTorch
+
+        own = {name: float(value) for name, value in options.items() if float(value) >= 0}
+        self._tokenizer: Any = VitsTokenizer.from_pretrained(where, local_files_only=True)
+        self._model = VitsTorch.load(
+            where, self.bound.device, placement.precision,
+            block_frames=_block_frames(placement), **own,
+        )  # fmt: skip
+        self.sample_rate = self._model.sample_rate
+        self._voices = _voices(where)
+        if self.bound.on_host:
+            self.most_items = 1  # a CPU gains nothing from a batch
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> Found:
+        """The model in `folder`."""
+        for module in SPEC.modules:
+            packaged.folder(SPEC, module)
+        where = _complete(folder)
+        return Found(
+            engine=cls.name,
+            version=f"{ADAPTER}/{packaged.version(SPEC, 'transformers')}",
+            fingerprint=weights.fingerprint(where / name for name in _FILES),
+            voices=_voices(where),
+            folder=str(where),
+            sample_rate=int(_json(where / "config.json").get("sampling_rate", 16000)),
+            worker_bytes=2 * (where / "model.safetensors").stat().st_size + (500 << 20),
+        )
+
+    def run(self, batch: Sequence[Line]) -> list[Take]:
+        """A take of each line, all of them at once."""
+        from anyrig.speech.audio import Take
+
+        sounds = self._model.run([self._row(line) for line in batch])
+        return [Take(samples, self.sample_rate) for samples in sounds]
+
+    def _row(self, line: Line) -> VitsRow:
+        from anyrig.speech.models.vits import VitsRow
+
+        voice = voices.pick(self._voices, line)
+        ids: list[int] = self._tokenizer(line.text)["input_ids"]
+        blank = 0 if self._tokenizer.add_blank else -1
+        if not any(token != blank for token in ids):
+            raise CannotSpeak(
+                f"nothing in {line.text!r} that this model has a sound for",
+                hint="It knows the letters in its vocab.json and no others.",
+            )
+        return VitsRow(ids, line.seed, line.rate, self._voices.index(voice))
+
+
+def _complete(folder: Path | None) -> Path:
+    """A folder that holds a VITS model whose weights are safe to open."""
+    lacking = [name for name in _FILES if folder is None or not (folder / name).is_file()]
+    if folder is None or lacking:
+        if folder is not None and (folder / "pytorch_model.bin").is_file():
+            raise NeedsWeights(
+                f"{folder} has pickled weights, which may run any code when opened",
+                hint="Take the repository's model.safetensors instead of pytorch_model.bin.",
+            )
+        raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
+    kind = _json(folder / "config.json").get("model_type", "no model")
+    if kind != "vits":
+        raise BadInput(f"{folder} holds {kind}, not vits", hint=f"Take {SPEC.repository}.")
+    return folder
+
+
+def _voices(folder: Path) -> tuple[Voice, ...]:
+    """The speakers of the model, in its language."""
+    count = max(1, int(_json(folder / "config.json").get("num_speakers", 1)))
+    language = _language(folder)
+    return tuple(
+        Voice(f"speaker{number}", language, SPEC.name, title=folder.name)
+        for number in range(count)
+    )  # fmt: skip
+
+
+def _language(folder: Path) -> str:
+    """As the tokenizer says it, or the end of the folder's name: `mms-tts-fra`. English if none.
+
+    Three letters are told in two where there are two.
+    """
+    from babel.core import get_global
+
+    told = str(_json(folder / "tokenizer_config.json").get("language") or "")
+    known = get_global("language_aliases")
+    if not told:
+        last = folder.name.rpartition("-")[2].lower()
+        told = last if last in known else "en"
+    return str(known.get(told, told))
+
+
+def _check_tools(folder: Path) -> None:
+    """That what the model's tokenizer leans on is here: some read phonemes, some roman letters."""
+    told = _json(folder / "tokenizer_config.json")
+    if told.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
+        raise MissingPackage(
+            f"the model in {folder} reads phonemes, and phonemizer is not installed",
+            hint="pip install 'anyrig[espeak]' (espeak-ng is GPL-3), or take a model of MMS.",
+        )
+    if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
+        raise MissingPackage(
+            f"the model in {folder} reads its language in roman letters, and uroman is not here",
+            hint="pip install uroman",
+        )
+
+
+def _block_frames(placement: Placement) -> int:
+    """How many frames are decoded at a time: one line on a CPU, else what half the budget holds."""
+    if placement.drive.provider == "cpu":
+        return 1
+    if placement.budget_bytes is None:
+        return _LEAST_FRAMES * 2
+    return min(_MOST_FRAMES, max(_LEAST_FRAMES, placement.budget_bytes // 2 // _FRAME_BYTES))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
