@@ -73,6 +73,11 @@ def test_by_paragraph() -> None:
     assert [text[start:end] for (start, end), _ in found] == [english, _FRENCH, _SPANISH]
 
 
+def test_a_foreign_preface_does_not_decide() -> None:
+    preface = "This is the preface of the book, and it is not in the language of the rest. " * 12
+    assert detect(preface + f"\n\n{_FRENCH}" * 30).language == "fr"
+
+
 def test_no_paragraph_of_an_english_book_is_foreign() -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
     assert {each.language for _, each in by_paragraph(text)} == {"en"}

@@ -185,8 +185,8 @@ def _plainly(words: Sequence[str], among: Sequence[str] | None) -> str:
     """
     if len(words) < _PROSE:
         return ""
-    (most, language), (next_most, _) = _counted(words[:300], among)
-    return language if most >= 0.2 * min(len(words), 300) and next_most <= 0.4 * most else ""
+    (most, language), (next_most, _) = _counted(words, among)
+    return language if most >= 0.2 * len(words) and next_most <= 0.4 * most else ""
 
 
 def _counted(
