@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -165,6 +166,14 @@ def test_another_solver_is_refused() -> None:
     scheduler.check({"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"})
     with pytest.raises(BadInput, match="sde-dpmsolver"):
         scheduler.check({"algorithm_type": "sde-dpmsolver++"})
+
+
+def test_a_config_that_leaves_out_what_is_usual() -> None:
+    """As transformers may write it: only what differs from its defaults."""
+    config_class, _ = reference.classes()
+    full = config_class(**reference.FULL)
+    assert shape.read(json.loads(full.to_json_string(use_diff=True))) == shape.read(full.to_dict())
+    assert shape.read(full.to_dict()).acoustic.hop == 3200
 
 
 def test_a_folder_of_another_form_is_refused() -> None:

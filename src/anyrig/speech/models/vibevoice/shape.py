@@ -19,7 +19,6 @@ class TextShape:
     heads: int
     kv_heads: int
     head_dim: int
-    vocabulary: int
     eps: float
     theta: float
     tied: bool
@@ -82,7 +81,7 @@ class Shape:
 
 
 def read(config: Mapping[str, Any]) -> Shape:
-    """The sizes in a `config.json`; what it leaves out is as in the published 1.5B model."""
+    """The sizes in a `config.json`; what it leaves out is as transformers would have it."""
     if config.get("model_type") != "vibevoice" or "text_config" not in config:
         raise BadInput(
             "this is no VibeVoice folder in the form transformers 5 reads",
@@ -93,7 +92,7 @@ def read(config: Mapping[str, Any]) -> Shape:
     _known(text.get("hidden_act", "silu"), "silu")
     _known(head.get("hidden_act", "silu"), "silu")
     return Shape(
-        text=_text(text),
+        text=_text(text, bool(config.get("tie_word_embeddings", False))),
         acoustic=_codec(config.get("audio_config") or {}, 64),
         semantic=_codec(config.get("semantic_model_config") or {}, 128),
         head=HeadShape(
@@ -111,20 +110,19 @@ def read(config: Mapping[str, Any]) -> Shape:
     )
 
 
-def _text(text: Mapping[str, Any]) -> TextShape:
-    heads = text["num_attention_heads"]
+def _text(text: Mapping[str, Any], tied: bool) -> TextShape:
+    heads, hidden = text.get("num_attention_heads", 32), text.get("hidden_size", 4096)
     rope = text.get("rope_parameters") or {}
     _known(rope.get("rope_type", "default"), "default")
     return TextShape(
-        hidden=text["hidden_size"],
-        layers=text["num_hidden_layers"],
+        hidden=hidden,
+        layers=text.get("num_hidden_layers", 32),
         heads=heads,
         kv_heads=text.get("num_key_value_heads") or heads,
-        head_dim=text.get("head_dim") or text["hidden_size"] // heads,
-        vocabulary=text["vocab_size"],
+        head_dim=text.get("head_dim") or hidden // heads,
         eps=text.get("rms_norm_eps", 1e-6),
         theta=float(rope.get("rope_theta", text.get("rope_theta", 10000.0))),
-        tied=bool(text.get("tie_word_embeddings", False)),
+        tied=bool(text.get("tie_word_embeddings", tied)),
     )
 
 
