@@ -12,6 +12,9 @@ What was chosen where readers differ:
 
 from __future__ import annotations
 
+import re
+
+from anyrig.speech.normalise import markup
 from anyrig.speech.normalise.english import (
     abbreviations,
     acronyms,
@@ -25,9 +28,23 @@ from anyrig.speech.normalise.english import (
     symbols,
     times,
 )
-from anyrig.speech.normalise.markup import CLEAN
-from anyrig.speech.normalise.rules import Rule
+from anyrig.speech.normalise.rules import Rule, rule
 
+_TITLES = "Mr Mrs Ms Dr St Prof Gen Col Capt Lt Sgt Rev Sen Rep Gov No pp".split()
+_AFTER_TITLE = "|".join(rf"(?<=\b{title}\.)" for title in _TITLES)
+
+
+@rule(
+    "space",
+    r"(?<=[^\s])(?: {2,}|[ \t]{0,9}\r?\n[ \t]{0,9}(?=[a-z])|"
+    rf"(?:{_AFTER_TITLE})[ \t]{{0,9}}\r?\n[ \t]{{0,9}})(?=\S)",
+)
+def _wrapped(match: re.Match[str]) -> str:
+    """A line that ends in the middle of a sentence, and more spaces than one."""
+    return " "
+
+
+CLEAN: tuple[Rule, ...] = (*markup.CLEAN, _wrapped)
 # The longer and stricter way of writing comes first: an address before a date, a date before a
 # fraction, a unit before a number; the last rules leave no digit and no sign unsaid.
 RULES: tuple[Rule, ...] = (

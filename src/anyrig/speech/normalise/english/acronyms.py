@@ -29,7 +29,7 @@ def _plain_word(word: str) -> bool:
 
 def _sayable(word: str) -> bool:
     vowels = len(re.findall("[AEIOUY]", word))
-    return bool(vowels) and not re.search("[^AEIOUY]{5}|^[^AEIOUY]{4}", word)
+    return bool(vowels) and not re.search(r"[^AEIOUY]{5}|^[^AEIOUY]{4}|^([AEIU])\1", word)
 
 
 def _spell(word: str, match: re.Match[str]) -> bool:

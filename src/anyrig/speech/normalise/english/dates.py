@@ -55,14 +55,14 @@ def _month_day(month_number: int, day: str | int, written: str | None) -> str | 
     return f"{MONTHS[month_number - 1]} {ordinal(int(day))}{_in_year(written)}"
 
 
-@rule("date", rf"\b({_DAY})?({_MONTH}) (\d{{1,2}}){_NTH}?{_DASH}({_MONTH}) (\d{{1,2}}){_NTH}?"
-      rf"(?:,? ({_YEAR}))?(?![\d:])", needs=DIGITS)  # fmt: skip
+@rule("date", rf"\b({_DAY})?({_MONTH}) (\d{{1,2}}){_NTH}?(?:,? ({_YEAR}))?{_DASH}({_MONTH}) "
+      rf"(\d{{1,2}}){_NTH}?(?:,? ({_YEAR}))?(?![\d:])", needs=DIGITS)  # fmt: skip
 def _month_span(match: re.Match[str]) -> str | None:
-    day, first, one, second, two, written = match.groups()
+    day, first, one, begun, second, two, written = match.groups()
     if not (_valid(one) and _valid(two)):
         return None
-    return (f"{_weekday(day)}{month(first)} {ordinal(one)} to {month(second)} {ordinal(two)}"
-            f"{_in_year(written)}")  # fmt: skip
+    begin = f"{_weekday(day)}{month(first)} {ordinal(one)}{_in_year(begun)}"
+    return f"{begin} to {month(second)} {ordinal(two)}{_in_year(written)}"
 
 
 @rule("date", rf"\b({_DAY})?({_MONTH}) (?:the )?(\d{{1,2}}){_NTH}?(?:{_DASH}(\d{{1,2}}){_NTH}?)?"
@@ -130,7 +130,12 @@ def _numeric(match: re.Match[str]) -> str | None:
     return _month_day(first, second, written)
 
 
-@rule("date", r"(?<=\b[Oo]n )(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)", needs="/")
+@rule(
+    "date",
+    r"(?:(?<=\b[Oo]n )|(?<=\bby )|(?<=\bdue )|(?<=\buntil )|(?<=\bsince )|(?<=\bdated )|"
+    r"(?<=\bbirthday is ))(\d{1,2})/(\d{1,2})(?![\w/]|\.\d)",
+    needs="/",
+)
 def _on_slash(match: re.Match[str]) -> str | None:
     return None if match[0] == "9/11" else _month_day(int(match[1]), match[2], None)
 
@@ -229,19 +234,25 @@ _PREPOSITION = re.compile(
 def _plain_year(match: re.Match[str]) -> str | None:
     value, after = int(match[1]), (match[2] or "").strip()
     before = match.string[max(0, match.start() - 16) : match.start()]
-    if after in _COUNTED or not 1000 <= value < (3000 if re.search("year $", before) else 2200):
+    placed = bool(_PREPOSITION.search(before)) or _set_apart(match, before)
+    if after in _COUNTED or not 1000 <= value < (3000 if before.endswith("year ") else 2200):
         return None
-    placed = _PREPOSITION.search(before)
-    plural = (
-        after.endswith("s") and after not in _NO_NOUN and not after.endswith(("ss", "is", "us"))
-    )
-    if plural and not placed:
-        return None
-    if not placed and not 1500 <= value < 2100:
-        return None
-    if placed and value < 1010 and "year" not in placed[0].lower():
-        return None
-    return year(value)
+    if placed:
+        return year(value) if value >= 1010 or before.endswith("year ") else None
+    # Round numbers count things more often than younger years do.
+    likely = (1500 if value % 50 == 0 else 1400) <= value < 2100
+    named = value % 50 != 0 and before.lower().endswith("the ")
+    return year(value) if likely and (named or not _is_plural(after)) else None
+
+
+def _set_apart(match: re.Match[str], before: str) -> bool:
+    """Whether it stands as years do: `(1066)`, `Hastings, 1066.`"""
+    ends = match.string[match.end() : match.end() + 1] in (")", ".", ";", "")
+    return ends and bool(re.search(r"[a-z], $|\($", before))
+
+
+def _is_plural(word: str) -> bool:
+    return word.endswith("s") and word not in _NO_NOUN and not word.endswith(("ss", "is", "us"))
 
 
 RULES: tuple[Rule, ...] = (

@@ -33,6 +33,9 @@ _ALL = "|".join(
 _COUNT = rf"(?:{NUMBER}|\d+ \d+/\d+|\d+/\d+|\d* ?[{VULGAR}])"
 _SCALED = r"(?: (hundred|thousand|million|billion|trillion)\b|([kM])(?= ))?"
 _WHOLE = "second|minute|hour|day|week|month|year|person|capita|serving|acre|inch|foot|mile|gallon"
+_ARTICLE = re.compile(r"\b[Aa]n? $")
+# Written without a space before a noun, these say of what kind it is: a 50mm lens.
+_DESCRIBING = ("mm", "km", "GB", "MB", "TB", "W", "kW", "V", "cm", "MP", "Hz", "min", "mi")
 _POWER = r"(?:\^?[23]|[²³])"
 
 
@@ -65,7 +68,7 @@ def _singular(text: str) -> bool:
     "unit",
     rf"(?<![\w.])([{MINUS}+±~≈] ?)?({_COUNT})(?:({_DASH})({_COUNT}))?{_SCALED}([ -]?)"
     rf"({_ALL})({_POWER})?"
-    rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w)"
+    rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w|'s)"
     r"(\.(?!\d))?",
     needs=DIGITS,
 )
@@ -91,9 +94,11 @@ def _measure(match: re.Match[str]) -> str | None:
 
 def _before_noun(match: re.Match[str]) -> bool:
     """Whether a measure tells what kind of thing follows: a 500 GB drive."""
-    before = match.string[max(0, match.start() - 3) : match.start()]
     after = re.match(r" ([a-z]{3,})\b", match.string[match.end() : match.end() + 20])
-    return bool(after and re.search(r"\b[Aa]n? $", before) and after[1] not in NOT_NOUNS)
+    if not after or after[1] in NOT_NOUNS:
+        return False
+    before = match.string[max(0, match.start() - 3) : match.start()]
+    return match[0].endswith(_DESCRIBING) and " " not in match[0] or bool(_ARTICLE.search(before))
 
 
 def _lead(sign: str | None) -> str:

@@ -211,4 +211,10 @@ def _pence(match: re.Match[str]) -> str | None:
     return f"{number(low)} {coin.part if is_one(low) else coin.parts}"
 
 
-RULES: tuple[Rule, ...] = (_named, _signed, _single, _after, _coded, _pence)
+@rule("money", r"(?<![\w.])(\d{1,2})s\. ?(\d{1,2})d\.?(?!\w)", needs="d")
+def _old(match: re.Match[str]) -> str:
+    shillings = f"{cardinal(match[1])} shilling{'' if match[1] == '1' else 's'}"
+    return f"{shillings} and {cardinal(match[2])} pence"
+
+
+RULES: tuple[Rule, ...] = (_named, _signed, _single, _after, _coded, _old, _pence)

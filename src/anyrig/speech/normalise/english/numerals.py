@@ -64,6 +64,8 @@ def _fraction(match: re.Match[str]) -> str | None:
         return _SPECIAL[match[0]]
     if not int(below):
         return None
+    if not whole and len(above) == len(below) == 2 and int(above) + int(below) == 100:
+        return f"{cardinal(above)} {cardinal(below)}"
     if not whole and int(above) > 20 and int(below) > 20 or int(below) > 1000:
         return f"{_whole(whole)}{cardinal(above)} over {cardinal(below)}"
     if whole and int(above) >= int(below):
@@ -214,6 +216,11 @@ def _left(match: re.Match[str]) -> str:
     return (" " if before.isalnum() else "") + said + (" " if after.isalnum() else "")
 
 
+@rule("number", r"(?<![\w.,])(100|1,?000|10,000|100,000|1,000,000)s of\b", needs="0")
+def _many(match: re.Match[str]) -> str:
+    return f"{cardinal(match[1]).removeprefix('one ')}s of"
+
+
 @rule("number", r"(?<![\w.])(\d{1,3})ers\b", needs=DIGITS)
 def _people(match: re.Match[str]) -> str:
     said = cardinal(match[1])
@@ -223,6 +230,11 @@ def _people(match: re.Match[str]) -> str:
 @rule("fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100)(?![\w/]|\.\d)", needs="/")
 def _rating(match: re.Match[str]) -> str:
     return f"{number(match[1])} out of {cardinal(match[2])}"
+
+
+@rule("number", r"(?<=\d),(?=\d)", needs=",")
+def _comma(match: re.Match[str]) -> str:
+    return ", "
 
 
 @rule("number", r"(?<=[A-Za-z]{2})-(?=\d)", needs="-")
@@ -240,9 +252,9 @@ def _small(match: re.Match[str]) -> str:
     return "" if word and len(word[0]) > 2 else f" {squared(plain)} "
 
 
-FIRST: tuple[Rule, ...] = (_scientific,)
+FIRST: tuple[Rule, ...] = (_scientific, _many)
 RULES: tuple[Rule, ...] = (
     _percent, _power, _rating, _fraction, _vulgar, _ordinal,
 )  # fmt: skip
 COUNTS: tuple[Rule, ...] = (_shortened, _times, _range, _spaced, _compound)
-LAST: tuple[Rule, ...] = (_people, _joint, _number, _left, _small)
+LAST: tuple[Rule, ...] = (_people, _joint, _number, _left, _comma, _small)

@@ -38,13 +38,14 @@ _PARTS = (
     "sec ch fig vols chap corps schedule zone region quarter olympiad games opus trial verse "
     "stanza movement sonata concerto fantasy quest fighter auto impact effect duty cry evil craft "
     "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
-    "civilization windows model diabetes mk variant generation gen plan option item paragraph "
+    "civilization windows model diabetes mk variant plan option item paragraph "
     "clause rule law theorem lemma axiom".split()
 )
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
 _PRONOUN = re.compile(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
-                      r"like|wonder|went|told|said|asked)\b)")  # fmt: skip
+                      r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
+                      r"asked)\b)")  # fmt: skip
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "

@@ -153,6 +153,15 @@ def _slashed(match: re.Match[str]) -> str:
     return words.get(match[1]) or match[1].replace("/", " or ")
 
 
+@rule(
+    "symbol",
+    r"(?<=[a-z])/(?=(?:second|minute|hour|day|night|week|month|year|person)\b)",
+    needs="/",
+)
+def _per(match: re.Match[str]) -> str:
+    return " per "
+
+
 @rule("symbol", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", needs="/")
 def _slash(match: re.Match[str]) -> str:
     return " slash "
@@ -190,6 +199,6 @@ def _silent(match: re.Match[str]) -> str:
 FIRST: tuple[Rule, ...] = (_emoji, _emoticon, _slashed, _grade)
 NUMBERS: tuple[Rule, ...] = (_about, _nearly, _sections)
 RULES: tuple[Rule, ...] = (
-    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _slash, _sign,
-    _greek, _silent,
+    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _per, _slash,
+    _sign, _greek, _silent,
 )  # fmt: skip
