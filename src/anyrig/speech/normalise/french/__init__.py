@@ -28,7 +28,7 @@ from anyrig.speech.normalise.french.words import (
     TITLES,
 )
 from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
-from anyrig.speech.normalise.romance.dress import clean
+from anyrig.speech.normalise.romance.dress import clean, emoji
 from anyrig.speech.normalise.romance.letters import Known, letters
 from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
@@ -36,6 +36,8 @@ from anyrig.speech.normalise.rules import Rule, rule
 
 _NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|[IVXLC]+\b))"
 _NAME_NEXT = r"(?=[ \u00a0\u202f-](?:[A-ZÀÂÇÉÈÊÎÔ]|(?:de|du|des|la|le)\b|d'|l'))"
+# Une bd is no boulevard.
+_NO_COMIC = r"(?<!une )(?<!la )(?<!des )(?<!les )(?<!cette )"
 # What follows a hyphen that belongs to the word.
 _JOINED = frozenset(
     "il ils elle elles on je tu nous vous moi toi lui leur y en ce ci là t même mêmes être midi "
@@ -77,13 +79,14 @@ _SHORT = (
     _mister,
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),
     abbreviations({key: TITLES[key] for key in ("Mme", "Mlle", "Mmes", "Mlles")}, anyhow=False),
-    abbreviations(STREETS, after=_NAME_NEXT),
+    abbreviations(STREETS, before=_NO_COMIC, after=_NAME_NEXT),
     abbreviations(CLOSERS, may_close=True),
     abbreviations(ANYWHERE),
 )
 
 CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
 RULES: tuple[Rule, ...] = (
+    *emoji(),
     *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
     *phones.RULES,
     codes(digits),

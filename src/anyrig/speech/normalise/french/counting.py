@@ -104,7 +104,7 @@ def _glued(match: re.Match[str]) -> str | None:
 @rule("number", r"\d+")
 def _rest(match: re.Match[str]) -> str | None:
     """Whatever digits are left: no figure goes unsaid."""
-    before = match.string[: match.start()][-1:]
+    before = match.string[max(0, match.start() - 1) : match.start()]
     after = match.string[match.end() : match.end() + 1]
     return f"{' ' if before.isalnum() else ''}{say(match.group())}{' ' if after.isalnum() else ''}"
 

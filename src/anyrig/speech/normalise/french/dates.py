@@ -94,6 +94,12 @@ def _month_year(match: re.Match[str]) -> str | None:
     return f"{match[3] if full else _month(match[3])} {cardinal(int(match[4]))}"
 
 
+@rule("date", r"(?<![\w.,/-])((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\d/-])")
+def _school_year(match: re.Match[str]) -> str | None:
+    """A course that runs over New Year."""
+    return f"{cardinal(int(match[1]))} {cardinal(int(match[2]))}"
+
+
 @rule("date", r"(?<=\b[Ll]e )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| d(?:e la|es|u)\b)")
 def _day_month(match: re.Match[str]) -> str | None:
     return _of_parts(int(match[1]), int(match[2]), "")
@@ -136,6 +142,11 @@ def _ordinal_roman(match: re.Match[str]) -> str | None:
     if match[1] in ("L", "C", "D", "M") or " " in match.group().rstrip():
         return None
     return ordinal(number, "f" if match[2] in ("re", "ère") else "m")
+
+
+@rule("century", r"(?<=[IVX][eè] )s\.|(?<=[IVX]ème )s\.")
+def _short_century(match: re.Match[str]) -> str | None:
+    return closed("siècle", match)
 
 
 @rule("century", r"(?<!\w)(s\.|siècle)\s([IVX]+)(?!\w)")
@@ -181,7 +192,8 @@ def _always(match: re.Match[str]) -> str | None:
 
 @rule(
     "time",
-    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]([0-5]\d)?\s?[-\u2013]\s?([01]?\d|2[0-4])\s?[hH]([0-5]\d)?(?!\w)",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?\s?[-\u2013]\s?"
+    r"([01]?\d|2[0-4])\s?[hH:]([0-5]\d)?(?!\w)",
 )
 def _span(match: re.Match[str]) -> str | None:
     first = _clock(int(match[1]), int(match[2] or 0), None)
@@ -203,7 +215,7 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _day_month, _named, _month_year, _weekday, _era, _christ, _decade,
-    _ordinal_roman,
+    _iso, _slashed, _school_year, _day_month, _named, _month_year, _weekday, _era, _christ, _decade,
+    _ordinal_roman, _short_century,
     _century, _always, _span, _hours, _colon, _hour,
 )  # fmt: skip

@@ -33,13 +33,13 @@ TITLES = {
     "Pr": "professeur",
     "Pr.": "professeur", "Prof.": "professeur", "Me": "maître", "Mgr": "monseigneur",
     "Vve": "veuve",
-    "Mes": "maîtres", "St": "Saint", "Ste": "Sainte", "Sts": "Saints", "Gal": "général",
+    "St": "Saint", "Ste": "Sainte", "Sts": "Saints", "Gal": "général",
     "Gén.": "général", "Cdt": "commandant", "Cne": "capitaine", "Lt": "lieutenant",
     "Col.": "colonel", "Cap.": "capitaine",
     "Sgt": "sergent", "R. P.": "révérend père", "Ing.": "ingénieur",
 }  # fmt: skip
 STREETS = {
-    "av.": "avenue", "ave": "avenue", "bd": "boulevard", "bd.": "boulevard", "bld": "boulevard",
+    "av.": "avenue", "ave.": "avenue", "bd": "boulevard", "bd.": "boulevard", "bld": "boulevard",
     "blvd": "boulevard", "boul.": "boulevard",
     "pl.": "place", "rte": "route", "imp.": "impasse", "fg": "faubourg", "fbg": "faubourg",
     "ch.": "chemin", "chem.": "chemin",

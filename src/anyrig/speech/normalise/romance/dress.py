@@ -1,4 +1,4 @@
-"""What is taken off before a Romance language is read: markup, emoji, quotes, cut words."""
+"""What is taken off before a Romance language is read: markup, cut words; and emoji."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ _EMOJI = (
     "\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\U000e0020-\U000e007f"
 )
 _PICTURE = rf"[{_EMOJI}\ufe0f\u200d\u20e3]+"
-_GAP = "[ \u00a0\u202f]{0,4}"
 _LETTERS = r"[^\W\d_]"
 
 
@@ -29,18 +28,22 @@ def clean(keeps_hyphen: Callable[[str, str], bool]) -> tuple[Rule, ...]:
     cut = rf"(?<!\w)({_LETTERS}{{1,40}})[-\u2010\u00ad][ \t]*\r?\n[ \t]*({_LETTERS}{{1,40}})"
     shared = tuple(one for one in markup.CLEAN if one.kind != "quote")
     return (
-        rule("emoji", r"[0-9#*]\ufe0f?\u20e3\s?", needs="\u20e3")(_nothing),
-        rule("emoji", rf"(?: {{1,4}}(?={_PICTURE}(?:[\s.,;:!?\u2026]|$)))?{_PICTURE}")(_nothing),
-        rule("emoji", r" ?(?<![\w:;=])[:;=]['-]?[()DPp|](?![\w)])| ?<3(?!\d)")(_nothing),
         rule("hyphen", cut, needs="\n")(whole),
-        rule("quote", rf"[\u00ab\u2039]{_GAP}|{_GAP}[\u00bb\u203a]")(_nothing),
-        rule("quote", "[\u201c\u201d\u201e\u201f]|''|``(?!`)")(_nothing),
         rule("quote", r"&(?:laquo|ldquo|bdquo|quot);(?:&nbsp;)?(?=\w)", needs="&")(_nothing),
         rule("quote", r"(?:&nbsp;)?&(?:raquo|rdquo|quot);", needs="&")(_nothing),
         rule("quote", "[\u2019\u02bc]")(lambda _: "'"),
         rule("ellipsis", r"\s{0,4}[\[(](?:\u2026|\.{3})[\])]")(lambda _: " ..."),
         rule("markup", r"(?<=[\w.,;:!?\u00bb\"])\[\d{1,3}\]|\[\^\w{1,20}\]", needs="[")(_nothing),
         *shared,
+    )  # fmt: skip
+
+
+def emoji() -> tuple[Rule, ...]:
+    """Pictures are not read, nor faces made of signs."""
+    return (
+        rule("emoji", r"[0-9#*]\ufe0f?\u20e3\s?", needs="\u20e3")(_nothing),
+        rule("emoji", rf"(?: {{1,4}}(?={_PICTURE}(?:[\s.,;:!?\u2026]|$)))?{_PICTURE}")(_nothing),
+        rule("emoji", r" ?(?<![\w:;=])[:;=]['-]?[()DPp|](?![\w)])| ?<3(?!\d)")(_nothing),
     )  # fmt: skip
 
 

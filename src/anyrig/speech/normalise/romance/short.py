@@ -12,12 +12,18 @@ _GAP = "[ \u00a0\u202f]"
 
 
 def abbreviations(
-    table: Mapping[str, str], *, after: str = "", anyhow: bool = True, may_close: bool = False
+    table: Mapping[str, str],
+    *,
+    before: str = "",
+    after: str = "",
+    anyhow: bool = True,
+    may_close: bool = False,
 ) -> Rule:
     """One rule for a table of written to said.
 
     Args:
         table: written form, a space where there may be none: `p. ej.`.
+        before: a look behind at what may not stand there.
         after: a pattern that what follows must match: a digit, a name.
         anyhow: capitals do not matter.
         may_close: it may be the last word of a sentence, with another one following.
@@ -36,7 +42,7 @@ def abbreviations(
         said = closed(cased(words, match), match, may_close=may_close)
         return f"{said} " if follows.isalnum() else said
 
-    return rule("abbreviation", rf"(?<![\w.])(?:{choice}){end}{after}", flags=flags)(say)
+    return rule("abbreviation", rf"(?<![\w.]){before}(?:{choice}){end}{after}", flags=flags)(say)
 
 
 def _plain(written: str, anyhow: bool) -> str:

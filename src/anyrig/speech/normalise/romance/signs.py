@@ -27,7 +27,9 @@ def pauses() -> tuple[Rule, ...]:
     """Quotes go, a dash of dialogue goes, dashes in a sentence become a comma."""
     single = r"(?<!\w)['\u2018](?=\w[^'\u2018\n]{0,200}['](?!\w))"
     return (
-        rule("quote", r"\"|\u2018(?=\w)")(lambda _: ""),
+        rule("quote", rf"[\u00ab\u2039]{_GAP}|{_GAP}[\u00bb\u203a]")(lambda _: ""),
+        rule("quote", "[\"\u201c\u201d\u201e\u201f]|''")(lambda _: ""),
+        rule("quote", r"\u2018(?=\w)")(lambda _: ""),
         rule("quote", single, needs="'\u2018")(lambda _: ""),
         rule("quote", r"(?<=[\w.,!?\u2026])'(?!\w)", needs="'")(_closing_quote),
         rule("dash", rf"^[ \t]*(?:{_DASH}|--?(?=\s))[ \t]*", flags=re.M)(lambda _: ""),
@@ -38,7 +40,7 @@ def pauses() -> tuple[Rule, ...]:
 
 def _pause(match: re.Match[str]) -> str:
     """A dash in a sentence is a pause, unless another mark makes one beside it."""
-    before = match.string[: match.start()][-1:]
+    before = match.string[max(0, match.start() - 1) : match.start()]
     after = match.string[match.end() : match.end() + 1]
     if not before or before in "\n.,;:!?\u2026\u00bf\u00a1(" or not after or after == "\n":
         return " "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
-from anyrig.speech.normalise.romance.dress import clean
+from anyrig.speech.normalise.romance.dress import clean, emoji
 from anyrig.speech.normalise.romance.letters import Known, letters
-from anyrig.speech.normalise.romance.sentences import closed
+from anyrig.speech.normalise.romance.sentences import cased, closed
 from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
@@ -82,6 +82,16 @@ def _titled(match: re.Match[str]) -> str | None:
     return {"S": "san", "C": "capitán", "P": "paseo"}[match.group()[0]]
 
 
+@rule("abbreviation", r"(?<!\w)(?:Lic|Prof|Arq|Abg|Ing)\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]+a [A-ZÁÉÍÓÚ])")
+def _her_title(match: re.Match[str]) -> str | None:
+    """A first name in -a follows, and then another name."""
+    words = {
+        "L": "licenciada", "P": "profesora", "I": "ingeniera", "Ar": "arquitecta", "Ab": "abogada"
+    }  # fmt: skip
+    written = match.group()
+    return cased(words.get(written[0]) or words[written[:2]], match)
+
+
 def _keeps_hyphen(_: str, __: str) -> bool:
     return False
 
@@ -91,11 +101,13 @@ _SHORT = (
         {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
     ),
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
+    abbreviations({"No.": "número"}, after=_NUMBER_NEXT, anyhow=False),
     abbreviations({"P. D.": "posdata", "P.D": "posdata"}, after=r"(?=\s?:)"),
     _street,
     _pieces,
     abbreviations(CLOSERS, may_close=True),
     abbreviations(ANYWHERE),
+    _her_title,
     abbreviations(TITLES),
     _titled,
     _don,
@@ -103,6 +115,7 @@ _SHORT = (
 
 CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)
 RULES: tuple[Rule, ...] = (
+    *emoji(),
     *addresses(Words(ADDRESS, "hashtag", _address_number, _spelt)),
     *phones.RULES,
     codes(digits),

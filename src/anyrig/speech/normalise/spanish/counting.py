@@ -56,9 +56,12 @@ _DEGREES = frozenset(
 ) | (AFTER_HALF)
 
 
+_SIDES = frozenset("se fue izq dcha izquierda derecha izqda puerta letra".split())
+
+
 def _before_noun(match: re.Match[str]) -> bool:
     word = word_after(match)
-    return bool(word) and word.islower() and word not in AFTER_HALF and word not in ("se", "fue")
+    return bool(word) and word.islower() and word not in AFTER_HALF and word not in _SIDES
 
 
 @rule("number", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)")
@@ -111,7 +114,7 @@ def _glued(match: re.Match[str]) -> str | None:
 @rule("number", r"\d+")
 def _rest(match: re.Match[str]) -> str | None:
     """Whatever digits are left: no figure goes unsaid."""
-    before = match.string[: match.start()][-1:]
+    before = match.string[max(0, match.start() - 1) : match.start()]
     after = match.string[match.end() : match.end() + 1]
     words = say(match.group())
     return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"

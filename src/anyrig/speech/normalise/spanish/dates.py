@@ -88,6 +88,12 @@ def _slashed(match: re.Match[str]) -> str | None:
     return _of_parts(day, month, match[4])
 
 
+@rule("date", r"(?<![\w.,/-])((?:19|20)\d\d)/((?:19|20)\d\d|\d\d)(?![\d/-])")
+def _school_year(match: re.Match[str]) -> str | None:
+    """A course that runs over New Year."""
+    return f"{cardinal(int(match[1]))} {cardinal(int(match[2]))}"
+
+
 @rule("date", r"(?<=\b[Ee]l )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| de (?:l|su|mi|tu|est))")
 def _day_month(match: re.Match[str]) -> str | None:
     return _of_parts(int(match[1]), int(match[2]), "")
@@ -124,7 +130,7 @@ def _era(match: re.Match[str]) -> str | None:
 
 @rule(
     "decade",
-    r"(?<!\w)((?:años|década de los|decenio de los|los)\s+(?:años\s+)?)'?([1-9]0)'?s?"
+    r"(?<!\w)((?:años|década de los|decenio de los|los(?=\s+'?\d0s))\s+(?:años\s+)?)'?([1-9]0)'?s?"
     r"(?![\w%°])(?!\s?[%€$°]|[.,]\d)",
     flags=re.I,
 )
@@ -202,15 +208,28 @@ def _counted(number: int, noun: str) -> str:
     r"(?<![\w:.,/])([01]?\d|2[0-4])(?:[:h]([0-5]\d))(?![\d:])(\s?(?:horas|hrs?\.?|hs?\.?)(?!\w))?",
 )
 def _of_day(match: re.Match[str]) -> str | None:
-    hour, minute = int(match[1]), int(match[2])
-    tail = match[3] or ""
-    if tail or hour > 12 or (match[1].startswith("0") and len(match[1]) > 1):
-        words = _railway(hour, minute)
-        if not minute and not tail and (hour > 12 or not hour):
-            return f"{words} horas"
-        words = f"{words} horas" if tail else words
-        return closed(words, match)
-    return _clock(hour, minute)
+    return closed(_spoken(match[1], int(match[2]), bool(match[3])), match)
+
+
+@rule(
+    "time",
+    r"(?<![\w:.,/])(\d{1,2}):([0-5]\d)\s?[-\u2013]\s?(\d{1,2}):([0-5]\d)(?![\d:])(\s?h(?!\w))?",
+)
+def _span(match: re.Match[str]) -> str | None:
+    if int(match[1]) > 24 or int(match[3]) > 24:
+        return None
+    first = _spoken(match[1], int(match[2]), False).removesuffix(" horas")
+    return f"{first} a {_spoken(match[3], int(match[4]), bool(match[5]))}"
+
+
+def _spoken(hour_written: str, minute: int, marked: bool) -> str:
+    """By the railway's clock where it is written so, else as people say it."""
+    hour = int(hour_written)
+    zero = hour_written.startswith("0") and (len(hour_written) > 1 or not minute)
+    if not (marked or hour > 12 or zero):
+        return _clock(hour, minute)
+    full = marked or (not minute and (hour > 12 or not hour))
+    return f"{_railway(hour, minute)}{' horas' if full else ''}"
 
 
 @rule(
@@ -254,6 +273,6 @@ def _clock(hour: int, minute: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _day_month, _named, _first, _month_year, _weekday, _century, _decade, _plural,
-    _era, _half_day, _seconds, _of_day, _full_hour, _dotted,
+    _iso, _slashed, _school_year, _day_month, _named, _first, _month_year, _weekday, _century,
+    _decade, _plural, _era, _half_day, _span, _seconds, _of_day, _full_hour, _dotted,
 )  # fmt: skip

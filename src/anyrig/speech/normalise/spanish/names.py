@@ -118,7 +118,7 @@ _EVENTS = re.compile(
 
 @rule(
     "roman",
-    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|MC?[CDMLXVI]{2,})(?![\w.]\w|\w)",
+    r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|M[CDMLXVI]{3,})(?![\w.]\w|\w)",
 )
 def _alone(match: re.Match[str]) -> str | None:
     number = roman(match[1])
