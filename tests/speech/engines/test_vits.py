@@ -72,8 +72,8 @@ def test_the_language_is_the_tokenizers(folder: Path) -> None:
 
 def test_a_line_sounds_the_same_in_any_batch(folder: Path, placement: Placement) -> None:
     engine = Vits(placement, folder=str(folder))
-    lines = [Line(text, "fr", seed=number) for number, text in
-             enumerate(("Bonjour à tous.", "Non.", "Une phrase un peu plus longue que cela."))]  # fmt: skip
+    texts = ("Bonjour à tous.", "Non.", "Une phrase un peu plus longue que cela.")
+    lines = [Line(text, "fr", seed=number) for number, text in enumerate(texts)]
     for line, take in zip(lines, engine.run(lines), strict=True):
         np.testing.assert_allclose(take.samples, engine.run([line])[0].samples, atol=2e-5)
 

@@ -100,6 +100,7 @@ class KokoroNet:
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         self.device, self._noise = torch.device(device), noise
+        self._alone = self.device.type == "cpu"  # there padding costs and a batch gains nothing
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
         weights, exact = Weights(tensors), Kind(self.device)
@@ -135,9 +136,7 @@ class KokoroNet:
         order = sorted(range(len(batch)), key=lambda number: -len(batch[number].ids))
         groups, tolds = [], []
         while order:
-            size = (
-                1 if self.device.type == "cpu" else _TEXT_TOKENS // (len(batch[order[0]].ids) + 2)
-            )
+            size = 1 if self._alone else _TEXT_TOKENS // (len(batch[order[0]].ids) + 2)
             group, order = order[: max(1, size)], order[max(1, size) :]
             groups.append(group)
             tolds.append(self._text(self._text_batch([batch[number] for number in group])))
@@ -172,10 +171,10 @@ class KokoroNet:
     # -- sound -------------------------------------------------------------------------------------
 
     def _blocks(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-        """Rows of like length together, the longest first. On a CPU one by one: padding costs."""
+        """Rows of like length together, the longest first. On a CPU one by one."""
         order = sorted(rows, key=lambda row: -row.frames)
         while order:
-            size = 1 if self.device.type == "cpu" else self._block_frames // order[0].frames
+            size = 1 if self._alone else self._block_frames // order[0].frames
             yield order[: max(1, size)]
             order = order[max(1, size) :]
 

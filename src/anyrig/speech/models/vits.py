@@ -244,7 +244,7 @@ class VitsTorch:
 
 
 def peer() -> Any:
-    """transformers' own class. Its file makes torch warn on import, of nothing a user could mend."""
+    """transformers' own class. Importing it makes torch warn, of nothing a user could mend."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from transformers import VitsModel
