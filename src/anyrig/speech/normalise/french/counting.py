@@ -10,6 +10,7 @@ from anyrig.speech.normalise.french.numbers import (
     digits,
     label,
     ordinal,
+    plural,
     say,
     say_figure,
 )
@@ -52,6 +53,27 @@ def _elided(match: re.Match[str]) -> str | None:
     return f"{match[1]}'"
 
 
+@rule("number", rf"{BEFORE}(\d{{1,4}}):({NUMBER}){AFTER}(?!:)")
+def _ratio(match: re.Match[str]) -> str | None:
+    """A scale or a proportion; times of day were taken before."""
+    return f"{say(match[1])} à {say(match[2])}"
+
+
+@rule("number", r"(?<!\w)[vV](\d+(?:\.\d+){1,4})(?!\w)")
+def _release(match: re.Match[str]) -> str | None:
+    parts = match[1].split(".")
+    return f"{match.group()[0]} {' point '.join(say(one) for one in parts)}"
+
+
+@rule("number", rf"{BEFORE}({NUMBER})([Mk])(?!\w)")
+def _shortened(match: re.Match[str]) -> str | None:
+    """3M, 20k: as counts of people are written."""
+    value = figure(match[1])
+    if match[2] == "k":
+        return "mille" if value.single else f"{say_figure(value)} mille"
+    return f"{say_figure(value)} million{'s' if plural(value) else ''}"
+
+
 @rule("number", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)")
 def _version(match: re.Match[str]) -> str | None:
     parts = match.group().split(".")
@@ -66,7 +88,8 @@ def _range(match: re.Match[str]) -> str | None:
     spaced = re.search(r"\s[-\u2013]\s", match.group()) and not word_after(match)
     if spaced and figure(first).whole >= figure(last).whole:
         return f"{say(first)} moins {say(last)}"
-    return f"{say(first)} à {say(last, agreement(match))}"
+    link = "et" if word_before(match) == "entre" else "à"
+    return f"{say(first)} {link} {say(last, agreement(match))}"
 
 
 @rule("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)")
@@ -111,6 +134,6 @@ def _rest(match: re.Match[str]) -> str | None:
 
 # Before the number it leads to.
 FIRST: tuple[Rule, ...] = (_elided,)
-RULES: tuple[Rule, ...] = (_ordinals, _version, _range)
+RULES: tuple[Rule, ...] = (_release, _ratio, _shortened, _ordinals, _version, _range)
 # After acronyms, which may hold digits.
 LAST: tuple[Rule, ...] = (_glued, _number, _rest)

@@ -37,6 +37,15 @@ def _per_unit(unit: str) -> str:
 
 
 @rule(
+    "unit", rf"{BEFORE}(\d{{1,3}})°{SPACE}?(\d{{1,2}})['\u2032](?:{SPACE}?(\d{{1,2}})[\"\u2033])?"
+)
+def _arc(match: re.Match[str]) -> str | None:
+    """Degrees, minutes and seconds of an angle."""
+    parts = zip(match.groups(), ("°", "min", "s"), strict=True)
+    return " ".join(_unit(number, unit) for number, unit in parts if number)
+
+
+@rule(
     "unit", rf"{BEFORE}({MINUS}{NUMBER}){_TO}({NUMBER}){SPACE}?({_UNIT})(?:/({_UNIT}))?(?![\w²³])"
 )
 def _unit_range(match: re.Match[str]) -> str | None:
@@ -68,8 +77,10 @@ def _units(match: re.Match[str]) -> str | None:
     return f"{_unit(number, unit)}{_per_unit(per or '')}"
 
 
-@rule("unit", rf"(?<=\w )({_UNIT})/({_UNIT})(?![\w²³])")
+@rule("unit", rf"(?<![\w/.])({_UNIT})/({_UNIT})(?![\w²³])")
 def _bare_rate(match: re.Match[str]) -> str | None:
+    if len(match.group()) < 4 and match.group() != "m/s":
+        return None
     return f"{UNITS[match[1]][1]} par {UNITS[match[2]][0]}"
 
 
@@ -109,6 +120,6 @@ def _percent(match: re.Match[str]) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _percent_range, _percent, _unit_range, _sides, _height, _each_hundred, _units, _bare_rate,
+    _arc, _percent_range, _percent, _unit_range, _sides, _height, _each_hundred, _units, _bare_rate,
     _each,
 )  # fmt: skip

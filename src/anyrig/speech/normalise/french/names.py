@@ -6,6 +6,7 @@ import re
 
 from anyrig.speech.normalise.french.numbers import cardinal
 from anyrig.speech.normalise.romance.figures import roman
+from anyrig.speech.normalise.romance.letters import shouted
 from anyrig.speech.normalise.rules import Rule, rule
 
 _NUMERAL = r"[IVXLCDM]+"
@@ -77,7 +78,7 @@ def _ruler(match: re.Match[str]) -> str | None:
 )
 def _alone(match: re.Match[str]) -> str | None:
     number = roman(match[1])
-    return cardinal(number) if number else None
+    return cardinal(number) if number and not shouted(match) else None
 
 
 RULES: tuple[Rule, ...] = (_counted, _ruler, _alone)

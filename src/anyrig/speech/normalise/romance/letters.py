@@ -45,7 +45,7 @@ def letters(known: Known) -> tuple[Rule, ...]:
         written = match[1]
         if written in known.full:
             return known.full[written]
-        if _shouted(match) and (written in known.words or sayable(written)):
+        if shouted(match) and (written in known.words or sayable(written)):
             return None
         words = _acronym(written, known)
         return None if words is None else words
@@ -94,7 +94,7 @@ def sayable(written: str) -> bool:
     return "v" in shape and "ccc" not in shape and not re.match("cc|.*cc$", shape)
 
 
-def _shouted(match: re.Match[str]) -> bool:
+def shouted(match: re.Match[str]) -> bool:
     """Whether the line is all in capitals, as titles are."""
     text = match.string
     left = text.rfind("\n", 0, match.start()) + 1

@@ -51,8 +51,11 @@ def _spelt(written: str) -> bool:
 _SAID_TAILS = frozenset("MX FR CL BR DE".split())
 
 
-# A name or an initial before it: then it is an initial too.
-_INITIAL = re.compile(r"(?:(?<!\w)[A-ZÁÉÍÓÚ]\.?|[A-ZÁÉÍÓÚ][a-záéíóúñ]+)[ \u00a0]?$")
+# A name or an initial before it, no office: then it is an initial too.
+_INITIAL = re.compile(
+    r"(?:(?<!\w)[A-ZÁÉÍÓÚ]\.?|(?<!\w)(?!Presidente|Señor|Director|Ministro|Doctor|Rector|Alcalde|Rey|"
+    r"Profesor|General)[A-ZÁÉÍÓÚ][a-záéíóúñ]+)[ \u00a0]?$"
+)
 
 
 @rule("abbreviation", r"(?<!\w)[Cc]/ ?(?=[A-ZÁÉÍÓÚ][a-záéíóú])")

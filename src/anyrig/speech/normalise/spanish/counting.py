@@ -28,7 +28,8 @@ from anyrig.speech.normalise.spanish.numbers import (
 @rule(
     "ordinal",
     r"(?<![\w.,])(\d{1,3})(?:\.?(º|ª|°(?=\s?[a-z]{4,}))|\.?(os|as)(?!\w)"
-    r"|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))(s?)(?![\da-zá-ú])",
+    r"|\.?(er|ero|ro|do|to|mo|vo|no|era|ra|da|ta|ma|va|na|o|a)(?!\w))"
+    r"(?:\.(?= [a-z]))?(s?)(?![\da-zá-ú])",
 )
 def _ordinals(match: re.Match[str]) -> str | None:
     words = _ordinal(match)
@@ -38,7 +39,7 @@ def _ordinals(match: re.Match[str]) -> str | None:
 
 def _ordinal(match: re.Match[str]) -> str | None:
     number, end = int(match[1]), (match[2] or match[3] or match[4]).lower()
-    if not number or (match[4] and len(end) == 1 and "." not in match.group()):
+    if not number or (match[4] and len(end) == 1 and not _marked(match)):
         return None
     if end == "°" and word_after(match).lower() in _DEGREES:
         return None
@@ -49,6 +50,11 @@ def _ordinal(match: re.Match[str]) -> str | None:
     if end == "º" and number in (1, 3) and _before_noun(match):
         words = short_ordinal(number)
     return f"{words}s" if match[5] or end in ("os", "as") else words
+
+
+def _marked(match: re.Match[str]) -> bool:
+    """A bare o or a is an ending only with its full stop, or before a noun."""
+    return "." in match.group() or (_before_noun(match) and len(word_after(match)) > 3)
 
 
 _DEGREES = frozenset(
@@ -62,6 +68,27 @@ _SIDES = frozenset("se fue izq dcha izquierda derecha izqda puerta letra".split(
 def _before_noun(match: re.Match[str]) -> bool:
     word = word_after(match)
     return bool(word) and word.islower() and word not in AFTER_HALF and word not in _SIDES
+
+
+@rule("number", rf"{BEFORE}(\d{{1,4}}):({NUMBER}){AFTER}(?!:)")
+def _ratio(match: re.Match[str]) -> str | None:
+    """A scale or a proportion; times of day were taken before."""
+    return f"{say(match[1])} a {say(match[2])}"
+
+
+@rule("number", r"(?<!\w)[vV](\d+(?:\.\d+){1,4})(?!\w)")
+def _release(match: re.Match[str]) -> str | None:
+    parts = match[1].split(".")
+    return f"{match.group()[0]} {' punto '.join(say(one) for one in parts)}"
+
+
+@rule("number", rf"{BEFORE}({NUMBER})([Mk])(?!\w)")
+def _shortened(match: re.Match[str]) -> str | None:
+    """3M, 20k: as counts of people are written."""
+    value = figure(match[1])
+    if match[2] == "k":
+        return "mil" if value.single else f"{say_figure(value, 'm')} mil"
+    return f"{say_figure(value, 'm')} {'millón' if value.single else 'millones'}"
 
 
 @rule("number", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)")
@@ -85,7 +112,8 @@ def _range(match: re.Match[str]) -> str | None:
     if len(first) == 4 and len(last) == 2 and first.isdigit():
         return f"{cardinal(int(first))} a {cardinal(int(last))}"
     kind = agreement(match, figure(last).whole)
-    return f"{say(first, kind)} a {say(last, kind)}"
+    link = "y" if word_before(match) == "entre" else "a"
+    return f"{say(first, kind)} {link} {say(last, kind)}"
 
 
 @rule("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)")
@@ -120,6 +148,6 @@ def _rest(match: re.Match[str]) -> str | None:
     return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
 
 
-RULES: tuple[Rule, ...] = (_ordinals, _version, _range)
+RULES: tuple[Rule, ...] = (_release, _ratio, _shortened, _ordinals, _version, _range)
 # After acronyms, which may hold digits.
 LAST: tuple[Rule, ...] = (_glued, _number, _rest)

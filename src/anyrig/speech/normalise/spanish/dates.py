@@ -120,25 +120,23 @@ def _weekday(match: re.Match[str]) -> str | None:
 @rule("date", r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\.?(?![\w'])")
 def _era(match: re.Match[str]) -> str | None:
     before = match.string[max(0, match.start() - 12) : match.start()]
-    if (
-        not re.search(r"(?:\d|[IVXLC]|siglo|año)\.?[\s\u00a0]*$", before)
-        or "." not in match.group()
-    ):
+    dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before)
+    if match.group().count(".") < (1 if dated else 2):
         return None
     return closed("antes de Cristo" if match[1] == "a" else "después de Cristo", match)
 
 
 @rule(
     "decade",
-    r"(?<!\w)((?:años|década de los|decenio de los|los(?=\s+'?\d0s))\s+(?:años\s+)?)'?([1-9]0)'?s?"
-    r"(?![\w%°])(?!\s?[%€$°]|[.,]\d)",
+    r"(?<!\w)((?:años|década de los|decenio de los|los(?=\s+'?\d0'?s))\s+(?:años\s+)?)"
+    r"'?([1-9]0)'?s?(?![\w%°])(?!\s?[%€$°]|[.,]\d)",
     flags=re.I,
 )
 def _decade(match: re.Match[str]) -> str | None:
     return f"{match[1]}{cardinal(int(match[2]))}"
 
 
-@rule("decade", r"(?<!\w)(['\u2019]([1-9]0)s?|([12]\d\d0)s)(?!\w)")
+@rule("decade", r"(?<!\w)('(\d\d)s?|([12]\d\d0)s)(?![\w'])")
 def _plural(match: re.Match[str]) -> str | None:
     return cardinal(int(match[2] or match[3]))
 
@@ -205,7 +203,7 @@ def _counted(number: int, noun: str) -> str:
 
 @rule(
     "time",
-    r"(?<![\w:.,/])([01]?\d|2[0-4])(?:[:h]([0-5]\d))(?![\d:])(\s?(?:horas|hrs?\.?|hs?\.?)(?!\w))?",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])(?:[:h]([0-5]\d))(?![\d:])(?!\.\d)(\s?(?:horas|hrs?\.?|hs?\.?)(?!\w))?",
 )
 def _of_day(match: re.Match[str]) -> str | None:
     return closed(_spoken(match[1], int(match[2]), bool(match[3])), match)

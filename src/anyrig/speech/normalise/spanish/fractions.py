@@ -56,6 +56,8 @@ def _fraction(match: re.Match[str]) -> str | None:
         return "veinticuatro siete"
     if whole and over >= under:
         return None
+    if 1900 <= under <= 2100:
+        return f"{cardinal(over)} barra {cardinal(under)}"
     if over == under:
         return f"{cardinal(over)} sobre {cardinal(under)}"
     if (over, under) == (1, 2):

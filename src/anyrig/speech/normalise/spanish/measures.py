@@ -36,6 +36,15 @@ def _per_unit(unit: str) -> str:
 
 
 @rule(
+    "unit", rf"{BEFORE}(\d{{1,3}})°{SPACE}?(\d{{1,2}})['\u2032](?:{SPACE}?(\d{{1,2}})[\"\u2033])?"
+)
+def _arc(match: re.Match[str]) -> str | None:
+    """Degrees, minutes and seconds of an angle."""
+    parts = zip(match.groups(), ("°", "min", "s"), strict=True)
+    return " ".join(_unit(number, unit) for number, unit in parts if number)
+
+
+@rule(
     "unit",
     rf"{BEFORE}({NUMBER})(?:{DASH}| a ){MINUS}({NUMBER}){SPACE}?({_UNIT})(?:/({_UNIT}))?(?![\w²³])",
 )
@@ -65,8 +74,10 @@ def _units(match: re.Match[str]) -> str | None:
     return f"{_unit(number, unit)}{_per_unit(per or '')}"
 
 
-@rule("unit", rf"(?<=\w )({_UNIT})/({_UNIT})(?![\w²³])")
+@rule("unit", rf"(?<![\w/.])({_UNIT})/({_UNIT})(?![\w²³])")
 def _bare_rate(match: re.Match[str]) -> str | None:
+    if len(match.group()) < 4 and match.group() != "m/s":
+        return None
     return f"{UNITS[match[1]][1]} por {UNITS[match[2]][0]}"
 
 
@@ -108,6 +119,6 @@ _PERCENT = {"%": "por ciento", "‰": "por mil"}
 
 
 RULES: tuple[Rule, ...] = (
-    _percent_range, _percent, _unit_range, _sides, _each_hundred, _units, _bare_rate, _each,
+    _arc, _percent_range, _percent, _unit_range, _sides, _each_hundred, _units, _bare_rate, _each,
     _one_in,
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.speech.normalise.romance.figures import roman
+from anyrig.speech.normalise.romance.letters import shouted
 from anyrig.speech.normalise.romance.sentences import word_after
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.nouns import gender
@@ -122,7 +123,7 @@ _EVENTS = re.compile(
 )
 def _alone(match: re.Match[str]) -> str | None:
     number = roman(match[1])
-    return cardinal(number) if number else None
+    return cardinal(number) if number and not shouted(match) else None
 
 
 RULES: tuple[Rule, ...] = (_counted, _ruler, _ordinal, _alone)

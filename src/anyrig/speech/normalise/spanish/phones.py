@@ -74,4 +74,10 @@ def _after_word(match: re.Match[str]) -> str | None:
     )
 
 
-RULES: tuple[Rule, ...] = (_abroad, _national, _after_word)
+@rule("code", r"(?<![\w.,-])(\d{8})-?([A-Z])(?!\w)")
+def _identity(match: re.Match[str]) -> str | None:
+    """The number of an identity card, its letter last."""
+    return f"{digits(match[1])} {match[2]}"
+
+
+RULES: tuple[Rule, ...] = (_abroad, _national, _after_word, _identity)
