@@ -129,7 +129,7 @@ def _first_audio() -> Row:
         list(studio.speak(_script("Ready.")))
         for text in paragraphs[:7]:
             began = time.perf_counter()
-            chunks = studio.speak(_script(text, first_short=True))
+            chunks = studio.speak(_script(text, first_short=True), early=True)
             next(chunks)
             times.append(time.perf_counter() - began)
             list(chunks)
@@ -174,9 +174,7 @@ def _memory() -> list[Row]:
     # Every one is another line, so that each is really made.
     from dataclasses import replace
 
-    many = [
-        replace(segment, line=replace(segment.line, seed=n)) for n, segment in enumerate(many)
-    ]
+    many = [replace(segment, line=replace(segment.line, seed=n)) for n, segment in enumerate(many)]
     base = 0
     with _studio(workers=1) as studio:
         me = psutil.Process()

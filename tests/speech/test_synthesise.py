@@ -169,3 +169,25 @@ def test_the_order_batch_and_number_of_workers_change_nothing() -> None:
             assert take is not None
             assert other is not None
             assert np.array_equal(take.samples, other.samples)
+
+
+def test_the_first_segment_is_made_alone_for_a_listener() -> None:
+    texts = [f"Sentence number {number} of many." for number in range(40)]
+    with studio(sleep_s=0.0001) as made:
+        list(made.takes(script(*texts).segments))  # batches have grown
+        tally = Tally()
+        chunks = made.speak(script(*(f"Now {text}" for text in texts)), tally=tally, early=True)
+        next(chunks)
+        assert tally.report is not None
+        assert (tally.report.num_items, tally.report.num_batches) == (1, 1)
+        assert len(list(chunks)) == 39
+
+
+def test_a_listener_who_leaves_early_leaves_nothing_running() -> None:
+    texts = [f"Sentence number {number} of many." for number in range(20)]
+    with studio() as made:
+        chunks = made.speak(script(*texts), early=True)
+        next(chunks)
+        chunks.close()  # type: ignore[attr-defined]
+        again = list(made.speak(script(*texts), early=True))
+    assert len(again) == 20

@@ -163,7 +163,10 @@ def deliver(
             spool = Spool(stack.enter_context(tempfile.TemporaryFile(prefix="anyrig-")))
         progress = stack.enter_context(Progress(len(script.segments), "segment"))
         chunks = _followed(
-            studio.speak(script, tally=delivered.tally, anew=fresh), delivered, script, progress
+            studio.speak(script, tally=delivered.tally, anew=fresh, early=target.path is None),
+            delivered,
+            script,
+            progress,
         )
         if target.play or target.stdout:
             _stream(chunks, target, studio.rate, loudness, spool)

@@ -12,6 +12,7 @@ stands there twice is made once.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -167,21 +168,37 @@ class Studio:
         return {}
 
     def speak(
-        self, script: Script, *, tally: Tally | None = None, anew: bool = False
+        self,
+        script: Script,
+        *,
+        tally: Tally | None = None,
+        anew: bool = False,
+        early: bool = False,
     ) -> Iterator[AudioChunk]:
         """The whole text as audio, each chunk as soon as all before it are there.
 
         A segment that could not be made ends it with an error, after the others were made and kept.
+
+        Args:
+            script: what to speak.
+            tally: is filled with the figures of the run.
+            anew: make everything again, and keep that.
+            early: somebody listens: the first segment is made alone, before all others.
         """
         position = 0
         last = len(script.segments) - 1
-        for spoken in whole(self.takes(script.segments, tally=tally, anew=anew)):
+        for spoken in whole(self.takes(script.segments, tally=tally, anew=anew, early=early)):
             chunk = chunk_of(spoken, self.rate, position, is_last=spoken.index == last)
             position += len(chunk.samples)
             yield chunk
 
     def takes(
-        self, segments: Sequence[Segment], *, tally: Tally | None = None, anew: bool = False
+        self,
+        segments: Sequence[Segment],
+        *,
+        tally: Tally | None = None,
+        anew: bool = False,
+        early: bool = False,
     ) -> Generator[Spoken]:
         """A take of each segment, in order: from the store, or made.
 
@@ -189,17 +206,18 @@ class Studio:
             segments: what to speak.
             tally: is filled with the figures of the run.
             anew: make everything again, and keep that.
+            early: make the first alone, so that it has not to wait for a whole batch.
         """
         tally = tally if tally is not None else Tally()
         tally.report = Report()
         named = [self.key(segment.line) for segment in segments]
         there = set() if anew or self._store is None else self._store.has(set(named))
-        maker = _Maker(self._store, named, there, anew)
+        maker = _Maker(self._store, named, there, anew, early, self._found.engine)
         made = self._pool.run(
             maker.missing(segments), cost=lambda line: line.cost, look_ahead=LOOK_AHEAD,
             report=tally.report,
         )  # fmt: skip
-        with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes:
+        with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes, maker:
             for index, segment in enumerate(segments):
                 spoken = maker.next(index, segment, outcomes)
                 tally.add(spoken)
@@ -210,9 +228,19 @@ class _Maker:
     """Which takes are made and which are found, one after the other."""
 
     def __init__(
-        self, store: Results | None, named: Sequence[str], there: set[str], anew: bool
+        self,
+        store: Results | None,
+        named: Sequence[str],
+        there: set[str],
+        anew: bool,
+        early: bool,
+        engine: str,
     ) -> None:
         self._store, self._named, self._there, self._anew = store, named, there, anew
+        self._engine = engine
+        self._first_made = threading.Event()
+        if not early:
+            self._first_made.set()
         self._uses = Counter(named)
         self._held: dict[str, tuple[Recording, str]] = {}
         """What was made and is wanted again."""
@@ -225,6 +253,13 @@ class _Maker:
             if name not in seen:
                 seen.add(name)
                 yield segment.line
+                self._first_made.wait()
+
+    def __enter__(self) -> _Maker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._first_made.set()  # whoever leaves early leaves no thread waiting
 
     def next(self, index: int, segment: Segment, made: Iterator[Outcome[Recording]]) -> Spoken:
         """The take of one segment; they are asked for in order."""
@@ -240,6 +275,7 @@ class _Maker:
         if name in self._there:
             return self._found(index, segment, name)
         outcome = self._failed.get(name) or next(made)
+        self._first_made.set()
         if outcome.failure is not None or outcome.result is None:
             self._failed[name] = outcome
             return Spoken(index, segment, None, failure=outcome.failure, device=outcome.device)
@@ -273,7 +309,9 @@ class _Maker:
             self._held[name] = (recording, device)
         if self._store is None:
             return
-        note = {"problems": list(recording.problems), "tries": recording.tries}
+        note: dict[str, keys.Plain] = {
+            "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
+        }  # fmt: skip
         put = self._store.replace if self._anew else self._store.put
         put(name, recording.data, kind=KIND, note=note)
 

@@ -61,6 +61,21 @@ def test_a_stream_is_at_the_target(parts: list[Samples], before_db: float) -> No
     assert measure(made[0], RATE).integrated_lufs == pytest.approx(-19.0, abs=1.0)
 
 
+def test_a_long_whole_is_measured_by_samples_of_it(parts: list[Samples]) -> None:
+    random = np.random.default_rng(4)
+    long = [part * np.float32(random.uniform(0.7, 1.3)) for part in parts * 6]
+    every, some = Meter(RATE), Meter(RATE, settled_s=30.0)
+    for part in long:
+        every.add(part)
+        some.add(part)
+    assert sum(map(len, long)) > 180 * RATE
+    assert some.integrated_lufs == pytest.approx(every.integrated_lufs, abs=0.2)
+    whole = np.concatenate(long)
+    at_once = Meter(RATE, settled_s=30.0)
+    at_once.add(whole)
+    assert at_once.integrated_lufs == pytest.approx(some.integrated_lufs, abs=1e-6)
+
+
 def test_the_running_gain_does_not_pump(parts: list[Samples]) -> None:
     # A speaker who whispers for a while: the gain moves by half a decibel a second at most, and
     # the whisper stays softer than the voice.

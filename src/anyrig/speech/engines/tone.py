@@ -58,6 +58,7 @@ class Tone(SpeechEngine):
     spec = SPEC
     name = SPEC.name
     version = VERSION
+    cores = 4
     pads = False
     batch_invariant = True
     sample_rate = RATE
