@@ -122,7 +122,7 @@ def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool
         return bool(dot) or bool(re.match(r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep)", rest))
     if name in AFTER_SPACE and not gap and not match[10]:
         return AFTER_SPACE[name]
-    if name in ("A", "a", "m", "C", "F", "V", "W", "K", "N", "J") and gap:
+    if name in ("A", "m", "C", "F", "V", "W", "K", "N", "J") and gap:
         # A letter that may begin a name: "Group 5 A students".
         return not re.match(r" [A-Z]", rest) or name in ("V", "W")
     return not (name == "s" and gap == "" and match[2].endswith("0") and len(match[2]) == 4)

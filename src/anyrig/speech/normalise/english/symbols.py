@@ -16,7 +16,7 @@ SIGNS = {
     "±": "plus or minus", "×": "times", "÷": "divided by", "§": "section", "©": "copyright",
     "®": "registered", "™": "trademark", "°": "degrees", "→": "to", "←": "from",
     "↔": "to and from", "⇒": "implies", "⇔": "if and only if", "↑": "up", "↓": "down", "➜": "to",
-    "➔": "to", "≈": "approximately equals", "≠": "is not equal to", "≤": "less than or equal to",
+    "➔": "to", "≈": "approximately", "≠": "not equal to", "≤": "less than or equal to",
     "≥": "greater than or equal to", "∞": "infinity", "√": "square root of", "∑": "sum of",
     "∫": "integral of", "∂": "partial", "∈": "in", "∀": "for all", "∃": "there exists",
     "∅": "empty set", "∩": "intersection", "∪": "union", "⊂": "subset of", "¬": "not", "∧": "and",
@@ -100,12 +100,12 @@ def _about(match: re.Match[str]) -> str:
 @rule("symbol", r"≈ ?(?=[\d$£€])", needs="≈")
 def _nearly(match: re.Match[str]) -> str:
     left = match.string[max(0, match.start() - 3) : match.start()].rstrip()
-    return " approximately equals " if left[-1:].isalnum() else "approximately "
+    return " is approximately " if left[-1:].isalnum() else "approximately "
 
 
 @rule("symbol", r"<=|>=|!=|==|->|=>|<-|\.\.\.|--+", needs="<>!=-.")
 def _double(match: re.Match[str]) -> str | None:
-    words = {"<=": "less than or equal to", ">=": "greater than or equal to",
+    words = {"<=": "is less than or equal to", ">=": "is greater than or equal to",
              "!=": "is not equal to", "==": "equals", "->": "to", "=>": "to",
              "<-": "from"}  # fmt: skip
     if match[0][:2] == "--":
@@ -177,7 +177,16 @@ def _sign(match: re.Match[str]) -> str | None:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
         return " "
+    if sign in "<>≤≥≠≈" and _compares(match):
+        return f" is {SIGNS[sign]} "
     return f" {SIGNS[sign]} "
+
+
+def _compares(match: re.Match[str]) -> bool:
+    """Whether a sign stands between two things."""
+    before = match.string[max(0, match.start() - 2) : match.start()].rstrip()
+    after = match.string[match.end() : match.end() + 2].strip()
+    return bool(before and after) and (before[-1].isalnum() or before[-1] in ")²³")
 
 
 @rule(

@@ -39,9 +39,9 @@ _PLAIN = {
     "s": "second", "L": "liter", "l": "liter", "t": "ton", "B": "byte", "Pa": "pascal",
     "J": "joule", "N": "newton", "Wh": "watt hour", "K": "kelvin", "cal": "calorie",
     "Cal": "calorie", "px": "pixel", "mol": "mole", "Ω": "ohm", "Nm": "newton meter",
-    "MP": "megapixel", "Å": "angstrom", "bit": "bit", "F": "farad", "kilo": "kilo",
+    "MP": "megapixel", "Å": "angstrom", "F": "farad", 
     "Ah": "amp hour", "eV": "electron volt", "IU": "international unit", "doz": "dozen",
-    "dozen": "dozen",
+   
 }  # fmt: skip
 _FIXED = {
     "mph": "miles per hour", "MPH": "miles per hour", "kph": "kilometers per hour",
@@ -75,7 +75,7 @@ _NAMES = _names()
 # count there: "5m" is five meters, "5B" a seat or billions.
 AFTER_SPACE: dict[str, bool] = {
     "m": True, "g": True, "s": True, "L": True, "l": True, "t": False, "B": False, "K": False,
-    "N": False, "J": False, "A": True, "V": True, "W": True, "F": False, "a": False, "ac": True,
+    "N": False, "J": False, "A": True, "V": True, "W": True, "F": False, "ac": True,
     "pt": True, "ct": True, "h": True, "in": True, "AU": True, "MP": True, "HP": True,
 }  # fmt: skip
 ANYWHERE: frozenset[str] = frozenset({*_NAMES, *_FIXED}) - AFTER_SPACE.keys()
