@@ -17,6 +17,9 @@ TIE = "^"
 _MARKS = ';:,.!?¡¿—…"()“”«»'
 _TAIL = re.compile(rf"^([{re.escape(_MARKS)}]*)(.*?)([{re.escape(_MARKS)}]*)$", re.DOTALL)
 
+# Before another letter on its own: `a m`, not the article.
+_SPELT_A = re.compile(r"\bA(?= [A-Z]\b)")
+
 
 class Espeak:
     """A text in one language, read by espeak-ng."""
@@ -56,11 +59,14 @@ class Espeak:
             language_switch="remove-flags",
         )
         self._said, self._told = said, told
+        self._english = language.startswith("en")
 
     def read(self, text: str) -> list[Word]:
         """Its words with their phonemes."""
         words: list[Word] = []
         last = 0
+        if self._english:
+            text = _SPELT_A.sub("[[ˈeɪ]]", text)
         for match in INLINE.finditer(text):
             words += self._plain(text[last : match.start()])
             ipa = match.group(1).strip()
