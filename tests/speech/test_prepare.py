@@ -8,10 +8,12 @@ import sys
 import pytest
 
 from anyrig.errors import BadInput, CannotSpeak
+from anyrig.speech.normalise import normalise
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import prepare, seed_of
 from anyrig.speech.script import Script, check
 from anyrig.speech.tongues import ForeignText, matched, refusal
+from tests.conftest import ROOT
 
 _ENGLISH = "It was a dark night in the old town, and nobody was out in the streets."
 _FRENCH = (
@@ -181,6 +183,29 @@ def test_rates() -> None:
 def test_odd_long_texts_are_no_trouble(text: str) -> None:
     """Each of these would take minutes where time grew with the square of the length."""
     check(prepare(text, language="en"))
+
+
+@pytest.mark.parametrize("language", ["en", "es", "fr"])
+def test_cutting_into_sentences_does_not_change_what_is_read(language: str) -> None:
+    """The rules read each sentence alone: abbreviations in the tables must not end one."""
+    folder = ROOT / "tests" / "speech" / "normalise" / language
+    rows = [
+        line.split("\t")[0].replace("\\n", "\n").replace("\\t", "\t")
+        for path in sorted(folder.glob("*.tsv"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "\t" in line and not line.startswith("#")
+    ]
+    other = []
+    for written in rows:
+        whole = normalise(written, language)
+        if not any(map(str.isalnum, whole)):
+            continue
+        script = prepare(written, language=language)
+        said = " ".join(segment.line.text for segment in script.segments)
+        if said.removesuffix(".") != whole.removesuffix("."):
+            other.append((written, whole, said))
+    assert len(rows) > 300
+    assert len(other) <= len(rows) // 200, other
 
 
 def test_plain_english_needs_no_model() -> None:

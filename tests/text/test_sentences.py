@@ -47,6 +47,8 @@ _CASES: dict[str, list[str]] = {
         "hello there.| how are you?| fine.",
         "See Vol. II and Fig. IV of it.| No.| I went on Mon. 5 May.| Oh no :-(",
         "Come with me.| Alice fell ill.| The art.| Tom sat.| The sun.| It shone.",
+        "It weighs 3 lbs. of beef.| The temp. dropped on Tues. and Thurs.| See Bldg. 7, Apt. 4B.",
+        "he left there.| she stayed at the dept. of it.",
         "First paragraph\n\n|Second one\n \n|third",
     ],
     "es": [

@@ -20,7 +20,7 @@ Span = tuple[int, int]
 # Titles and the like: a name or a number follows, so no sentence ends there.
 _LEADING = {
     "en": "mr mrs ms messrs dr prof rev hon fr gen col maj capt cmdr lt sgt cpl pvt sen rep gov "
-    "pres mt ft supt insp det vs cf viz approx e.g i.e ed eds",
+    "pres mt ft supt insp det vs cf viz approx e.g i.e ed eds wm chas geo jas jos thos",
     "es": "sr sra srta sres dr dra d dña prof profa lic ing gral cap tte sto sta mons p.ej cf ud "
     "uds vd vds aprox excmo",
     "fr": "m mm mme mmes mlle mlles dr pr mgr st ste vve cf env p.ex ex",
@@ -30,7 +30,7 @@ _LEADING = {
 # These lead to a number only: `No. 5`, `p. 3`, and end a sentence elsewhere.
 _BEFORE_NUMBER = frozenset(
     "no nos nº n° nr num núm fig figs vol vols p pp pg pág págs pag pagg art arts ch chap cap caps "
-    "sec sect eq ex bd abb abs kap s seite § tel ext "
+    "sec sect eq ex bd abb abs kap s seite § tel ext para bldg apt rte ste rm lot hwy tbl "
     "jan feb mar apr jun jul aug sep sept oct nov dec ene abr ago set dic janv févr avr juil déc "
     "mon tue wed thu fri sat sun lun mié jue vie sáb dom mer jeu ven sam dim "
     "max min máx mín".split()
@@ -55,6 +55,8 @@ _ENDING = frozenset(
     "etc ecc usw jr sr inc ltd co corp bros gmbh p.m a.m pm am m uu ss aa jj u.s u.k u.s.a e.u "
     "b.c a.d b.c.e c.e d.c ph.d m.d b.a m.a st ave rd blvd av avda s.a s.l".split()
 )
+# Abbreviations that stand within a sentence, in a text that has no capitals to tell.
+_WITHIN = frozenset("govt dept lbs tsp tbsp temp tues thurs weds approx est misc avg".split())
 # Plain words that sentencex takes for abbreviations.
 _PLAIN = frozenset("no may me art ill miss ore ark del mar sobre entre fed pa".split())
 
@@ -154,13 +156,21 @@ def _joined(text: str, cut: int, language: str) -> bool:
         return True  # One.Two
     quoted = core != bare
     if follows[:1].islower():
-        return quoted or core.endswith(("...", "…")) or (core[-1] == "." and _abbreviated(core))
+        if quoted or core.endswith(("...", "…")):
+            return True
+        return core[-1] == "." and (_abbreviated(core) or not _careless(text))
     return core[-1] == "." and not quoted and _leads_on(core, follows, language)
+
+
+def _careless(text: str) -> bool:
+    """Whether a text begins small, as one in which no sentence has a capital."""
+    first = next((one for one in text[:200] if one.isalpha()), "")
+    return first.islower()
 
 
 def _abbreviated(core: str) -> bool:
     word = _last_word(core)
-    return len(word) <= 2 or "." in word or word in _ENDING or word in _BEFORE_NUMBER
+    return len(word) <= 2 or "." in word or word in _ENDING | _BEFORE_NUMBER | _WITHIN
 
 
 def _leads_on(core: str, follows: str, language: str) -> bool:
