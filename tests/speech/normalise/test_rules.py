@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anyrig.speech.normalise.rules import Rule, Said, after, apply, joined, rule
+from anyrig.speech.normalise.rules import Rule, Said, after, apply, rule
 
 _STARS = Rule("markup", re.compile(r"\*+"), lambda match: "")
 _SPACE = Rule("space", re.compile("&nbsp;"), lambda match: " ")

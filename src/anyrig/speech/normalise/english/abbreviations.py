@@ -35,23 +35,16 @@ def _preceding(match: re.Match[str]) -> tuple[str, bool]:
     return found[1], not lead or (lead[-1] in ".!?:\n" and not titled)
 
 
+_NO_STREETS = frozenset("Lake Mount Mt Port Fort Dear Professor And But".split())
+_STREET_PARTS = frozenset("NW NE SW SE Station Bridge North South East West Apt Suite Ste".split())
+
+
 def _is_street(match: re.Match[str]) -> bool:
     """Whether the word before is a street's name, and what follows is no person's."""
     word, starts = _preceding(match)
     following = _following(match)
     named = bool(re.match(r"[A-Z][\w'-]+$|\d+(?:st|nd|rd|th)$", word))
-    if not named or word in (
-        "Lake",
-        "Mount",
-        "Mt",
-        "East_",
-        "Port",
-        "Fort",
-        "Dear",
-        "Professor",
-        "And",
-        "But",
-    ):
+    if not named or word in _NO_STREETS:
         return False
     if (
         not following
@@ -63,23 +56,12 @@ def _is_street(match: re.Match[str]) -> bool:
         r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$",
         match.string[max(0, match.start() - 60) : match.start()],
     )
-    if following in STARTERS or numbered or re.match(r"\d", word):
+    if starts and not numbered and not word[0].isdigit():
+        return False
+    initial = re.match(r" [A-Z]\.", match.string[match.end() : match.end() + 3])
+    if following in STARTERS and not initial or numbered or re.match(r"\d", word):
         return True
-    return following in (
-        "NW",
-        "NE",
-        "SW",
-        "SE",
-        "Station",
-        "Bridge",
-        "North",
-        "South",
-        "East",
-        "West",
-        "Apt",
-        "Suite",
-        "Ste",
-    )
+    return following in _STREET_PARTS
 
 
 @rule("abbreviation", r"\bSt\b\.?(?!\w)", needs="S")

@@ -9,6 +9,8 @@ from anyrig.speech.normalise.english.words import STARTERS, label_number, letter
 from anyrig.speech.normalise.rules import Rule, rule
 
 _SHOUTED = re.compile(r"[A-Z']{2,}")
+# How English words begin, where they begin with more than one consonant.
+_ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
 
 
@@ -29,6 +31,8 @@ def _plain_word(word: str) -> bool:
 
 def _sayable(word: str) -> bool:
     vowels = len(re.findall("[AEIOUY]", word))
+    if not re.match(rf"{_ONSETS}|[^AEIOUY]?[AEIOUY]", word):
+        return False
     return bool(vowels) and not re.search(r"[^AEIOUY]{5}|^[^AEIOUY]{4}|^([AEIU])\1", word)
 
 
@@ -138,7 +142,12 @@ def _initials(match: re.Match[str]) -> str | None:
     return " ".join(re.findall("[A-Z]", match[1])) + " "
 
 
+@rule("initials", r"(?<![\w.'])([A-HJ-Z])\. (?=[a-z]{3,})", needs=".")
+def _species(match: re.Match[str]) -> str:
+    return f"{match[1]} "
+
+
 RULES: tuple[Rule, ...] = (
     _special, _ampersand, _numbered, _lettered, _mixed, _hyphened, _acronym,
 )  # fmt: skip
-DOTTED: tuple[Rule, ...] = (_initials, _dotted)
+DOTTED: tuple[Rule, ...] = (_initials, _species, _dotted)

@@ -48,6 +48,11 @@ def _dotted(text: str) -> str:
     return " point ".join(number(part) for part in text.split("."))
 
 
+@rule("number", r"(?<![\w.-])([A-Z][a-z]+)-(\d{3})(?![\w,-]|\.\d)", needs="-")
+def _named(match: re.Match[str]) -> str:
+    return f"{match[1]} {label_number(match[2])}"
+
+
 _SHORT = {"Apt.": "Apartment", "apt.": "apartment", "Hwy": "Highway", "Rte": "Route"}
 
 
@@ -64,7 +69,7 @@ def _label(match: re.Match[str]) -> str:
 
 
 @rule("number", rf"(?<![\w.,$£€#-])(\d{{3,5}})([A-Z])?(?= (?:[NSEW]\.? |North |South |East |West )?"
-      rf"(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|(?: \d+(?:st|nd|rd|th) {_STREET}))",
+      rf"(?:[A-Z][\w'-]+ ){{1,3}}{_STREET}|(?: (?:[NSEW]\.? )?\d+(?:st|nd|rd|th) {_STREET}))",
       needs=DIGITS)  # fmt: skip
 def _house(match: re.Match[str]) -> str:
     said = label_number(match[1]) if len(match[1]) < 5 else digits(match[1])
@@ -87,5 +92,5 @@ def _airliner(match: re.Match[str]) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _version, _python, _dots, _zip, _house, _label, _airliner,
+    _version, _python, _dots, _zip, _house, _label, _named, _airliner,
 )  # fmt: skip

@@ -122,6 +122,8 @@ def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool
         return bool(dot) or bool(re.match(r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep)", rest))
     if name in AFTER_SPACE and not gap and not match[10]:
         return AFTER_SPACE[name]
+    if name in ("W", "V", "A") and dot and re.match(r" (?:[A-Z]|\d+(?:st|nd|rd|th))", rest):
+        return False
     if name in ("A", "m", "C", "F", "V", "W", "K", "N", "J") and gap:
         # A letter that may begin a name: "Group 5 A students".
         return not re.match(r" [A-Z]", rest) or name in ("V", "W")

@@ -39,9 +39,8 @@ _PLAIN = {
     "s": "second", "L": "liter", "l": "liter", "t": "ton", "B": "byte", "Pa": "pascal",
     "J": "joule", "N": "newton", "Wh": "watt hour", "K": "kelvin", "cal": "calorie",
     "Cal": "calorie", "px": "pixel", "mol": "mole", "Ω": "ohm", "Nm": "newton meter",
-    "MP": "megapixel", "Å": "angstrom", "F": "farad", 
+    "MP": "megapixel", "Å": "angstrom", "F": "farad",
     "Ah": "amp hour", "eV": "electron volt", "IU": "international unit", "doz": "dozen",
-   
 }  # fmt: skip
 _FIXED = {
     "mph": "miles per hour", "MPH": "miles per hour", "kph": "kilometers per hour",
