@@ -4,7 +4,7 @@ Length against the text, silence, clipping, repetition, samples that are no numb
 generous: a voice that speaks slowly or leaves long pauses must pass, since every false alarm costs
 a take. What a take says is not heard here: that is `--verify`.
 
-Costs under 1 % of the synthesis of the default voice.
+Costs 1 to 2 % of the synthesis of the default voice, most of it for repetition.
 """
 
 from __future__ import annotations

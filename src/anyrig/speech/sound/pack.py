@@ -2,7 +2,8 @@
 
 16-bit samples under a power-of-two scale, so quiet takes keep their detail, peaks over 1.0 survive,
 and packing what was unpacked gives the same bytes again. Plain samples are the default: they cost
-0.4 % of the synthesis of the default voice. FLAC (`small=True`) halves the size and costs 4 %.
+half a per cent of the synthesis of the default voice. FLAC (`small=True`) halves the size and
+costs 4 to 5 %.
 
 What does not survive: detail under 16 bits, and samples that are not finite, which become 0
 (`check` refuses such takes before).
