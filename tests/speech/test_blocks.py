@@ -51,6 +51,13 @@ def test_speeches() -> None:
     ]  # fmt: skip
 
 
+def test_speakers() -> None:
+    assert _kinds("ALICE: Who are you?\nThe Cat: A cat,\nof course.\nALICE: Oh.") == [
+        ("dialogue", "ALICE: Who are you?"), ("dialogue", "The Cat: A cat,\nof course."),
+        ("dialogue", "ALICE: Oh."),
+    ]  # fmt: skip
+
+
 def test_items() -> None:
     assert _kinds("Buy:\n- eggs\n- milk and\n  honey\n\n1. One\n2. Two") == [
         ("sentence", "Buy:"), ("dialogue", "- eggs"), ("dialogue", "- milk and\n  honey"),

@@ -2,9 +2,9 @@
 
 A heading is a line of its own that begins with `#`, is underlined with `===` or `---`, names a
 chapter (`Chapter IV`, `Capítulo 3`), or is short and in capitals. Speeches and items of a list
-begin with a dash, a quotation mark or a bullet; each is a block, so that the voice rests between
-them. In a paragraph of wrapped lines a quotation mark at the start of a line is mere chance, so
-there only a line after a short one counts.
+begin with a dash, a quotation mark, a bullet, or a speaker's name and a colon; each is a block, so
+that the voice rests between them. In a paragraph of wrapped lines a quotation mark at the start of
+a line is mere chance, so there only a line after a short one counts.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _CHAPTER = re.compile(
 _HASHES = re.compile(r"#{1,6}\s+\S")
 _UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,})\s*")
 _SPEECH = re.compile(r"[\"“«‘„`—–]|-{1,2}\s|[*+•‣◦▪●]\s|\d{1,3}[.)]\s|'(?=[A-Z])")
+_SPEAKER = re.compile(r"[^\W\d_a-z][\w.'’-]{0,20}(?: [^\W\d_a-z][\w.'’-]{0,20}){0,2}:\s+\S")
 _LINE = re.compile(r"[^\n\r]*(?:\r\n|\n|\r)?")
 _BULLETS, _DASHES = "-*+•‣◦▪●", "-–—"
 _MOST_CAPITALS = 60
@@ -72,6 +73,8 @@ def _parts(text: str, lines: list[tuple[int, int]], number: int, longest: int) -
         return True
     if number == 1 and (_CHAPTER.fullmatch(before) or _capitals(before)) and not _capitals(line):
         return True
+    if _SPEAKER.match(line) and _SPEAKER.match(_words(text, lines[0])):
+        return True
     if not _SPEECH.match(line):
         return False
     if line[:1] in _BULLETS and _SPEECH.match(before):
@@ -89,7 +92,7 @@ def _kind(text: str, group: list[tuple[int, int]], *, alone: bool) -> SegmentKin
         return "heading"
     if alone and (_CHAPTER.fullmatch(first) or _capitals(first)):
         return "heading"
-    return "dialogue" if _SPEECH.match(first) else "sentence"
+    return "dialogue" if _SPEECH.match(first) or _SPEAKER.match(first) else "sentence"
 
 
 def _words(text: str, line: tuple[int, int]) -> str:
