@@ -74,7 +74,13 @@ def _mister(match: re.Match[str]) -> str | None:
     return words.capitalize() if match.start() == 0 else words
 
 
+@rule("abbreviation", r"(?<!\w)etc\.{3,}")
+def _trailing(match: re.Match[str]) -> str | None:
+    return "et cetera..."
+
+
 _SHORT = (
+    _trailing,
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
     _mister,
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),

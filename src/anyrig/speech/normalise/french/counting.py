@@ -92,6 +92,12 @@ def _range(match: re.Match[str]) -> str | None:
     return f"{say(first)} {link} {say(last, agreement(match))}"
 
 
+_POINTED = frozenset(
+    "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
+    "python windows".split()
+)
+
+
 @rule("number", rf"{BEFORE}({MINUS}{NUMBER})(?![\d\w])(?![.,]\d)")
 def _number(match: re.Match[str]) -> str | None:
     value = figure(match[1])
@@ -99,7 +105,7 @@ def _number(match: re.Match[str]) -> str | None:
     if before in _NAMING and not value.decimals and not value.spelt:
         return label(value.whole)
     if value.decimals:
-        version = before in ("version", "v", "web") or value.decimals == "0"
+        version = before in _POINTED or value.decimals == "0"
         return say_figure(value, point="point" if version else "virgule")
     words = say_figure(value, agreement(match) if value.whole % 10 == 1 else "")
     if not value.spelt and value.whole and value.whole % 1_000_000 == 0 and _counts(match):

@@ -100,14 +100,27 @@ def _school_year(match: re.Match[str]) -> str | None:
     return f"{cardinal(int(match[1]))} {cardinal(int(match[2]))}"
 
 
-@rule("date", r"(?<=\b[Ll]e )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| d(?:e la|es|u)\b)")
+@rule(
+    "date",
+    r"(?<=\b[Ll]e )(?!1/[2-9]\b|2/3|3/4)(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| d(?:e la|es|u)\b)",
+)
 def _day_month(match: re.Match[str]) -> str | None:
     return _of_parts(int(match[1]), int(match[2]), "")
 
 
-@rule("date", rf"(?<!\w)({_DAY_NAME})(?=,?\s+\d)", flags=re.IGNORECASE)
+@rule("date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])")
+def _roman_month(match: re.Match[str]) -> str | None:
+    return _of_parts(int(match[1]), roman(match[3]) or 0, match[4])
+
+
+# Mer, mar and jeu are words too: these need a number or a span of days behind them.
+@rule(
+    "date",
+    rf"(?<!\w)({_DAY_NAME})(?=,?\s+(?:\d|au\s|à\s))|(?<!\w)((?:lun|ven|sam|dim)\.)(?!\w)",
+    flags=re.IGNORECASE,
+)
 def _weekday(match: re.Match[str]) -> str | None:
-    return _DAYS[match[1].rstrip(".").lower()]
+    return closed(_DAYS[match.group().rstrip(".").lower()], match)
 
 
 @rule("date", r"(?<!\w)(av|ap|apr|avant|après)\.?\s?(J\.?-?\s?C)(?:\.|(?!\w))", flags=re.I)
@@ -172,7 +185,8 @@ def _hours(match: re.Match[str]) -> str | None:
 
 
 @rule(
-    "time", r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])(?:\s?h(?:eures)?\b)?"
+    "time",
+    r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:]| \d{3})(?:\s?h(?:eures)?\b)?",
 )
 def _colon(match: re.Match[str]) -> str | None:
     return _clock(int(match[1]), int(match[2]), match[3])
@@ -215,7 +229,7 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _school_year, _day_month, _named, _month_year, _weekday, _era, _christ, _decade,
-    _ordinal_roman, _short_century,
-    _century, _always, _span, _hours, _colon, _hour,
+    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _weekday, _era,
+    _christ, _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
+    _hour,
 )  # fmt: skip

@@ -16,7 +16,7 @@ from anyrig.speech.normalise.romance.figures import (
     GLYPHS,
     SPACE,
 )
-from anyrig.speech.normalise.romance.sentences import word_after
+from anyrig.speech.normalise.romance.sentences import word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 
 
@@ -58,6 +58,8 @@ def _fraction(match: re.Match[str]) -> str | None:
     if (over, under) == (1, 2):
         return _half(match, whole)
     words = _graded(match, over, under)
+    if over == 1 and word_before(match) in ("un", "une"):
+        return words.removeprefix("un ")  # It is there already: un 1/4.
     return f"{cardinal(int(whole))} et {words}" if whole else words
 
 

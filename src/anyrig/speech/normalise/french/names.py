@@ -46,7 +46,7 @@ _KINGS = frozenset(
 )
 def _counted(match: re.Match[str]) -> str | None:
     first = roman(match[2])
-    if first is None:
+    if first is None or match[2].islower() or match[2] in ("L", "C", "D", "M"):
         return None
     head = _FULL.get(match[1].strip().lower())
     lead = f"{head} " if head else match[1]

@@ -99,7 +99,13 @@ def _keeps_hyphen(_: str, __: str) -> bool:
     return False
 
 
+@rule("abbreviation", r"(?<!\w)etc\.{3,}")
+def _trailing(match: re.Match[str]) -> str | None:
+    return "etcétera..."
+
+
 _SHORT = (
+    _trailing,
     abbreviations(
         {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
     ),

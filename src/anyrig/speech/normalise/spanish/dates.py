@@ -94,7 +94,10 @@ def _school_year(match: re.Match[str]) -> str | None:
     return f"{cardinal(int(match[1]))} {cardinal(int(match[2]))}"
 
 
-@rule("date", r"(?<=\b[Ee]l )(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| de (?:l|su|mi|tu|est))")
+@rule(
+    "date",
+    r"(?<=\b[Ee]l )(?!1/[2-9]\b|2/3|3/4)(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d| de (?:l|su|mi|tu|est))",
+)
 def _day_month(match: re.Match[str]) -> str | None:
     return _of_parts(int(match[1]), int(match[2]), "")
 
@@ -112,9 +115,18 @@ def _month_year(match: re.Match[str]) -> str | None:
     return f"{_month(match[3])} de {cardinal(int(match[4]))}"
 
 
-@rule("date", rf"(?<!\w)({_DAY_NAME})(?=,?\s+\d)", flags=re.IGNORECASE)
+@rule("date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])")
+def _roman_month(match: re.Match[str]) -> str | None:
+    return _of_parts(int(match[1]), roman(match[3]) or 0, match[4])
+
+
+@rule(
+    "date",
+    rf"(?<!\w)({_DAY_NAME})(?=,?\s+\d)|(?<!\w)((?:lun|mié|jue|vie|sáb|dom)\.)(?!\w)",
+    flags=re.IGNORECASE,
+)
 def _weekday(match: re.Match[str]) -> str | None:
-    return _DAYS[match[1].rstrip(".").lower()]
+    return closed(_DAYS[match.group().rstrip(".").lower()], match)
 
 
 @rule("date", r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\.?(?![\w'])")
@@ -203,7 +215,8 @@ def _counted(number: int, noun: str) -> str:
 
 @rule(
     "time",
-    r"(?<![\w:.,/])([01]?\d|2[0-4])(?:[:h]([0-5]\d))(?![\d:])(?!\.\d)(\s?(?:horas|hrs?\.?|hs?\.?)(?!\w))?",
+    r"(?<![\w:.,/])([01]?\d|2[0-4])(?:[:h]([0-5]\d))(?![\d:]|[. ]\d{3})"
+    r"(\s?(?:horas|hrs?\.?|hs?\.?)(?!\w))?",
 )
 def _of_day(match: re.Match[str]) -> str | None:
     return closed(_spoken(match[1], int(match[2]), bool(match[3])), match)
@@ -271,6 +284,6 @@ def _clock(hour: int, minute: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _school_year, _day_month, _named, _first, _month_year, _weekday, _century,
-    _decade, _plural, _era, _half_day, _span, _seconds, _of_day, _full_hour, _dotted,
+    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _first, _month_year, _weekday,
+    _century, _decade, _plural, _era, _half_day, _span, _seconds, _of_day, _full_hour, _dotted,
 )  # fmt: skip

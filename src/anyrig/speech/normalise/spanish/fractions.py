@@ -10,7 +10,7 @@ from anyrig.speech.normalise.romance.figures import (
     GLYPHS,
     SPACE,
 )
-from anyrig.speech.normalise.romance.sentences import word_after
+from anyrig.speech.normalise.romance.sentences import word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.nouns import AFTER_HALF, gender
 from anyrig.speech.normalise.spanish.numbers import (
@@ -63,6 +63,8 @@ def _fraction(match: re.Match[str]) -> str | None:
     if (over, under) == (1, 2):
         return _half(match, int(whole) if whole else None)
     words = _graded(match, over, under)
+    if over == 1 and word_before(match) in ("un",):
+        return words.removeprefix("un ")  # It is there already: un 1/4.
     return f"{cardinal(int(whole))} y {words}" if whole else words
 
 

@@ -35,6 +35,18 @@ def _per_unit(unit: str) -> str:
     return f" por {UNITS[unit][0]}" if unit else ""
 
 
+@rule("unit", r"(?<=[a-z²]) [x×] (?=\d)")
+def _across(match: re.Match[str]) -> str | None:
+    """Between two sides that have a unit each."""
+    return " por "
+
+
+@rule("unit", rf"{BEFORE}(\d{{1,2}})'([0-5]\d)(?:\"|''|(?!\w))")
+def _lap(match: re.Match[str]) -> str | None:
+    """Minutes and seconds as in sport: 3'30."""
+    return f"{_unit(match[1], 'min')} {say(match[2])}"
+
+
 @rule(
     "unit", rf"{BEFORE}(\d{{1,3}})°{SPACE}?(\d{{1,2}})['\u2032](?:{SPACE}?(\d{{1,2}})[\"\u2033])?"
 )
@@ -119,6 +131,6 @@ _PERCENT = {"%": "por ciento", "‰": "por mil"}
 
 
 RULES: tuple[Rule, ...] = (
-    _arc, _percent_range, _percent, _unit_range, _sides, _each_hundred, _units, _bare_rate, _each,
-    _one_in,
+    _arc, _lap, _across, _percent_range, _percent, _unit_range, _sides, _each_hundred, _units,
+    _bare_rate, _each, _one_in,
 )  # fmt: skip

@@ -58,7 +58,7 @@ _KINGS = (
 )
 def _counted(match: re.Match[str]) -> str | None:
     first = roman(match[2])
-    if first is None or match[2].islower():
+    if first is None or match[2].islower() or match[2] in ("L", "C", "D", "M"):
         return None
     words = f"{_full(match[1])}{cardinal(first)}"
     last = roman(match[4] or "")
