@@ -43,7 +43,7 @@ def _lines(inner: str, **wishes: object) -> list[str]:
          "On April fifth, twenty twenty-four."),
         ('You <say-as interpret-as="expletive">fool</say-as>!', "You bleep!"),
         ('<say-as interpret-as="nonsense">Two words</say-as> here', "Two words here"),
-        ("<w>read</w> <![CDATA[A < B]]> here", "read A less than B here"),
+        ("<w>read</w> <![CDATA[this & that]]> here", "read this and that here"),
         ("[[Kokoro|ko-KO-ro]] is said", "ko-KO-ro is said"),
         ("it is <!-- not --> here", "it is here"),
     ],
