@@ -34,21 +34,28 @@ ROUNDS = {"cpu": 1, "h200": 3}
 def run(hardware: str) -> list[Row]:
     where = torch.device("cuda" if hardware == "h200" else "cpu")
     torch.manual_seed(0)
-    model = _quiet(VitsModel(VitsConfig()).eval())
+    made: Any = VitsModel(VitsConfig())
+    model = _quiet(made.eval())
     rows = _rows(NUM_ROWS[hardware])
     audio = sum(sum(row.durations or ()) for row in rows) * 256 / 16000
     print(f"{len(rows)} rows, {audio:.0f} s of audio")
     peers = _peers(model, rows, where, hardware)
     found: list[Row] = []
     whole: dict[str, list[Samples]] = {}
-    formats: Sequence[Precision] = (
-        ("fp32", "tf32", "fp16", "bf16") if hardware == "h200" else ("fp32",)
-    )
-    for precision in formats:
-        ours = VitsTorch(copy.deepcopy(model), where, precision, noise=0.0, duration_noise=0.0)
-        whole[precision] = ours.run(rows)
-        found += _speed(ours, precision, rows, audio, peers, hardware)
-        found.append(_error(precision, ours, whole, rows))
+    ways: list[tuple[Precision, bool]] = [("fp32", False)]
+    if hardware == "h200":
+        ways += [(name, fuse) for name in ("tf32", "fp16", "bf16") for fuse in (False, True)]
+    for precision, fuse in ways:
+        name = f"{precision} fused" if fuse else precision
+        start = time.perf_counter()
+        ours = VitsTorch(
+            copy.deepcopy(model), where, precision, noise=0.0, duration_noise=0.0, fuse=fuse
+        )
+        whole[name] = ours.run(rows)
+        print(f"{name}: first run {time.perf_counter() - start:.1f} s", flush=True)
+        found += _speed(ours, name, rows, audio, peers, hardware)
+        print(found[-1], flush=True)
+        found.append(_error(name, ours, whole, rows))
         del ours
         _free(where)
     return found

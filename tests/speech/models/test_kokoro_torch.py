@@ -21,7 +21,7 @@ import torch
 
 from anyrig.errors import BadInput, NeedsWeights
 from anyrig.speech.models import kokoro
-from anyrig.speech.models.convolve import Silence
+from anyrig.speech.models.convolve import Kind, Silence
 from anyrig.speech.models.kokoro import KokoroNet, KokoroRow
 from anyrig.speech.models.kokoro_decode import Rows
 from anyrig.speech.models.kokoro_source import Shape, Transform
@@ -170,7 +170,7 @@ def test_the_buzz_is_the_published_ones(published: Any, monkeypatch: pytest.Monk
 
 def test_the_transform_ends_each_row_as_torch_does() -> None:
     lengths = [300, 205, 40]
-    transform = Transform(Shape(20, 5, 300), kokoro.Kind(torch.device("cpu")))
+    transform = Transform(Shape(20, 5, 300), Kind(torch.device("cpu")))
     torch.manual_seed(4)
     sound, window = torch.randn(3, 300), torch.hann_window(20)
     spectra = transform.forward(sound, torch.tensor(lengths))

@@ -67,6 +67,12 @@ class Kind(NamedTuple):
 
     device: torch.device
     dtype: torch.dtype = torch.float32
+    fuse: bool = False
+    """Whether small functions are compiled."""
+
+    def put(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor, there and so."""
+        return tensor.to(self.device, self.dtype)
 
 
 class Conv:
@@ -94,8 +100,8 @@ class Conv:
         taps = weight.shape[2]
         self.padding = (taps - 1) * dilation // 2 if padding is None else padding
         self.dilation, self.stride = dilation, stride
-        self.weight = weight.unsqueeze(2).to(*kind).contiguous(memory_format=torch.channels_last)
-        self.bias = None if bias is None else bias.to(*kind)
+        self.weight = kind.put(weight.unsqueeze(2)).contiguous(memory_format=torch.channels_last)
+        self.bias = None if bias is None else kind.put(bias)
 
     @classmethod
     def of(cls, weights: Weights, kind: Kind, *, dilation: int = 1, scale: float = 1.0) -> Conv:
@@ -132,8 +138,15 @@ class Upsample:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Of [rows, time, in], [rows, time * stride, out]."""
-        done = self.conv(x).contiguous()
-        return done.reshape(len(x), x.shape[1] * self.stride, -1)
+        return self._in_time(self.conv(x))
+
+    def bare(self, x: torch.Tensor) -> torch.Tensor:
+        """Without the bias."""
+        return self._in_time(self.conv.bare(x))
+
+    def _in_time(self, phases: torch.Tensor) -> torch.Tensor:
+        rows, length, _ = phases.shape
+        return phases.contiguous().reshape(rows, length * self.stride, -1)
 
 
 def _phases(weight: torch.Tensor, stride: int) -> tuple[torch.Tensor, int]:

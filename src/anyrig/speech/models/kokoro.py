@@ -86,6 +86,7 @@ class KokoroNet:
         device: where it runs.
         precision: of the decoder and generator; text, pitch and loudness are in fp32 in any case.
         noise: off, it says the same as the published model with its noise off.
+        fuse: whether small functions are compiled: quicker once that is done.
         block_frames: the most decoded at a time, padding included, which bounds the memory.
     """
 
@@ -97,6 +98,7 @@ class KokoroNet:
         precision: Precision = "fp32",
         *,
         noise: bool = True,
+        fuse: bool = False,
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         self.device, self._noise = torch.device(device), noise
@@ -104,7 +106,7 @@ class KokoroNet:
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
         weights, exact = Weights(tensors), Kind(self.device)
-        kind = Kind(self.device, _DTYPES.get(precision, torch.float32))
+        kind = Kind(self.device, _DTYPES.get(precision, torch.float32), fuse)
         self._text = TextPart(weights, config, exact)
         self._curves = Curves(weights.at("predictor"), exact)
         self._decoder = Decoder(weights.at("decoder"), kind)

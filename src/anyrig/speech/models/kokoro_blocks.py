@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from anyrig.speech.models.convolve import Conv, Kind, Silence, Weights
+from anyrig.speech.models.fuse import Fused
 
 _EPS = 1e-5
 
@@ -67,9 +68,15 @@ def _moments(x: torch.Tensor, extent: Extent) -> tuple[torch.Tensor, torch.Tenso
         # Of all steps around the true mean, less what the zeros beyond the end give to that.
         spread = share * (variance + torch.square(mean - true)) - (share - 1) * torch.square(true)
         return true, spread.clamp(min=0)
-    mean = x.sum(dim=1, dtype=torch.float32) / extent.counts
+    total, squares = sums(x)
+    mean = total / extent.counts
+    return mean, (squares / extent.counts - torch.square(mean)).clamp(min=0)
+
+
+def sums(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row's steps and of their squares, in fp32 without a copy in fp32."""
     length = torch.linalg.vector_norm(x, dim=1, dtype=torch.float32)
-    return mean, (torch.square(length) / extent.counts - torch.square(mean)).clamp(min=0)
+    return x.sum(dim=1, dtype=torch.float32), torch.square(length)
 
 
 def scaled_leaky(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
@@ -77,13 +84,18 @@ def scaled_leaky(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> t
     return F.leaky_relu_(torch.addcmul(shift.to(x.dtype), x, scale.to(x.dtype)), 0.2)
 
 
-def scaled_snake(
+def snake(
     x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor
 ) -> torch.Tensor:
-    """y + sin(alpha * y)^2 / alpha of what the norm gives, in few passes.
+    """y + sin(alpha * y)^2 / alpha of what the norm gives: to be compiled."""
+    y = x.float() * scale + shift
+    return (y + torch.square(torch.sin(alpha * y)) / alpha).to(x.dtype)
 
-    The square of the sine is (1 - cos(2 * alpha * y)) / 2.
-    """
+
+def snake_in_steps(
+    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor
+) -> torch.Tensor:
+    """The same in few passes: the square of the sine is (1 - cos(2 * alpha * y)) / 2."""
     twice, half = 2 * alpha, 0.5 / alpha
     wave = torch.addcmul((shift * twice).to(x.dtype), x, (scale * twice).to(x.dtype)).cos_()
     done = torch.addcmul((shift + half).to(x.dtype), x, scale.to(x.dtype))
@@ -91,10 +103,15 @@ def scaled_snake(
 
 
 class SnakeBlock:
-    """Three rounds of norm, snake and convolution, twice each, around a residual."""
+    """Three rounds of norm, snake and convolution, twice each, around a residual.
+
+    A norm takes away whatever is added to a whole channel, so a bias in front of one does nothing:
+    none is added inside, and `bias` is what the block's output lacks.
+    """
 
     def __init__(self, weights: Weights, dilations: Sequence[int], kind: Kind) -> None:
         self._rounds = []
+        self._snake = Fused(snake, True) if kind.fuse else snake_in_steps
         for number, dilation in enumerate(dilations):
             self._rounds += [[
                 (Adain(weights.at(f"adain{half}", number), kind),
@@ -102,14 +119,16 @@ class SnakeBlock:
                  Conv.of(weights.at(f"convs{half}", number), kind, dilation=spaced))
                 for half, spaced in ((1, dilation), (2, 1))
             ]]  # fmt: skip
+        biases = [weights.get(f"convs2.{number}.bias") for number in range(len(dilations))]
+        self.bias = torch.stack(biases).sum(0)
 
     def __call__(self, x: torch.Tensor, style: torch.Tensor, extent: Extent) -> torch.Tensor:
         """Zero beyond each row's end, as x must be."""
         for halves in self._rounds:
             inner = x
             for norm, alpha, conv in halves:
-                heard = scaled_snake(inner, *norm(inner, style, extent), alpha)
-                inner = extent.silence(conv(extent.silence(heard)))
+                heard = self._snake(inner, *norm(inner, style, extent), alpha)
+                inner = extent.silence(conv.bare(extent.silence(heard)))
             x = inner.add_(x)
         return x
 
@@ -136,7 +155,7 @@ class ResBlock:
             pool = weights.at("pool")
             taps = F.pad(pool.weight()[:, 0], (0, 0, 0, self.pad)).T
             bias = F.pad(pool.get("bias"), (0, self.pad))
-            self._pool = [part.to(*kind) for part in (*taps, bias)]
+            self._pool = [kind.put(part) for part in (*taps, bias)]
 
     def __call__(
         self, x: torch.Tensor, style: torch.Tensor, extent: Extent, after: Extent
@@ -146,7 +165,7 @@ class ResBlock:
         if self.doubles:
             heard, x = self._doubled(heard), x.repeat_interleave(2, dim=1)
             after.silence(heard)
-        inner = after.silence(self._first(heard))
+        inner = after.silence(self._first.bare(heard))  # the norm would take the bias away
         inner = after.silence(scaled_leaky(inner, *self._norms[1](inner, style, after)))
         short = x if self._short is None else self._short(x)
         return after.silence(self._second(inner).add_(short).mul_(math.sqrt(0.5)))

@@ -133,6 +133,9 @@ class _Stage(NamedTuple):
     """Of the source."""
     source: SnakeBlock
     blocks: list[SnakeBlock]
+    bias: torch.Tensor
+    """Of all its layers: every block passes on what is added to a whole channel, and its norms do
+    not see it, so that it is added once."""
 
 
 class Generator:
@@ -160,13 +163,18 @@ class Generator:
         # The mean of the blocks before is in the weights: leaky ReLU lets a factor through.
         scale = 1.0 / len(kinds) if number else 1.0
         up = weights.at("ups", number)
+        source = SnakeBlock(weights.at("noise_res", number), (1, 3, 5), self._kind)
+        blocks = [
+            SnakeBlock(weights.at("resblocks", number * len(kinds) + inner), dilations, self._kind)
+            for inner, dilations in enumerate(kinds)
+        ]
+        bias = (up.get("bias") + heard.get("bias") + source.bias) * len(blocks)
+        bias = bias + torch.stack([block.bias for block in blocks]).sum(0)
         return _Stage(
             Upsample(up, self._kind, stride=self._rates[number], scale=scale),
-            Conv(F.pad(heard.weight(), (0, 0, 0, self._fill)), heard.bias(), self._kind,
+            Conv(F.pad(heard.weight(), (0, 0, 0, self._fill)), None, self._kind,
                  stride=follow, padding=(follow + 1) // 2 if follow > 1 else 0),
-            SnakeBlock(weights.at("noise_res", number), (1, 3, 5), self._kind),
-            [SnakeBlock(weights.at("resblocks", number * len(kinds) + inner), dilations, self._kind)
-             for inner, dilations in enumerate(kinds)],
+            source, blocks, self._kind.put(bias),
         )  # fmt: skip
 
     def __call__(
@@ -180,12 +188,13 @@ class Generator:
             rate *= self._rates[number]
             last = number == len(self._stages) - 1
             extent = rows.at(rate, 1 if last else 0)
-            x = stage.up(F.leaky_relu_(x, 0.1))
+            x = stage.up.bare(F.leaky_relu_(x, 0.1))
             if last:  # one more in front, mirrored
                 x = torch.cat((x[:, 1:2], x), dim=1)
             heard = stage.source(extent.silence(stage.heard(buzz)), style, extent)
             x = extent.silence(heard.add_(x))
             x = _sum([block(x, style, extent) for block in stage.blocks])
+            x = extent.silence(x.add_(stage.bias))
         told = self._last(F.leaky_relu_(x))[..., : self._channels].float()
         frames = rows.lengths(rate, 1)
         return self._transform.backward(told, frames, rows.at(rate, 1).silence)

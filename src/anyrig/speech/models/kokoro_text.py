@@ -21,8 +21,8 @@ class Linear:
     """A matrix and a bias."""
 
     def __init__(self, weights: Weights, kind: Kind) -> None:
-        self.weight, bias = weights.get("weight").to(*kind), weights.bias()
-        self.bias = None if bias is None else bias.to(*kind)
+        self.weight, bias = kind.put(weights.get("weight")), weights.bias()
+        self.bias = None if bias is None else kind.put(bias)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Of the last dimension."""
@@ -31,7 +31,7 @@ class Linear:
 
 class _Norm:
     def __init__(self, weights: Weights, kind: Kind, eps: float, names: tuple[str, str]) -> None:
-        self._scale, self._shift = (weights.get(name).to(*kind) for name in names)
+        self._scale, self._shift = (kind.put(weights.get(name)) for name in names)
         self._eps = eps
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -45,7 +45,7 @@ class Lstm:
         size, hidden = weights.get("weight_ih_l0").shape[1], weights.get("weight_hh_l0").shape[1]
         self._net = nn.LSTM(size, hidden, batch_first=True, bidirectional=True)
         self._net.load_state_dict({name: weights.get(name) for name in self._net.state_dict()})
-        self._net.to(*kind).requires_grad_(False)
+        self._net.to(kind.device, kind.dtype).requires_grad_(False)
         self._net.flatten_parameters()
 
     def __call__(self, x: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
@@ -68,8 +68,8 @@ class Albert:
         attention = layer.at("attention")
         places = embeddings.get("position_embeddings.weight")
         places = places + embeddings.get("token_type_embeddings.weight")[0]
-        self._words = embeddings.get("word_embeddings.weight").to(*kind)
-        self._places = places.to(*kind)
+        self._words = kind.put(embeddings.get("word_embeddings.weight"))
+        self._places = kind.put(places)
         self._norm = _Norm(embeddings.at("LayerNorm"), kind, eps, usual)
         self._into = Linear(weights.at("encoder", "embedding_hidden_mapping_in"), kind)
         self._asks = [Linear(attention.at(n), kind) for n in ("query", "key", "value")]
@@ -128,7 +128,7 @@ class TextPart:
         ]
         self._last = Lstm(predictor.at("lstm"), kind)
         self._units = Linear(predictor.at("duration_proj", "linear_layer"), kind)
-        self._table = sound.get("embedding.weight").to(*kind)
+        self._table = kind.put(sound.get("embedding.weight"))
         self._convs = [
             (Conv.of(sound.at("cnn", n, 0), kind),
              _Norm(sound.at("cnn", n, 1), kind, 1e-5, ("gamma", "beta")))

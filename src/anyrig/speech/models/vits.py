@@ -69,6 +69,7 @@ class VitsTorch:
         precision: of the vocoder; the text is encoded in fp32 in any case.
         noise: how much the voice varies; the model's own when None.
         duration_noise: how much the rhythm varies; likewise.
+        fuse: whether small functions are compiled: quicker once that is done.
         block_frames: the most frames decoded at a time, which bounds the memory; 1 for rows one by
             one, as a CPU likes it.
     """
@@ -81,6 +82,7 @@ class VitsTorch:
         *,
         noise: float | None = None,
         duration_noise: float | None = None,
+        fuse: bool = False,
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         config = model.config
@@ -94,7 +96,9 @@ class VitsTorch:
         state = model.state_dict()
         dtype = _DTYPES.get(precision, torch.float32)
         self._flow = Flow(Weights(state).at("flow"), config, Kind(self.device))
-        self._vocoder = Vocoder(Weights(state).at("decoder"), config, Kind(self.device, dtype))
+        self._vocoder = Vocoder(
+            Weights(state).at("decoder"), config, Kind(self.device, dtype, fuse)
+        )
         self._gap = max(self._vocoder.gap, self._flow.reach)
         self._model = _text_part(model).to(self.device).eval()
 
@@ -107,18 +111,21 @@ class VitsTorch:
         *,
         noise: float | None = None,
         duration_noise: float | None = None,
+        fuse: bool = False,
         block_frames: int = _BLOCK_FRAMES,
     ) -> VitsTorch:
         """From a folder as transformers saves it. Pickled weights are not opened."""
         model = peer().from_pretrained(folder, use_safetensors=True, local_files_only=True)
         return cls(
             model, device, precision,
-            noise=noise, duration_noise=duration_noise, block_frames=block_frames,
+            noise=noise, duration_noise=duration_noise, fuse=fuse, block_frames=block_frames,
         )  # fmt: skip
 
     @torch.inference_mode()
     def run(self, rows: Sequence[VitsRow]) -> list[Samples]:
         """The samples of each row, in order."""
+        if not rows:
+            return []
         with tf32(False) if self.device.type == "cuda" else nullcontext():
             text = self._encoded(rows)
         frames = [int(durations.sum()) for durations in text.durations]
@@ -173,7 +180,7 @@ class VitsTorch:
         if row.durations is not None:
             return np.asarray(row.durations, np.int64)
         scale = np.float32(1.0 / (self.config.speaking_rate * row.rate))
-        chosen = np.ceil(lengths * scale).astype(np.int64)
+        chosen: NDArray[np.int64] = np.ceil(lengths * scale).astype(np.int64)
         if not chosen.sum():
             chosen[-1] = 1
         return chosen

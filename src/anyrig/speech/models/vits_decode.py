@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from anyrig.speech.models.convolve import Conv, Kind, Silence, Upsample, Weights
+from anyrig.speech.models.fuse import Fused
 
 
 class Flow:
@@ -77,11 +78,14 @@ class _Coupling:
         return kept * mask
 
 
+Block = Sequence[tuple[Conv, Conv]]
+
+
 class Stage(NamedTuple):
     """One step up in rate, and the residual blocks behind it."""
 
     up: Upsample
-    blocks: Sequence[Sequence[tuple[Conv, Conv]]]
+    blocks: Sequence[Block]
     rate: int
     """Steps a frame."""
     reach: int
@@ -100,6 +104,7 @@ class Vocoder:
     def __init__(self, weights: Weights, config: Any, kind: Kind) -> None:
         self._slope = config.leaky_relu_slope
         self._kind = kind
+        self._bend, self._join = Fused(bent, kind.fuse), Fused(joined, kind.fuse)
         self._pre = Conv.of(weights.at("conv_pre"), kind)
         spoken = config.speaker_embedding_size != 0
         self._speaker = Conv.of(weights.at("cond"), kind) if spoken else None
@@ -137,16 +142,13 @@ class Vocoder:
         """The sum of the residual blocks."""
         heard, total = F.leaky_relu(x, self._slope), x
         for number, block in enumerate(stage.blocks):
-            done = self._block(x, heard, block, silence)
+            run = self._fused if self._kind.fuse else self._plain
+            done = run(x, heard, block, silence)
             total = done if number == 0 else total.add_(done)
         return total
 
-    def _block(
-        self,
-        x: torch.Tensor,
-        heard: torch.Tensor,
-        block: Sequence[tuple[Conv, Conv]],
-        silence: Silence,
+    def _plain(
+        self, x: torch.Tensor, heard: torch.Tensor, block: Block, silence: Silence
     ) -> torch.Tensor:
         for number, (first, second) in enumerate(block):
             if number:
@@ -154,6 +156,30 @@ class Vocoder:
             inner = silence(F.leaky_relu_(first(heard), self._slope))
             x = silence(second(inner).add_(x))
         return x
+
+    def _fused(
+        self, x: torch.Tensor, heard: torch.Tensor, block: Block, silence: Silence
+    ) -> torch.Tensor:
+        """The same, bias, residual and leaky ReLU in one pass behind each convolution."""
+        for first, second in block:
+            inner = silence(self._bend(first.bare(heard), first.bias, self._slope))
+            x, heard = self._join(x, second.bare(inner), second.bias, self._slope)
+            silence(x)
+            silence(heard)
+        return x
+
+
+def bent(x: torch.Tensor, bias: torch.Tensor, slope: float) -> torch.Tensor:
+    """A leaky ReLU behind a bias: to be compiled."""
+    return F.leaky_relu(x + bias, slope)
+
+
+def joined(
+    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, slope: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The residual, and what the next layer hears of it: to be compiled."""
+    total = x + more + bias
+    return total, F.leaky_relu(total, slope)
 
 
 def _stages(weights: Weights, config: Any, kind: Kind) -> list[Stage]:
