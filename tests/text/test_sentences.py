@@ -53,6 +53,7 @@ _CASES: dict[str, list[str]] = {
     ],
     "es": [
         "El Sr. García llegó a las 5 p. m. y se fue.| La Sra. López no.| EE. UU. es grande.",
+        "un 1er. lugar en la Hab. 204.| Es así.",
         "Vive en EE. UU.| Él no.| Miró al mar.| Ella no.",
         "¿Qué?| ¡No!| Dijo... y calló.| Véase pág. 3.",
         "Fue a las 5 p. m.| Ella no.| Ud. sabe.",
@@ -62,6 +63,7 @@ _CASES: dict[str, list[str]] = {
         "Le Dr. Martin, cf. p. 3, est venu... puis parti.| N° 5.",
         "J.-P. Sartre etc.| Voilà !",
         "Le 8 févr. 2019 et lun. 3 janv.| Il est venu.",
+        "Selon l'art. 3.1, non.| Il est là.",
         "C'est à p. 5.| Il est parti.",
     ],
     "de": ["Am 3. Mai kam Dr. Müller.| Das ist z. B. gut.| Er ging.| Der 2. Weltkrieg."],

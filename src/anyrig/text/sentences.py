@@ -31,6 +31,7 @@ _LEADING = {
 _BEFORE_NUMBER = frozenset(
     "no nos nº n° nr num núm fig figs vol vols p pp pg pág págs pag pagg art arts ch chap cap caps "
     "sec sect eq ex bd abb abs kap s seite § tel ext para bldg apt rte ste rm lot hwy tbl "
+    "hab ap apdo dpto esc izq depto "
     "jan feb mar apr jun jul aug sep sept oct nov dec ene abr ago set dic janv févr avr juil déc "
     "mon tue wed thu fri sat sun lun mié jue vie sáb dom mer jeu ven sam dim "
     "max min máx mín".split()
@@ -170,7 +171,12 @@ def _careless(text: str) -> bool:
 
 def _abbreviated(core: str) -> bool:
     word = _last_word(core)
-    return len(word) <= 2 or "." in word or word in _ENDING | _BEFORE_NUMBER | _WITHIN
+    return (
+        len(word) <= 2
+        or "." in word
+        or word[0].isdigit()
+        or word in _ENDING | _BEFORE_NUMBER | _WITHIN
+    )
 
 
 def _leads_on(core: str, follows: str, language: str) -> bool:
@@ -201,7 +207,8 @@ def _parted(text: str, match: re.Match[str], language: str) -> bool:
 def _last_word(core: str) -> str:
     found = _LAST_WORD.search(core[:-1])
     word = found[0].lower() if found else ""
-    return re.split(r"[-–—/](?=\w+\Z)", word)[-1] if "://" not in word else word
+    # Of `J.-P` and `l'art` the last piece counts.
+    return re.split(r"[-–—/'’](?=\w+\Z)", word)[-1] if "://" not in word else word
 
 
 def _starts(follows: str, language: str) -> bool:
