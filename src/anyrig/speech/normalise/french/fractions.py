@@ -20,6 +20,11 @@ from anyrig.speech.normalise.romance.sentences import word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 
 
+@rule("fraction", r"(?<![\w)\]])(?<!\d )[-\u2212](?=\d{1,3}(?: \d{1,3})?/\d)")
+def _negative(match: re.Match[str]) -> str | None:
+    return "moins "
+
+
 @rule("fraction", rf"{BEFORE}(\d{{1,3}})(?:{SPACE}1/2|{SPACE}?½){SPACE}([a-zà-ÿœ]+)(?!\w)")
 def _and_half(match: re.Match[str]) -> str | None:
     """After what is counted: deux heures et demie."""
@@ -83,5 +88,5 @@ def _graded(match: re.Match[str], over: int, under: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _and_half, _divided, _half_of, _fraction,
+    _negative, _and_half, _divided, _half_of, _fraction,
 )  # fmt: skip

@@ -14,6 +14,9 @@ _EMOJI = (
     "\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\U000e0020-\U000e007f"
 )
 _PICTURE = rf"[{_EMOJI}\ufe0f\u200d\u20e3]+"
+# Raised letters of 1er and Mme, and what they are on the line.
+_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+_LOWERED = "abcdefghijklmnoprstuvwxyz"
 _LETTERS = r"[^\W\d_]"
 
 
@@ -28,6 +31,7 @@ def clean(keeps_hyphen: Callable[[str, str], bool]) -> tuple[Rule, ...]:
     cut = rf"(?<!\w)({_LETTERS}{{1,40}})[-\u2010\u00ad][ \t]*\r?\n[ \t]*({_LETTERS}{{1,40}})"
     shared = tuple(one for one in markup.CLEAN if one.kind != "quote")
     return (
+        rule("symbol", f"[{_RAISED}]", needs=_RAISED)(lambda m: _LOWERED[_RAISED.index(m.group())]),
         rule("hyphen", cut, needs="\n")(whole),
         rule("quote", r"&(?:laquo|ldquo|bdquo|quot);(?:&nbsp;)?(?=\w)", needs="&")(_nothing),
         rule("quote", r"(?:&nbsp;)?&(?:raquo|rdquo|quot);", needs="&")(_nothing),

@@ -31,6 +31,11 @@ def _half(match: re.Match[str], whole: int | None) -> str:
     return half if kind else "un medio"
 
 
+@rule("fraction", r"(?<![\w)\]])(?<!\d )[-\u2212](?=\d{1,3}(?: \d{1,3})?/\d)")
+def _negative(match: re.Match[str]) -> str | None:
+    return "menos "
+
+
 @rule("fraction", rf"{BEFORE}(\d{{1,3}})(?:{SPACE}1/2|{SPACE}?½){SPACE}([a-záéíóúñ]+)(?!\w)")
 def _and_half(match: re.Match[str]) -> str | None:
     """After what is counted: dos tazas y media."""
@@ -82,5 +87,5 @@ def _graded(match: re.Match[str], over: int, under: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _and_half, _divided, _fraction,
+    _negative, _and_half, _divided, _fraction,
 )  # fmt: skip

@@ -101,9 +101,9 @@ def say_figure(number: Figure, gender: Gender = "") -> str:
 
 
 def decimals(written: str) -> str:
-    """Two decimals are read as a number, more of them one by one; zeros in front are said."""
+    """Up to three are read as a number, more of them one by one; zeros in front are said."""
     rest = written.lstrip("0")
-    if len(rest) > 2 or not rest:
+    if len(rest) > 3 or not rest:
         return digits(written)
     return " ".join(["cero"] * (len(written) - len(rest)) + [cardinal(int(rest))])
 
@@ -120,4 +120,5 @@ def _eleventh(under: int) -> str:
     """Denominators from eleven on have a name of their own, seldom used beyond the tens."""
     if not 11 <= under <= 99:
         return ""
-    return f"{cardinal(under).replace(' y ', 'i').replace(' ', '').replace('é', 'e')}avo"
+    stem = cardinal(under).replace(" y ", "i").translate(str.maketrans("éó", "eo"))
+    return f"{re.sub('uno$', 'un', stem).removesuffix('a')}avo"

@@ -36,7 +36,7 @@ _SHAPES = "|".join((
     r"[679]\d{8}",
     rf"\(\d{{2,3}}\) ?\d{{3,4}}{_GAP}\d{{4}}",
     rf"\d\d{_GAP}\d{{4}}{_GAP}\d{{4}}",
-    r"\d{3}-\d{3,4}-\d{4}",
+    r"\d{3}-\d{3,4}-\d{3,4}",
 ))  # fmt: skip
 
 
@@ -80,4 +80,11 @@ def _identity(match: re.Match[str]) -> str | None:
     return f"{digits(match[1])} {match[2]}"
 
 
-RULES: tuple[Rule, ...] = (_abroad, _national, _after_word, _identity)
+@rule("phone", r"(?<![\w.,+€$-])(\d{4})-(\d{4})(?![\w-]|[.,]\d)")
+def _eight(match: re.Match[str]) -> str | None:
+    """Eight digits, unless they are two years."""
+    years = all(1000 <= int(one) <= 2100 for one in match.groups())
+    return None if years else _grouped(match.group())
+
+
+RULES: tuple[Rule, ...] = (_abroad, _national, _after_word, _eight, _identity)

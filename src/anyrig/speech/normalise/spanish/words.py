@@ -91,7 +91,7 @@ CLOSERS = {
     "p. m.": "pe eme", "izq.": "izquierda", "izqda.": "izquierda", "izdo.": "izquierdo",
     "dcha.": "derecha", "dcho.": "derecho", "ss.": "siguientes", "máx.": "máximo",
     "mín.": "mínimo", "ed.": "edición", "hab.": "habitantes", "Bs. As.": "Buenos Aires",
-    "Atte.": "atentamente", "atte.": "atentamente", "ptas.": "pesetas",
+    "Atte.": "atentamente", "esq.": "esquina", "atte.": "atentamente", "ptas.": "pesetas",
 }  # fmt: skip
 # Anywhere; a capital after them begins no sentence.
 ANYWHERE = {
