@@ -16,6 +16,8 @@ from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Spec, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from anyrig.backends.onnx import Model
     from anyrig.placement import Placement
     from anyrig.speech.audio import Samples, Take
@@ -82,10 +84,8 @@ class Hibari(SpeechEngine):
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
         from anyrig.backends import attach
-        from anyrig.speech.models.hibari_wave import Wave
 
         super().__init__(placement, folder=folder)
-        self._wave = Wave()
         self._device = placement.device
         self.bound = attach(placement.device, placement.drive, threads=1)
         self._files = _files(Path(folder) if folder else None)
@@ -115,32 +115,23 @@ class Hibari(SpeechEngine):
         return [self._take(line) for line in batch]
 
     def _take(self, line: Line) -> Take:
+        import numpy as np
+
         from anyrig.speech.audio import Take
 
         voice = voices.pick(self._voices, line)
         weights = next(found for found in self._files if found.voice == voice.name)
         model, reader = self._ready(weights)
+        rng = np.random.default_rng(line.seed)
         spoken = packaged.Spoken(_UNIT, RATE, packaged.KOKORO_EARLY)
         for words in phonemes.in_parts(reader.read(line.text), _MOST_PHONEMES):
             said = phonemes.ids_of(words, self._vocabulary)
             if said.ids:
-                spoken.add(*self._say(model, said.ids, line), words, said.owners)
+                wave, durations = _say(model, said.ids, line.rate, rng)
+                spoken.add(wave, durations, words, said.owners)
         if not spoken.parts:
             raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
         return Take(spoken.samples(), RATE, tuple(spoken.words))
-
-    def _say(self, model: Model, ids: list[int], line: Line) -> tuple[Samples, list[int]]:
-        """The wave of a stretch, and how many units each of its phonemes lasts."""
-        import numpy as np
-
-        feeds = {
-            "ids": np.asarray([[0, *ids, 0]], np.int64),
-            "speed": np.asarray([line.rate], np.float32),
-        }
-        *outputs, durations = model.run(feeds)
-        spectra = [output[0] for output in outputs]
-        noise = self._wave.noise_for(ids, line.seed, spectra[0].shape[1])
-        return self._wave.make(spectra, noise), durations.reshape(-1).tolist()
 
     def _ready(self, weights: _Weights) -> tuple[Model, phonemes.English]:
         if weights.british not in self._readers:
@@ -155,6 +146,20 @@ class Hibari(SpeechEngine):
 
         assert isinstance(self.bound, OnnxBound)
         return self.bound.load(rewire.with_outputs(path.read_bytes(), [_DURATIONS]))
+
+
+def _say(
+    model: Model, ids: list[int], rate: float, rng: np.random.Generator
+) -> tuple[Samples, Sequence[int]]:
+    """The wave of a stretch, and how many units each of its phonemes lasts."""
+    import numpy as np
+
+    from anyrig.speech.sound.vocode import wave
+
+    feeds = {"ids": np.asarray([[0, *ids, 0]], np.int64), "speed": np.asarray([rate], np.float32)}
+    *planes, durations = model.run(feeds)
+    lh, th, ln, lr, phi, f0 = (plane[0] for plane in planes)
+    return wave(lh, th, ln, lr, phi, f0, rng), durations.reshape(-1).tolist()
 
 
 def _files(folder: Path | None) -> dict[_Weights, Path]:
