@@ -24,7 +24,7 @@ RECIPE = Recipe(
     notice="The stand-in is for tests only.",
     agreed={"STANDIN_AGREED": "1"},
 )
-QUICK = Deadlines(start_s=30, load_s=10, line_s=1.5, character_s=0.0, ping_s=5)
+QUICK = Deadlines(start_s=60, load_s=60, first_s=0, line_s=30, character_s=0.0, ping_s=30)
 
 ENGINE = '''
 """Tones, and every way to go wrong."""

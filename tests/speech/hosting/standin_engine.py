@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.speech.hosting.client import Deadlines
 from anyrig.speech.hosting.engine import Hosted
 from anyrig.speech.protocol import Found, Option, Spec
-from tests.speech.hosting.standin import RECIPE
+from tests.speech.hosting.standin import QUICK, RECIPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anyrig.placement import Placement
-
-DEADLINES = Deadlines(start_s=60, load_s=60, line_s=5, character_s=0.0, ping_s=10)
 
 
 class Standin(Hosted):
@@ -44,7 +41,7 @@ class Standin(Hosted):
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Any) -> None:
         options.setdefault("environment", str(Path(folder) / "environments" / "standin"))
-        super().__init__(placement, folder=folder, deadlines=DEADLINES, **options)
+        super().__init__(placement, folder=folder, deadlines=QUICK, **options)
 
     @classmethod
     def find(cls, folder: Path | None = None, *, environments: Path | None = None) -> Found:

@@ -33,8 +33,10 @@ class Deadlines:
     start_s: float = 120.0
     """Until a fresh interpreter says hello."""
     load_s: float = 900.0
-    line_s: float = 120.0
-    character_s: float = 2.0
+    first_s: float = 600.0
+    """More for the first line of a host: voices are prepared, and libraries compile themselves."""
+    line_s: float = 240.0
+    character_s: float = 3.0
     """More for each character of a line; a CPU may need ten times the length of the audio."""
     ping_s: float = 30.0
 
@@ -86,7 +88,7 @@ class Client:
         self._deadlines = deadlines or Deadlines()
         self._line: Line | None = None
         self._number = 0
-        self._heard = 0.0
+        self._heard = self._first_s = 0.0
         self.hello: dict[str, Any] = {}
         self.ready: dict[str, Any] = {}
 
@@ -189,6 +191,7 @@ class Client:
     def _open(self) -> None:
         """A fresh host that has said hello and loaded."""
         self._line = Line(self._command, self._environment)
+        self._first_s = self._deadlines.first_s
         frame = self._line.receive(self._deadlines.start_s, "starting").header
         if frame["type"] == "error":
             raise self._error(frame, "starting")
@@ -222,11 +225,12 @@ class Client:
     def _parts(self, lines: Sequence[Said], *, stream: bool) -> Generator[Part, None, None]:
         said = [asdict(line) for line in lines]
         number = self._send({"type": "speak", "lines": said, "stream": stream})
-        seconds, left = self._deadlines.of(lines), True
+        seconds, left = self._deadlines.of(lines) + self._first_s, True
         try:
             while True:
                 frame = self._next(number, seconds, "speaking")
                 header = frame.header
+                self._first_s, seconds = 0.0, self._deadlines.of(lines)
                 if header["type"] == "done":
                     left = False
                     return
