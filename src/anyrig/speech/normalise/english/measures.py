@@ -70,7 +70,7 @@ def _singular(text: str) -> bool:
     rf"({_ALL})({_POWER})?"
     rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w|'s)"
     r"(\.(?!\d))?",
-    needs=DIGITS,
+    needs=DIGITS + VULGAR,
 )
 def _measure(match: re.Match[str]) -> str | None:
     (sign, low, dash, high, scale, short, gap, name, power, below, below_power, per,

@@ -66,6 +66,7 @@ LOWER = {
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
+    "Yr": "Year", "yr": "year", "Lv": "Level", "Lvl": "Level",
     "No": "Number", "Nos": "Numbers", "no": "number", "nos": "numbers", "p": "page", "pp": "pages",
     "vol": "volume", "Vol": "Volume", "vols": "volumes", "Vols": "Volumes", "ch": "chapter",
     "Ch": "Chapter", "chap": "chapter", "Chap": "Chapter", "fig": "figure", "Fig": "Figure",
@@ -83,7 +84,7 @@ NUMBERED = {
 }  # fmt: skip
 """Before a number."""
 FIXED = {
-    r"Tel(?=:)": "Telephone",
+    r"Tel(?=:)": "Telephone", r"no\.(?= is\b)": "number",
     r"e\.g\.,?": "for example,", r"eg\.,?": "for example,", r"i\.e\.,?": "that is,",
     r"ie\.,?": "that is,", r"[Aa]\.k\.a\.": "also known as", "a/k/a": "also known as",
     r"op\. cit\.": "op cit", r"et al\.": "et al", r"P\.P\.S\.": "P P S", r"q\.v\.": "which see",
