@@ -150,6 +150,28 @@ def test_devices_have_torch_s_words(on_cpu: Placement) -> None:
     assert words == ["cuda:0", "cuda:0", "xpu:0", "mps", "cpu"]
 
 
+def test_a_main_environment_without_torch_still_places_it(
+    homes: Path, tmp_path: Path, on_cpu: Placement
+) -> None:
+    """Torch is in the other environment: a CPU that only ONNX Runtime drives here will do."""
+    from dataclasses import replace
+
+    from anyrig.devices.choose import Choice
+    from anyrig.devices.discover import discover
+    from anyrig.placement import place
+
+    machine = discover()
+    drives = tuple(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
+    cpu = replace(machine.cpu_device, drives=drives)
+    bare = replace(machine, cpu_device=cpu, gpus=())
+    found = IndexTts.find(
+        _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav"), environments=homes
+    )
+    placed = place(bare, Choice((cpu,), "flag", "asked for"), IndexTts.need(found))
+    assert [device_word(placement) for placement in placed.placements] == ["cpu"]
+    assert placed.placements[0].workers == 1
+
+
 def test_another_recording_under_a_name_is_another_voice() -> None:
     """The digest is part of the voice, and so of what a take is kept under."""
     assert Voice("anna", "en", "xtts", digest="a") != Voice("anna", "en", "xtts", digest="b")

@@ -20,7 +20,7 @@ from anyrig.speech.hosting.recipes import Recipe
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
 
 if TYPE_CHECKING:
-    from anyrig.placement import Placement
+    from anyrig.placement import Need, Placement
     from anyrig.speech.audio import Take
 
 ADAPTER = "1"
@@ -39,6 +39,7 @@ class Hosted(SpeechEngine):
     """Whether a recording serves as a voice."""
     paced: ClassVar[bool] = False
     """Whether the engine has a rate of its own."""
+    cores = None  # one process on a CPU: such a model is large, and its own threads use the cores
     pads = False
     batch_invariant = True  # every line has its own seed
     most_items = 16  # said one after the other: more would only be lost together
@@ -113,6 +114,11 @@ class Hosted(SpeechEngine):
             sample_rate=cls.sample_rate,
             worker_bytes=int(1.3 * sum(path.stat().st_size for path in held)),
         )
+
+    @classmethod
+    def need(cls, found: Found) -> Need:
+        """A device that any library here can drive: the one that will drive it is elsewhere."""
+        return replace(super().need(found), backends=("torch", "onnx"))
 
     @classmethod
     def _held(cls, folder: Path) -> list[Path]:
