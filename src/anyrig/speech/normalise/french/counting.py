@@ -116,7 +116,8 @@ def _number(match: re.Match[str]) -> str | None:
 def _counts(match: re.Match[str]) -> bool:
     """Whether a noun follows: un million de personnes."""
     noun = word_after(match)
-    return noun.islower() and noun not in NO_NOUN and noun[0] not in "aeiouyéèêhœ"
+    spoken = noun.islower() and noun not in NO_NOUN and not noun.startswith(("d'", "d\u2019"))
+    return spoken and noun[0] not in "aeiouyéèêhœ"
 
 
 @rule(

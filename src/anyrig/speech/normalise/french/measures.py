@@ -20,6 +20,7 @@ from anyrig.speech.normalise.romance.figures import (
     choice,
     figure,
 )
+from anyrig.speech.normalise.romance.sentences import closed
 from anyrig.speech.normalise.rules import Rule, rule
 
 _UNIT = choice(UNITS)
@@ -86,7 +87,7 @@ def _units(match: re.Match[str]) -> str | None:
     glued = not re.search(r"\s", match.group())
     if unit in ("K", "N", "J", "C", "t", "o", "j") and glued:
         return None
-    return f"{_unit(number, unit)}{_per_unit(per or '')}"
+    return closed(f"{_unit(number, unit)}{_per_unit(per or '')}", match)
 
 
 @rule("unit", rf"(?<![\w/.])({_UNIT})/({_UNIT})(?![\w²³])")

@@ -12,6 +12,7 @@ from anyrig.speech.normalise.rules import Rule, rule
 _CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
 _VOWELS = frozenset("AEIOUYÁÉÍÓÚÜÀÂÄÈÊËÎÏÔÖÙÛŒÆ")
 _LIQUID = re.compile(r"(?:[PBTDCGFK][RL]|[CPGTS]H|QU|ST|SC|SP|SM|SN|GN|PS)")
+_CODA = re.compile(r"[RLN][KTDPCGN]$")
 _LONGEST = 6
 # J. R. R. before a name; U. S. A. by itself, its last full stop written or not.
 _ROW = rf"(?<![\w.])(?:[{_CAPITAL}]\.[ \u00a0]?-?){{2,6}}"
@@ -81,8 +82,8 @@ def _initial(match: re.Match[str]) -> str | None:
 
 def _acronym(written: str, known: Known) -> str | None:
     """The letters with spaces between them; None where it is said as it stands."""
-    if written in known.said or written in known.words:
-        return None
+    if written in known.said or written in known.words or not written.isascii():
+        return None  # Letters of an acronym carry no accents: it is a word in capitals.
     if written in known.spelt or len(written) <= 3 or not sayable(written):
         return " ".join(written) if len(written) <= _LONGEST else None
     return None
@@ -90,7 +91,8 @@ def _acronym(written: str, known: Known) -> str | None:
 
 def sayable(written: str) -> bool:
     """Whether letters can be read as a word: vowels among them, no heap of consonants."""
-    shape = "".join("v" if one in _VOWELS else "c" for one in _LIQUID.sub("T", written.upper()))
+    plain = _CODA.sub("T", _LIQUID.sub("T", written.upper()))
+    shape = "".join("v" if one in _VOWELS else "c" for one in plain)
     return "v" in shape and "ccc" not in shape and not re.match("cc|.*cc$", shape)
 
 

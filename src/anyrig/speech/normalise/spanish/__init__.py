@@ -7,7 +7,7 @@ import re
 from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
 from anyrig.speech.normalise.romance.dress import clean, emoji
 from anyrig.speech.normalise.romance.letters import Known, letters
-from anyrig.speech.normalise.romance.sentences import cased, closed
+from anyrig.speech.normalise.romance.sentences import cased
 from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
@@ -63,11 +63,6 @@ def _street(match: re.Match[str]) -> str | None:
     return "Calle " if match.start() == 0 else "calle "
 
 
-@rule("abbreviation", r"(?<=\d )uds?\.?(?!\w)", flags=re.IGNORECASE)
-def _pieces(match: re.Match[str]) -> str | None:
-    return closed("unidades", match)
-
-
 @rule("abbreviation", r"(?<![\w.])D\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)")
 def _don(match: re.Match[str]) -> str | None:
     if _INITIAL.search(match.string[max(0, match.start() - 30) : match.start()]):
@@ -105,6 +100,7 @@ def _trailing(match: re.Match[str]) -> str | None:
 
 
 _SHORT = (
+    measures.SHORT,
     _trailing,
     abbreviations(
         {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
@@ -113,7 +109,6 @@ _SHORT = (
     abbreviations({"No.": "número"}, after=_NUMBER_NEXT, anyhow=False),
     abbreviations({"P. D.": "posdata", "P.D": "posdata"}, after=r"(?=\s?:)"),
     _street,
-    _pieces,
     abbreviations(CLOSERS, may_close=True),
     abbreviations(ANYWHERE),
     _her_title,

@@ -13,12 +13,10 @@ from anyrig.speech.normalise.romance.figures import (
     choice,
     figure,
 )
+from anyrig.speech.normalise.romance.sentences import closed
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.nouns import gender
-from anyrig.speech.normalise.spanish.numbers import (
-    say,
-    say_figure,
-)
+from anyrig.speech.normalise.spanish.numbers import Gender, say, say_figure
 from anyrig.speech.normalise.spanish.units import PER, UNITS
 
 _UNIT = choice(UNITS)
@@ -33,6 +31,28 @@ def _unit(number: str, unit: str) -> str:
 
 def _per_unit(unit: str) -> str:
     return f" por {UNITS[unit][0]}" if unit else ""
+
+
+@rule(
+    "unit", rf"{BEFORE}({NUMBER}){SPACE}(págs?|hab|uds?|pers|hs|hrs|mins|segs)\.(?!\w)", flags=re.I
+)
+def _shortened(match: re.Match[str]) -> str | None:
+    """What is counted is cut short: 432 págs."""
+    value = figure(match[1])
+    short = match[2].lower()
+    one, many, kind = _CUT[short]
+    if short == "hab" and value.whole < 20:
+        one, many, kind = "habitación", "habitaciones", "f"
+    return closed(f"{say_figure(value, kind)} {one if value.single else many}", match)
+
+
+_CUT: dict[str, tuple[str, str, Gender]] = {
+    "pág": ("página", "páginas", "f"), "págs": ("página", "páginas", "f"),
+    "hab": ("habitante", "habitantes", "m"), "ud": ("unidad", "unidades", "f"),
+    "uds": ("unidad", "unidades", "f"), "pers": ("persona", "personas", "f"),
+    "hs": ("hora", "horas", "f"), "hrs": ("hora", "horas", "f"),
+    "mins": ("minuto", "minutos", "m"), "segs": ("segundo", "segundos", "m"),
+}  # fmt: skip
 
 
 @rule("unit", r"(?<=[a-z²]) [x×] (?=\d)")
@@ -83,7 +103,7 @@ def _units(match: re.Match[str]) -> str | None:
     glued = not re.search(r"\s", match.group())
     if glued and unit in ("K", "N", "J", "F", "C", "t", "B"):
         return None
-    return f"{_unit(number, unit)}{_per_unit(per or '')}"
+    return closed(f"{_unit(number, unit)}{_per_unit(per or '')}", match)
 
 
 @rule("unit", rf"(?<![\w/.])({_UNIT})/({_UNIT})(?![\w²³])")
@@ -134,3 +154,5 @@ RULES: tuple[Rule, ...] = (
     _arc, _lap, _across, _percent_range, _percent, _unit_range, _sides, _each_hundred, _units,
     _bare_rate, _each, _one_in,
 )  # fmt: skip
+# Before abbreviations, which know the same short forms by themselves.
+SHORT = _shortened
