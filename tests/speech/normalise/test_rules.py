@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anyrig.speech.normalise import LANGUAGES, _rules
 from anyrig.speech.normalise.rules import Rule, Said, after, apply, rule
 
 _STARS = Rule("markup", re.compile(r"\*+"), lambda match: "")
@@ -50,3 +51,10 @@ def test_what_a_first_rule_said_stays_one_stretch() -> None:
 def test_nothing_gives_nothing() -> None:
     assert after(apply("", [_STARS]), [_UNIT]) == []
     assert after(apply("***", [_STARS]), [_UNIT]) == [Said(0, 3, "", "markup")]
+
+
+def test_every_pattern_compiles() -> None:
+    """They are compiled when first tried, so a slip would show late."""
+    for language in LANGUAGES:
+        for rules in _rules(language):
+            assert all(rule.pattern for rule in rules)
