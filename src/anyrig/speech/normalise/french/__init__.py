@@ -34,8 +34,8 @@ from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
 
-_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|[IVXLC]+\b))"
-_NAME_NEXT = r"(?=[ \u00a0\u202f-](?:[A-ZÀÂÇÉÈÊÎÔ]|(?:de|du|des|la|le)\b|d'|l'))"
+_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b))"
+_NAME_NEXT = r"(?=[ \u00a0\u202f-](?:(?-i:[A-ZÀÂÇÉÈÊÎÔ])|(?:de|du|des|la|le)\b|d'|l'))"
 # Une bd is no boulevard.
 _NO_COMIC = r"(?<!une )(?<!la )(?<!des )(?<!les )(?<!cette )"
 # What follows a hyphen that belongs to the word.

@@ -54,6 +54,8 @@ def _fraction(match: re.Match[str]) -> str | None:
     over, under = GLYPHS[match[2]] if match[2] else (int(match[4]), int(match[5]))
     if (over, under) == (24, 7):
         return "vingt-quatre sept"
+    if over == under == 50:
+        return "cinquante cinquante"
     if 1900 <= under <= 2100:
         return f"{cardinal(over)} slash {cardinal(under)}"
     if over == under:

@@ -34,7 +34,7 @@ from anyrig.speech.normalise.spanish.words import (
     TITLES,
 )
 
-_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|[IVXLC]+\b))"
+_NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b))"
 
 
 def _address_number(written: str) -> str:

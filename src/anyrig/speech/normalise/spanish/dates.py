@@ -197,7 +197,7 @@ def _part_of_day(hour: int, afternoon: bool) -> str:
         if hour == 12:
             return "del mediodía"
         return "de la noche" if 8 <= hour <= 11 or hour > 20 else "de la tarde"
-    return "de la madrugada" if hour < 5 else "de la noche" if hour == 12 else "de la mañana"
+    return "de la noche" if hour == 12 else "de la mañana"
 
 
 @rule("time", r"(?<![\w:.,/])([01]?\d|2[0-4])[:]([0-5]\d):([0-5]\d)(?![\d:])")

@@ -59,6 +59,8 @@ def _fraction(match: re.Match[str]) -> str | None:
     over, under = GLYPHS[match[2]] if match[2] else (int(match[4]), int(match[5]))
     if (over, under) == (24, 7):
         return "veinticuatro siete"
+    if over == under == 50:
+        return "cincuenta cincuenta"
     if whole and over >= under:
         return None
     if 1900 <= under <= 2100:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SIGNS = {
     "&": "y", "@": "arroba", "#": "almohadilla", "+": "más", "=": "igual a", "<": "menor que",
-    ">": "mayor que", "±": "más menos", "×": "por", "÷": "entre", "§": "sección", "©": "copyright",
+    ">": "mayor que", "±": "más menos", "×": "por", "÷": "entre", "§": "párrafo", "©": "copyright",
     "®": "marca registrada", "™": "marca registrada", "°": "grados", "/": "barra", "→": "flecha",
     "←": "flecha izquierda", "↑": "flecha arriba", "↓": "flecha abajo", "≈": "aproximadamente",
     "≠": "distinto de", "≤": "menor o igual que", "≥": "mayor o igual que", "√": "raíz cuadrada de",
