@@ -14,7 +14,7 @@ import pytest
 from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Part
-from anyrig.speech.hosting.recipes import RECIPES, Recipe, recipe_of
+from anyrig.speech.hosting.recipes import RECIPES, Kind, Recipe, recipe_of
 from anyrig.speech.protocol import Line
 from tests.speech.hosting.standin import RECIPE, client
 
@@ -43,6 +43,17 @@ def test_a_ready_environment_is_known_and_left_alone(home: Path) -> None:
     assert told == [f"standin is ready in {home / 'standin'}"]
     assert (home / "standin" / "pyvenv.cfg").stat().st_mtime_ns == before
     assert environments.disk_bytes("standin", home) > 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("made_for", "asked", "fits"),
+    [("", "", True), ("cuda", "", True), ("cuda", "cpu", True), ("cpu", "cuda", False),
+     ("cuda", "cuda", True), ("", "rocm", False)],
+)  # fmt: skip
+def test_an_environment_serves_the_devices_it_was_made_for(
+    made_for: str, asked: Kind, fits: bool
+) -> None:
+    assert environments._fits(environments.Stamp("x", kind=made_for), asked) is fits
 
 
 def test_other_pins_make_it_stale(home: Path) -> None:

@@ -273,8 +273,8 @@ def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:
 
 
 def _fits(stamp: Stamp | None, kind: Kind) -> bool:
-    """Whether an environment was made for such devices; any will do when none is named."""
-    return not kind or (stamp is not None and stamp.kind == kind)
+    """Whether an environment serves such devices: every build of torch serves the CPU."""
+    return kind in ("", "cpu") or (stamp is not None and stamp.kind == kind)
 
 
 def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
