@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +75,11 @@ class Vits(SpeechEngine):
 
         from anyrig.speech.models.vits import VitsTorch
 
-        own = {name: float(value) for name, value in options.items() if float(value) >= 0}
         self._tokenizer: Any = VitsTokenizer.from_pretrained(where, local_files_only=True)
         self._model = VitsTorch.load(
             where, self.bound.device, placement.precision,
-            block_frames=_block_frames(placement), **own,
+            noise=_own(options, "noise"), duration_noise=_own(options, "duration_noise"),
+            block_frames=_block_frames(placement),
         )  # fmt: skip
         self.sample_rate = self._model.sample_rate
         self._voices = _voices(where)
@@ -121,6 +121,12 @@ class Vits(SpeechEngine):
                 hint="It knows the letters in its vocab.json and no others.",
             )
         return VitsRow(ids, line.seed, line.rate, self._voices.index(voice))
+
+
+def _own(options: Mapping[str, Value], name: str) -> float | None:
+    """An option's value; None leaves it to the model."""
+    value = float(options.get(name, -1.0))
+    return value if value >= 0 else None
 
 
 def _complete(folder: Path | None) -> Path:

@@ -53,7 +53,9 @@ class Weights:
         ):
             if length in self:
                 towards = self.get(direction)
-                norm = towards.flatten(1).norm(dim=1).reshape(-1, *[1] * (towards.dim() - 1))
+                norm: torch.Tensor = torch.linalg.vector_norm(towards.flatten(1), dim=1).reshape(
+                    -1, *[1] * (towards.dim() - 1)
+                )
                 return self.get(length) * towards / norm
         return self.get("weight")
 

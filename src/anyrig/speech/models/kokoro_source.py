@@ -130,7 +130,7 @@ class Transform:
 
     def _overlapped(self, parts: torch.Tensor) -> torch.Tensor:
         rows, frames, _ = parts.shape
-        pieces = parts.unflatten(2, (-1, self._hop))
+        pieces = parts.view(rows, frames, -1, self._hop)
         times = pieces.shape[2]
         total = parts.new_zeros(rows, frames + times - 1, self._hop)
         for number in range(times):

@@ -85,11 +85,14 @@ class Albert:
         x = self._into(self._norm(self._words[ids] + self._places[: ids.shape[1]]))
         seen = None if mask is None else mask[:, None, None]
         for _ in range(self._times):
-            asks = [ask(x).unflatten(2, (self._heads, -1)).transpose(1, 2) for ask in self._asks]
-            heard = F.scaled_dot_product_attention(*asks, attn_mask=seen)
+            query, key, value = (self._split(ask(x)) for ask in self._asks)
+            heard = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
             x = self._inner_norm(x + self._dense(heard.transpose(1, 2).flatten(2)))
             x = self._outer_norm(x + self._down(F.gelu(self._up(x), approximate="tanh")))
         return x
+
+    def _split(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(*x.shape[:2], self._heads, -1).transpose(1, 2)
 
 
 class TextBatch(NamedTuple):

@@ -17,7 +17,7 @@ class Landing:
             return
         self._host = torch.empty(sound.shape, dtype=sound.dtype, pin_memory=True)
         self._host.copy_(sound, non_blocking=True)
-        self._event = torch.cuda.Event()
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._event.record()
 
     def wait(self) -> Samples:

@@ -56,7 +56,7 @@ class _Coupling:
     def __call__(
         self, x: torch.Tensor, mask: torch.Tensor, speakers: torch.Tensor | None
     ) -> torch.Tensor:
-        first, second = x.split(self._half, dim=2)
+        first, second = torch.split(x, self._half, dim=2)
         taken = self._post(self._net(self._pre(first) * mask, mask, speakers))
         return torch.cat((first, (second - taken) * mask), dim=2)
 

@@ -90,7 +90,7 @@ def _stochastic(
 
 def _bend(flow: Any, drawn: torch.Tensor, mask: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     """One flow backwards: half of the channels say how the others are bent."""
-    first, second = drawn.split(flow.half_channels, dim=1)
+    first, second = torch.split(drawn, flow.half_channels, dim=1)
     told = flow.conv_dds(flow.conv_pre(first), mask, hidden)
     told = flow.conv_proj(told) * mask
     rows, channels, length = first.shape
