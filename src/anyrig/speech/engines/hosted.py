@@ -219,7 +219,10 @@ class Chatterbox(Hosted):
             Option("cfg_weight", 0.5, "Lower is slower and calmer; not Turbo.", low=0.0, high=1.0),
             _chance("temperature", 0.8),
         ),
-        unverified="Written after its package's source; never run, not even on a small model.",
+        unverified=(
+            "The English model was run once by hand with random weights and two layers on the CPU, "
+            "under torch 2.8; the multilingual one and Turbo never, nor any published weights."
+        ),
     )  # fmt: skip
     _many = ("t3_mtl23ls_v2.safetensors", "ve.pt", "s3gen.pt")
     _turbo = ("t3_turbo_v1.safetensors", "ve.safetensors", "s3gen_meanflow.safetensors")
