@@ -70,7 +70,7 @@ class NanoTts(SpeechEngine):
     sample_rate = RATE
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:
-        from py_nanotts import NanoTTS  # type: ignore[import-untyped] # it brings no types
+        from py_nanotts import NanoTTS
 
         super().__init__(placement, folder=folder)
         self._voice = NanoTTS()
