@@ -49,7 +49,7 @@ def test_files_of_every_format(anyrig: Anyrig, ending: str) -> None:
 def test_segments_have_their_text_and_times(anyrig: Anyrig) -> None:
     told = _speak(anyrig, TEXT, "-o", "a.wav")
     segments = told["segments"]
-    assert "".join(segment["text"] for segment in segments).split() == TEXT.split()
+    assert " ".join(segment["text"] for segment in segments).split() == TEXT.split()
     assert segments[0]["start_s"] == 0
     for before, after in zip(segments, segments[1:], strict=False):
         assert before["end_s"] == pytest.approx(after["start_s"], abs=1e-3)
@@ -146,7 +146,7 @@ def test_a_dry_run_prints_what_would_be_said(anyrig: Anyrig) -> None:
 def test_lines_into_numbered_files_and_resumed(anyrig: Anyrig) -> None:
     Path("talk.txt").write_text("First line.\n\nSecond line.\nThird line.\n", encoding="utf-8")
     told = _speak(anyrig, "--lines", "talk.txt")
-    assert told == {"folder": "talk", "made": 3, "left": 0, "audio_s": told["audio_s"]}
+    assert (told["folder"], told["made"], told["left"]) == ("talk", 3, 0)
     names = sorted(path.name for path in Path("talk").glob("*.wav"))
     assert names == ["0001.wav", "0002.wav", "0003.wav"]
     Path("talk/0002.wav").unlink()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from anyrig.cli import compute, voicing
+from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.devices.choose import choose
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context, devices: Sequence[Device]) -> int:
     """Measure and print."""
-    engine = voicing.chosen(context, context.options.language or "")
+    engine = speaker.chosen(context, context.options.language or "")
     found: list[Timed] = []
     asked = compute.wanted(context).precision
     formats = engine.spec.precisions if asked == "auto" else (asked,)
@@ -87,7 +87,7 @@ def run(context: Context, devices: Sequence[Device]) -> int:
     return 0
 
 
-def _timed(context: Context, engine: voicing.Chosen, device: Device, precision: str) -> Timed:
+def _timed(context: Context, engine: speaker.Chosen, device: Device, precision: str) -> Timed:
     from anyrig.errors import DeviceUnusable
     from anyrig.speech.synthesise import Studio
 
@@ -115,7 +115,7 @@ def _timed(context: Context, engine: voicing.Chosen, device: Device, precision: 
     )  # fmt: skip
 
 
-def _placed(context: Context, engine: voicing.Chosen, device: Device, precision: str) -> Placed:
+def _placed(context: Context, engine: speaker.Chosen, device: Device, precision: str) -> Placed:
     from anyrig.devices.choose import Wish
     from anyrig.placement import place
 
@@ -131,7 +131,7 @@ def _placed(context: Context, engine: voicing.Chosen, device: Device, precision:
     )
 
 
-def _segments(context: Context, engine: voicing.Chosen, count: int = 0) -> list[Segment]:
+def _segments(context: Context, engine: speaker.Chosen, count: int = 0) -> list[Segment]:
     def texts() -> Iterator[str]:
         for number in range(count or len(SENTENCES)):
             yield SENTENCES[number % len(SENTENCES)] + " Yes." * (number // len(SENTENCES))

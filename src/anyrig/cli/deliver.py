@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress
 from anyrig.errors import BadInput
 
@@ -42,7 +44,7 @@ class Target:
             return cls(None, checked_format(None, format or "wav"), False, stdout=True)
         if output is not None:
             path = Path(output).expanduser()
-            _writable(path)
+            writable(path)
             return cls(path, checked_format(path, format), play)
         if play:
             can_play()  # says what is missing, before anything is computed
@@ -50,7 +52,9 @@ class Target:
         if sys.stdout is not None and sys.stdout.isatty() and _plays():
             return cls(None, "wav", True)
         name = checked_format(None, format or "wav")
-        return cls(_unused(Path(f"speech.{name}")), name, False)
+        path = _unused(Path(f"speech.{name}"))
+        writable(path)
+        return cls(path, name, False)
 
 
 def checked_format(path: Path | None, format: str | None) -> str:
@@ -74,13 +78,6 @@ def _plays() -> bool:
     except MissingPackage:
         return False
     return True
-
-
-def _writable(path: Path) -> None:
-    if path.is_dir():
-        raise BadInput(f"{path} is a folder", hint="Name a file in it, such as speech.mp3.")
-    if not path.parent.is_dir():
-        raise BadInput(f"no folder {path.parent}", hint="Make it first, or name another.")
 
 
 def _unused(path: Path) -> Path:
@@ -183,11 +180,13 @@ def _followed(
     chunks: Iterator[AudioChunk], delivered: Delivered, script: Script, progress: Progress
 ) -> Iterator[AudioChunk]:
     progress.step("loading the voice")
+    began = time.monotonic()
     for chunk in chunks:
         delivered.num_samples = chunk.start + len(chunk.samples)
         delivered.chunks.append(_told(chunk, script.segments[chunk.segment]))
         progress.done()
-        progress.step(" ".join(chunk.text.split())[:48])
+        speed = delivered.audio_s / max(1e-3, time.monotonic() - began)
+        progress.step(f"{speed:.3g} times real time, {' '.join(chunk.text.split())[:40]}")
         yield chunk
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.cli import voicing
+from anyrig.cli import speaker
 from anyrig.cli.context import Context
 from anyrig.cli.pick import can_ask
 from anyrig.cli.show import Progress, local_fix, paint, print_json, table
@@ -82,7 +82,7 @@ def row_of(context: Context, name: str) -> Row:
         return Row(Spec(name, error.message, ()), "broken", error.message, error.hint)
     spec = kind.spec
     try:
-        found = voicing.found(context, name, kind)
+        found = speaker.found(context, name, kind)
     except NeedsWeights as error:
         return Row(spec, "needs weights", error.message, error.hint)
     except MissingPackage as error:

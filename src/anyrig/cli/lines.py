@@ -7,17 +7,19 @@ line, voice or lexicon makes that entry again and no other.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import voicing
-from anyrig.cli.cache import open_store
+from anyrig.cli import speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
+from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.units import plural, seconds_text
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "lines.jsonl"
 _KNOWN = ("id", "text", "voice", "language", "rate", "seed")
+_LOOKED_AT = 50  # lines, to tell the language by
 _FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
 
 
@@ -63,68 +66,120 @@ class _Job:
     """The seed that the file asks for."""
 
 
+@dataclass
+class _Run:
+    """How far it went."""
+
+    folder: Path
+    num_there: int
+    num_made: int = 0
+    audio_s: float = 0.0
+    failed: list[tuple[_Job, tuple[str, ...]]] = field(default_factory=list)
+
+
 def run(context: Context) -> int:
     """Speak every entry that is not there yet."""
     options = context.options
-    if options.words or options.file or options.play or options.verify:
-        raise BadInput(
-            "--lines goes with neither a text, -f, --play nor --verify", hint="Leave that out."
-        )
+    _check_flags(options)
     entries = read(Path(options.lines).expanduser())
     folder = Path(options.output or Path(options.lines).stem).expanduser()
     format = checked_format(None, options.format or "wav")
     only = chosen(entries, options.only) if options.only else set()
-    engine = voicing.chosen(
-        context, voicing.language_of(context, " ".join(e.text for e in entries[:50]))
-    )
-    made, failed, audio_s = 0, [], 0.0
-    folder.mkdir(parents=True, exist_ok=True)
-    jobs, left = _jobs(context, engine, entries, only, folder, format)
+    sample = " ".join(entry.text for entry in entries[:_LOOKED_AT])
+    engine = speaker.chosen(context, speaker.language_of(context, sample))
+    with Progress(1, "text") as progress:
+        progress.step("looking at what is there")
+        jobs, num_there = _jobs(context, engine, entries, only, folder, format)
     if options.dry_run:
-        return _show(jobs, left)
+        return _show(context, jobs, num_there)
+    made = _Run(folder, num_there)
     if jobs:
-        length = sum(len(job.entry.text) for job in jobs)
-        with open_store(context) as store, voicing.studio(context, engine, length, store) as studio:
-            with Progress(len(jobs), "line") as progress:
-                for job, audio, problems in _spoken(studio, jobs):
-                    progress.done()
-                    progress.step(job.entry.text[:48])
-                    if audio is None:
-                        failed.append((job, problems))
-                        continue
-                    for problem in problems:
-                        print_warning(f"{job.path.name}: {problem}")
-                    audio_s += _written(job, audio, studio.rate, format, context)
-                    made += 1
-            for warning in studio.warnings:
-                print_warning(warning)
-    _report(context, folder, made, left, audio_s)
-    if failed:
-        job, problems = failed[0]
+        _make_folder(folder)
+        _make(context, engine, jobs, format, made)
+    _report(context, engine, made)
+    return 0
+
+
+def _check_flags(options: argparse.Namespace) -> None:
+    given = {
+        "a text": options.words, "-f": options.file, "--play": options.play,
+        "--verify": options.verify,
+    }  # fmt: skip
+    for name, value in given.items():
+        if value:
+            raise BadInput(f"--lines and {name} were both given", hint=f"Leave {name} out.")
+    if options.output == "-":
+        raise BadInput("--lines writes many files", hint="-o names the folder they go into.")
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file", hint="With --lines, -o names a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _make(
+    context: Context, engine: speaker.Chosen, jobs: Sequence[_Job], format: str, made: _Run
+) -> None:
+    length = sum(len(job.entry.text) for job in jobs)
+    with ExitStack() as stack:
+        store = stack.enter_context(keeping(context))
+        studio = stack.enter_context(voicing.studio(context, engine, length, store))
+        progress = stack.enter_context(Progress(len(jobs), "line"))
+        progress.step("loading the voice")
+        for job, audio, problems in _spoken(studio, jobs):
+            progress.done()
+            progress.step(job.entry.text[:48])
+            if audio is None:
+                made.failed.append((job, problems))
+                continue
+            for problem in problems:
+                print_warning(f"{job.path.name}: {problem}")
+            made.audio_s += _written(job, audio, studio.rate, format, context)
+            made.num_made += 1
+        for warning in studio.warnings:
+            print_warning(warning)
+
+
+def _show(context: Context, jobs: Sequence[_Job], num_there: int) -> int:
+    said = [(job, " ".join(part.line.text for part in job.script.segments)) for job in jobs]
+    if context.options.json:
+        rows = [{"file": job.path.name, "text": job.entry.text, "spoken": text}
+                for job, text in said]  # fmt: skip
+        print_json({"lines": rows, "left": num_there})
+        return 0
+    for job, text in said:
+        print(f"{job.path.name}  {text}")
+    if num_there:
+        print(f"{plural(num_there, 'file')} already there")
+    return 0
+
+
+def _report(context: Context, engine: speaker.Chosen, made: _Run) -> None:
+    """What was made; an error when something was not."""
+    if context.options.json:
+        print_json({
+            "folder": str(made.folder), "engine": engine.name, "made": made.num_made,
+            "left": made.num_there, "failed": [job.entry.stem for job, _ in made.failed],
+            "audio_s": round(made.audio_s, 3),
+        })  # fmt: skip
+    else:
+        parts = []
+        if made.num_made:
+            lasts = seconds_text(made.audio_s)
+            parts.append(f"{plural(made.num_made, 'file')}, {lasts} of speech")
+        if made.num_there:
+            parts.append(f"{plural(made.num_there, 'file')} already there")
+        if engine.why:
+            parts.append(f"by {engine.name}: {engine.why}")
+        print(f"{made.folder}: {', '.join(parts) or 'nothing was made'}")
+    if made.failed:
+        job, problems = made.failed[0]
         raise WorkFailed(
-            f"{plural(len(failed), 'line')} could not be spoken; the first, {job.entry.stem}: "
-            f"{'; '.join(problems)}",
+            f"{plural(len(made.failed), 'line')} could not be spoken; the first, "
+            f"{job.entry.stem}: {'; '.join(problems)}",
             hint="The others are written. Run the command again to try the rest.",
         )
-    return 0
-
-
-def _show(jobs: Sequence[_Job], left: int) -> int:
-    for job in jobs:
-        said = " ".join(segment.line.text for segment in job.script.segments)
-        print(f"{job.path.name}  {said}")
-    if left:
-        print(f"{plural(left, 'line')} already there")
-    return 0
-
-
-def _report(context: Context, folder: Path, made: int, left: int, audio_s: float) -> None:
-    if context.options.json:
-        told = {"folder": str(folder), "made": made, "left": left, "audio_s": round(audio_s, 3)}
-        print_json(told)
-        return
-    there = f", {left} already there" if left else ""
-    print(f"{folder}: {plural(made, 'file')}, {seconds_text(audio_s)} of speech{there}")
 
 
 # ---------------------------------------------------------------- what is to be made
@@ -201,7 +256,7 @@ def chosen(entries: Sequence[Entry], asked: str) -> set[int]:
 
 def _jobs(
     context: Context,
-    engine: voicing.Chosen,
+    engine: speaker.Chosen,
     entries: Sequence[Entry],
     only: set[int],
     folder: Path,
@@ -247,14 +302,14 @@ def _plain(segment: Segment) -> list[Any]:
     ]  # fmt: skip
 
 
-def _script(context: Context, engine: voicing.Chosen, entry: Entry) -> Script:
+def _script(context: Context, engine: speaker.Chosen, entry: Entry) -> Script:
     given = {
         "voice": entry.voice, "language": entry.language, "rate": entry.rate,
         "seed": entry.seed + (context.options.seed or 0),
     }  # fmt: skip
     try:
         if entry.voice:
-            voicing.checked_voice(entry.voice, engine)
+            speaker.checked_voice(entry.voice, engine)
         return voicing.script(context, engine, entry.text, **{k: v for k, v in given.items() if v})
     except AnyrigError as error:
         error.message = f"entry {entry.stem}: {error.message}"

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, lines, voicing
-from anyrig.cli.cache import open_store
+from anyrig.cli import compute, lines, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import Delivered, Spool, Target, deliver
-from anyrig.cli.show import print_json, print_warning
+from anyrig.cli.keep import keeping
+from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.cli.verify import Heard, check_installed, verify
 from anyrig.errors import BadInput, CannotSpeak
-from anyrig.units import seconds_text
+from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
     from anyrig.speech.script import Script, Segment
@@ -30,6 +30,7 @@ id and voice) into a file of its own, in the folder that -o names; a run that wa
 off goes on where it stopped, and --only 3,7 makes entries again. What was spoken once is
 kept, and is there at once the next time."""
 MIXED = True
+_MOST_WARNINGS = 8
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,23 +75,33 @@ def run(options: argparse.Namespace) -> int:
     text = _text(options)
     if not text.strip():
         raise CannotSpeak("the text is empty", hint='anyrig speak "Hello."')
-    language = voicing.language_of(context, text)
-    engine = voicing.chosen(context, language)
+    with Progress(1, "text") as progress:
+        progress.step("finding out its language")
+        engine = speaker.chosen(context, speaker.language_of(context, text))
     if options.dry_run:
-        return _show(context, voicing.script(context, engine, text))
+        return _show(context, engine, _script(context, engine, text))
     return _speak(context, engine, text, Target.of(options.output, options.format, options.play))
 
 
-def _speak(context: Context, engine: voicing.Chosen, text: str, target: Target) -> int:
+def _script(
+    context: Context, engine: speaker.Chosen, text: str, *, first_short: bool = False
+) -> Script:
+    with Progress(1, "text") as progress:
+        progress.step("cutting it into sentences")
+        script = voicing.script(context, engine, text, first_short=first_short)
+    for warning in script.warnings:
+        print_warning(warning)
+    return script
+
+
+def _speak(context: Context, engine: speaker.Chosen, text: str, target: Target) -> int:
     began = time.monotonic()
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(context))
+        store = stack.enter_context(keeping(context))
         spool = Spool(stack.enter_context(tempfile.TemporaryFile(prefix="anyrig-")))
         # The workers load while the text is prepared.
         studio = stack.enter_context(voicing.studio(context, engine, len(text), store))
-        script = voicing.script(context, engine, text, first_short=target.path is None)
-        for warning in script.warnings:
-            print_warning(warning)
+        script = _script(context, engine, text, first_short=target.path is None)
         if context.options.verify:
             check_installed(tuple({segment.line.language for segment in script.segments}))
         delivered = deliver(
@@ -101,48 +112,66 @@ def _speak(context: Context, engine: voicing.Chosen, text: str, target: Target) 
         for warning in studio.warnings:
             print_warning(warning)
         heard = verify(context, script, delivered, spool) if context.options.verify else None
-    _report(context, engine, delivered, wall_s, heard)
+    _warn_of_doubtful(delivered)
+    if context.options.json:
+        print_json(_plain(engine, script, delivered, wall_s, heard))
+    else:
+        _report(engine, delivered, wall_s, heard)
     return 0
 
 
-def _report(
-    context: Context,
-    engine: voicing.Chosen,
+def _warn_of_doubtful(delivered: Delivered) -> None:
+    """What the checks have against the best takes there are."""
+    doubtful = delivered.tally.doubtful or []
+    for spoken in doubtful:
+        delivered.chunks[spoken.index]["problems"] = list(spoken.problems)
+    for spoken in doubtful[:_MOST_WARNINGS]:
+        print_warning(f"{'; '.join(spoken.problems)}: {spoken.segment.text.strip()[:60]!r}")
+    if len(doubtful) > _MOST_WARNINGS:
+        more = plural(len(doubtful) - _MOST_WARNINGS, "more segment")
+        print_warning(f"{more} may sound wrong; --json lists them all")
+
+
+def _plain(
+    engine: speaker.Chosen,
+    script: Script,
     delivered: Delivered,
     wall_s: float,
     heard: Heard | None,
-) -> None:
-    """What was made, in a line; what is doubtful, each in its own."""
+) -> dict[str, Any]:
+    """What was made, for programs."""
     tally = delivered.tally
-    for spoken in tally.doubtful or ():
-        print_warning(f"{'; '.join(spoken.problems)}: {spoken.segment.text.strip()[:60]!r}")
-    if heard is not None:
-        heard.warn()
-    if context.options.json:
-        print_json(
-            {
-                "file": str(delivered.path) if delivered.path else None,
-                "engine": engine.name,
-                "rate": delivered.rate,
-                "audio_s": round(delivered.audio_s, 4),
-                "wall_s": round(wall_s, 3),
-                "kept": tally.num_kept,
-                "made_again": tally.num_again,
-                "segments": delivered.chunks,
-                "verified": heard.plain() if heard is not None else None,
-            }
-        )
-        return
-    kept = f", {tally.num_kept} of {tally.num_segments} kept" if tally.num_kept else ""
-    speed = delivered.audio_s / wall_s if wall_s else 0.0
-    told = (
-        f"{seconds_text(delivered.audio_s)} of speech in {seconds_text(wall_s)} "
-        f"({speed:.1f} times real time{kept})"
-    )
+    return {
+        "file": str(delivered.path) if delivered.path else None,
+        "engine": engine.name,
+        "why": engine.why or None,
+        "languages": list(script.languages),
+        "rate": delivered.rate,
+        "audio_s": round(delivered.audio_s, 4),
+        "wall_s": round(wall_s, 3),
+        "kept": tally.num_kept,
+        "made_again": tally.num_again,
+        "segments": delivered.chunks,
+        "verified": heard.plain() if heard is not None else None,
+    }
+
+
+def _report(
+    engine: speaker.Chosen, delivered: Delivered, wall_s: float, heard: Heard | None
+) -> None:
+    """What was made, in a line; then what was heard, where it was listened to."""
+    out = sys.stdout if delivered.path else sys.stderr
+    tally = delivered.tally
+    facts = [f"{delivered.audio_s / wall_s if wall_s else 0.0:.1f} times real time"]
+    if tally.num_kept:
+        facts.append(f"{tally.num_kept} of {tally.num_segments} kept")
+    if engine.why:
+        facts.append(f"by {engine.name}: {engine.why}")
     where = f"{delivered.path}: " if delivered.path else ""
-    print(where + told, file=sys.stdout if delivered.path else sys.stderr)
+    lasts = f"{seconds_text(delivered.audio_s)} of speech in {seconds_text(wall_s)}"
+    print(f"{where}{lasts} ({', '.join(facts)})", file=out)
     if heard is not None:
-        print(heard.summary(), file=sys.stdout if delivered.path else sys.stderr)
+        print(heard.text(), file=out)
 
 
 def _text(options: argparse.Namespace) -> str:
@@ -160,12 +189,11 @@ def _text(options: argparse.Namespace) -> str:
     raise BadInput("nothing to say", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
 
 
-def _show(context: Context, script: Script) -> int:
+def _show(context: Context, engine: speaker.Chosen, script: Script) -> int:
     """Each segment as it would be said."""
-    for warning in script.warnings:
-        print_warning(warning)
     if context.options.json:
-        print_json({"segments": [_described(segment) for segment in script.segments],
+        print_json({"engine": engine.name,
+                    "segments": [_described(segment) for segment in script.segments],
                     "omitted": [[*o.span, o.kind] for o in script.omissions]})  # fmt: skip
         return 0
     for number, segment in enumerate(script.segments):

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from anyrig.cli.deliver import Delivered, Spool
     from anyrig.speech.script import Script
 
-BAD = 0.1
-"""A segment with a larger share of wrong words is told."""
+_MOST_PAIRS = 6
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,20 @@ class Checked:
     errors: int
     words: int
     pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def rate(self) -> float:
+        """Wrong words for each word."""
+        return self.errors / self.words if self.words else 0.0
+
+    def text(self) -> str:
+        """In a line: its number, its share of wrong words, and which they are."""
+        told = f"{self.segment:>4}  {self.rate:>6.1%}  {self.errors} of {self.words}"
+        if not self.errors:
+            return told
+        wrong = [f"{said or '-'} / {heard or '-'}" for said, heard in self.pairs[:_MOST_PAIRS]]
+        more = ", ..." if len(self.pairs) > _MOST_PAIRS else ""
+        return f"{told}  {', '.join(wrong)}{more}"
 
 
 @dataclass(frozen=True)
@@ -43,28 +56,23 @@ class Heard:
         words = sum(one.words for one in self.checked)
         return sum(one.errors for one in self.checked) / words if words else 0.0
 
-    def summary(self) -> str:
-        """In a line."""
-        errors = sum(one.errors for one in self.checked)
-        return (
-            f"heard by {self.recogniser}: {self.rate:.1%} of the words differ ({errors} in "
-            f"{plural(len(self.checked), 'segment')})"
+    def text(self) -> str:
+        """Wrong words of each segment, and of all."""
+        lines = [one.text() for one in self.checked]
+        errors, words = (sum(getattr(one, k) for one in self.checked) for k in ("errors", "words"))
+        return "\n".join(
+            [
+                *lines,
+                f"heard by {self.recogniser}: {errors} of {plural(words, 'word')} differ "
+                f"({self.rate:.1%}), in {plural(len(self.checked), 'segment')}",
+            ]
         )
-
-    def warn(self) -> None:
-        """Each segment that was heard badly."""
-        for one in self.checked:
-            if one.words and one.errors / one.words > BAD and one.errors > 1:
-                wrong = ", ".join(
-                    f"{said or '-'} / {heard or '-'}" for said, heard in one.pairs[:4]
-                )
-                print_warning(f"segment {one.segment} was heard differently: {wrong}")
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
         rows = [
             {"segment": one.segment, "said": one.said, "heard": one.heard, "errors": one.errors,
-             "words": one.words} for one in self.checked
+             "words": one.words, "word_error_rate": one.rate} for one in self.checked
         ]  # fmt: skip
         return {"recogniser": self.recogniser, "word_error_rate": self.rate, "segments": rows}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from anyrig.cli import compute, voicing
+from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.show import Progress, print_json, print_warning, table
@@ -69,7 +69,7 @@ def _voices(context: Context) -> list[Voice]:
         if not named and name == "tone":
             continue
         try:
-            found += voicing.found(context, name, engines.engine_class(name)).voices
+            found += speaker.found(context, name, engines.engine_class(name)).voices
         except AnyrigError:
             if named:
                 raise
@@ -101,7 +101,7 @@ def _of_engine(
     from anyrig.speech.synthesise import chunk_of
 
     context.options.engine = name
-    engine = voicing.chosen(context)
+    engine = speaker.chosen(context)
     pairs = []
     for voice in voices:
         text = context.options.text or SENTENCES.get(voice.language.partition("-")[0])

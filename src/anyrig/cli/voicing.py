@@ -1,51 +1,32 @@
-"""Which engine speaks, with which voice and weights, and where: shared by all that speaks."""
+"""The voice's flags, the script and the studio: what all commands that speak share.
+
+Who speaks is decided in `speaker.py`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
-from anyrig.cli.show import local_fix
-from anyrig.errors import AnyrigError, BadInput, CannotSpeak
-from anyrig.speech import engines
-from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
+from anyrig.cli.speaker import Chosen, refusal, voice_of
+from anyrig.errors import BadInput
 
 if TYPE_CHECKING:
     from anyrig.placement import Placed
     from anyrig.speech.lexicon import Lexicon
     from anyrig.speech.script import Script
     from anyrig.speech.synthesise import Studio
-    from anyrig.speech.tongues import ForeignText
-    from anyrig.store.results import Store
+    from anyrig.store.protocol import Results
 
-_LOOKED_AT = 20_000  # characters of a text, to tell its language by
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
-_RESTRICTED = ("GPL", "AGPL", "CPML", "non-commercial", "bilibili")
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """An engine that was found ready to speak."""
-
-    name: str
-    kind: type[SpeechEngine]
-    found: Found
-    options: dict[str, Value]
-    asked: bool
-    """Whether the person named it."""
-
-    @property
-    def spec(self) -> Spec:
-        """What it is."""
-        return self.kind.spec
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,113 +89,6 @@ def read_text(path: Path) -> str:
     return decode(path.read_bytes(), str(path))
 
 
-def language_of(context: Context, text: str) -> str:
-    """The text's language, as told or as found, to choose an engine by."""
-    asked = context.options.language or context.loaded.settings.speech.language
-    if asked != "auto":
-        return str(asked)
-    from anyrig.text.language import detect
-
-    return detect(text[:_LOOKED_AT]).language
-
-
-def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """`--set key=value` as a mapping."""
-    found = {}
-    for pair in pairs:
-        key, sign, value = pair.partition("=")
-        if not sign or not key.strip():
-            raise BadInput(f"--set {pair} is no key=value", hint="Such as --set noise=0.5.")
-        found[key.strip()] = value.strip()
-    return found
-
-
-def chosen(context: Context, language: str = "") -> Chosen:
-    """The engine that was asked for; else the first that is ready and speaks the language."""
-    asked = getattr(context.options, "engine", None) or context.loaded.settings.speech.engine
-    if asked:
-        return _ready(context, asked, asked=True)
-    first = _ready(context, engines.DEFAULT, asked=False)
-    if not language or language in first.found.languages:
-        return first
-    for name in _speaking(language):
-        try:
-            found = _ready(context, name, asked=False)
-        except AnyrigError:
-            continue
-        if language in found.found.languages:
-            context.log_reasons(f"{name} speaks", [f"{engines.DEFAULT} does not know {language}"])
-            return found
-    return first
-
-
-def folder_of(context: Context, name: str) -> Path | None:
-    """Where an engine's weights lie, if not in a package: as asked, or where they were fetched."""
-    asked = getattr(context.options, "model", None) or context.loaded.settings.speech.model
-    if asked:
-        path = Path(asked).expanduser()
-        if not path.is_dir():
-            raise BadInput(f"no folder {path}", hint="--model names a folder with weights in it.")
-        return path
-    fetched = context.folders.models / name
-    return fetched if fetched.is_dir() else None
-
-
-def _ready(context: Context, name: str, *, asked: bool) -> Chosen:
-    kind = engines.engine_class(name)
-    given = settings_of(getattr(context.options, "set", None) or [])
-    options = options_of(kind.spec, given)
-    return Chosen(name, kind, found(context, name, kind), options, asked)
-
-
-def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
-    """An engine's weights on this machine."""
-    from anyrig.speech.hosting.engine import Hosted
-
-    if issubclass(kind, Hosted):
-        return kind.find(folder_of(context, name), environments=context.folders.environments)
-    from anyrig.speech.hosting.engine import Hosted
-
-    folder = folder_of(context, name)
-    if issubclass(kind, Hosted):
-        return kind.find(folder, environments=context.folders.environments)
-    return kind.find(folder)
-
-
-def refusal(error: ForeignText, chosen: Chosen) -> CannotSpeak:
-    """Why a text is not read, with the way to an engine that can: permissive ones first."""
-    from anyrig.speech.tongues import title
-
-    language = error.language
-    speakers = [name for name in _speaking(language) if name != chosen.name]
-    own = chosen.found.languages[0] if chosen.found.languages else "en"
-    insist = f"If that is wrong: --language {own}."
-    if not speakers:
-        hint = f"No engine of anyrig speaks {title(language)}. {insist}"
-        return CannotSpeak(error.message, hint=hint)
-    first = speakers[0]
-    spec = engines.engine_class(first).spec
-    install = f"{local_fix(spec.install)}, then " if spec.install else ""
-    hint = f"{first} ({spec.weights_licence or spec.code_licence}) does: {install}--engine {first}."
-    if len(speakers) > 1:
-        hint += f" So do {', '.join(speakers[1:4])}."
-    return CannotSpeak(error.message, hint=f"{hint} {insist}")
-
-
-def _speaking(language: str) -> list[str]:
-    """Engines that speak a language: the permissive first, then in the table's order."""
-    found = []
-    for name in engines.names():
-        try:
-            spec = engines.engine_class(name).spec
-        except AnyrigError:
-            continue
-        if language in spec.languages and not spec.cloud and name != "tone":
-            licence = f"{spec.code_licence} {spec.weights_licence}"
-            found.append((any(word in licence for word in _RESTRICTED), name))
-    return [name for _, name in sorted(found, key=lambda pair: pair[0])]
-
-
 def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
     """Where the engine's workers sit; no more of them than the text keeps busy."""
     context.options.no_bench = context.options.no_bench or not any(
@@ -229,7 +103,7 @@ def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
 
 @contextmanager
 def studio(
-    context: Context, chosen: Chosen, num_characters: int, store: Store | None
+    context: Context, chosen: Chosen, num_characters: int, store: Results | None
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
     from anyrig.memory.limits import Limits
@@ -287,29 +161,7 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
     try:
         return prepare(text, **(arguments | more))
     except ForeignText as error:
-        raise refusal(error, chosen) from error
-
-
-def voice_of(context: Context, chosen: Chosen) -> str:
-    """The voice that was asked for; the setting's only where it is one of this engine's."""
-    if context.options.voice:
-        return checked_voice(str(context.options.voice), chosen)
-    saved = context.loaded.settings.speech.voice
-    return saved if any(voice.name == saved for voice in chosen.found.voices) else ""
-
-
-def checked_voice(voice: str, chosen: Chosen) -> str:
-    """A voice's name, or a blend of several, or the path of a recording; an error for none."""
-    from anyrig.speech.voices import unknown
-
-    known = [each.name for each in chosen.found.voices]
-    if not known or voice in known or Path(voice).is_file():
-        return voice
-    for part in voice.split("+"):
-        name = part.partition(":")[0].strip()
-        if name not in known:
-            raise unknown(name, known)
-    return voice
+        raise refusal(context, error, chosen) from error
 
 
 def lexicon(context: Context) -> Lexicon | None:

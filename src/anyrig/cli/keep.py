@@ -1,0 +1,89 @@
+"""A store that may fail: then nothing is kept, that is told once, and the work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from anyrig.cli.cache import open_store
+from anyrig.cli.context import Context
+from anyrig.cli.show import print_warning
+from anyrig.errors import StoreFailed
+
+if TYPE_CHECKING:
+    from anyrig.store.key import Plain
+    from anyrig.store.protocol import Entry, Result, Results
+
+
+@contextmanager
+def keeping(context: Context) -> Iterator[Results | None]:
+    """The user's store for as long as a command runs; none where it cannot be opened."""
+    try:
+        store = open_store(context)
+    except (StoreFailed, OSError) as error:
+        _tell(error)
+        yield None
+        return
+    with store:
+        yield Forgiving(store)
+
+
+def _tell(error: Exception) -> None:
+    said = error.message if isinstance(error, StoreFailed) else str(error)
+    print_warning(f"what is made is not kept for the next time: {said}")
+
+
+class Forgiving:
+    """A store whose full disk costs a warning, not the audio."""
+
+    def __init__(self, store: Results) -> None:
+        self._store, self._failed = store, False
+
+    def get(self, key: str) -> Result | None:
+        """A result, or None."""
+        return self._store.get(key)
+
+    def has(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose results are kept."""
+        return self._store.has(keys)
+
+    def drop(self, key: str) -> bool:
+        """Forget a result; whether there was one."""
+        return self._store.drop(key)
+
+    def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
+        """A block in which everything asked for or kept is safe from eviction."""
+        return self._store.holding(job, release=release)
+
+    def put(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> bool:
+        """Keep a result unless one is kept already; whether it was kept."""
+        if self._failed:
+            return False
+        try:
+            return self._store.put(key, data, kind=kind, note=note)
+        except StoreFailed as error:
+            return self._give_up(error)
+
+    def put_many(self, entries: Iterable[Entry]) -> int:
+        """Keep several in one step; how many were kept."""
+        if self._failed:
+            return 0
+        try:
+            return self._store.put_many(entries)
+        except StoreFailed as error:
+            return int(self._give_up(error))
+
+    def replace(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> None:
+        """Keep a new take in the place of the old one."""
+        if self._failed:
+            return
+        try:
+            self._store.replace(key, data, kind=kind, note=note)
+        except StoreFailed as error:
+            self._give_up(error)
+
+    def _give_up(self, error: StoreFailed) -> bool:
+        self._failed = True
+        _tell(error)
+        return False

@@ -1,0 +1,251 @@
+"""Who speaks: the engine, its weights and its voice; and the way out where none can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.cli.context import Context
+from anyrig.cli.show import local_fix
+from anyrig.errors import AnyrigError, BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.speech import engines
+from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
+
+if TYPE_CHECKING:
+    from anyrig.speech.tongues import ForeignText
+
+_LOOKED_AT = 20_000  # characters of a text, to tell its language by
+_RESTRICTED = ("GPL", "CPML", "-NC", "non-commercial", "bilibili")
+_MOST_TOLD = 4
+TRIAL = "tone"
+"""It speaks no language: nobody is offered it."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An engine that was found ready to speak."""
+
+    name: str
+    kind: type[SpeechEngine]
+    found: Found
+    options: dict[str, Value]
+    asked: bool
+    """Whether the person named it."""
+    why: str = ""
+    """Why it is another than the default, where the person named none."""
+
+    @property
+    def spec(self) -> Spec:
+        """What it is."""
+        return self.kind.spec
+
+
+def language_of(context: Context, text: str) -> str:
+    """The text's language, as told or as found, to choose an engine by; empty when unsure."""
+    asked = context.options.language or context.loaded.settings.speech.language
+    if asked != "auto":
+        return str(asked)
+    from anyrig.text.language import detect
+
+    return detect(text[:_LOOKED_AT]).language
+
+
+def chosen(context: Context, language: str = "") -> Chosen:
+    """The engine that was asked for; else one that has the voice; else one for the language."""
+    asked = getattr(context.options, "engine", None) or context.loaded.settings.speech.engine
+    if asked:
+        return _ready(context, asked, asked=True)
+    voice = getattr(context.options, "voice", None)
+    if voice:
+        return _with_voice(context, str(voice))
+    return _of_language(context, language)
+
+
+def _of_language(context: Context, language: str) -> Chosen:
+    from anyrig.speech.tongues import matched, title
+
+    try:
+        first = _ready(context, engines.DEFAULT, asked=False)
+    except MissingPackage:
+        if not language:
+            raise
+        first = None
+    if first is not None and (not language or matched(language, first.found.languages)):
+        return first
+    for name in _permissive_first(language):
+        if name == engines.DEFAULT:
+            continue
+        other = _if_ready(context, name)
+        if other is not None and matched(language, other.found.languages):
+            lack = f"does not speak {title(language)}" if first else "is not installed"
+            return replace(other, why=f"{engines.DEFAULT} {lack}")
+    return first or _ready(context, engines.DEFAULT, asked=False)
+
+
+def _with_voice(context: Context, voice: str) -> Chosen:
+    """The engine that has a voice of that name, the default before the others."""
+    from anyrig.speech.voices import unknown
+
+    known: list[str] = []
+    for name in (engines.DEFAULT, *(n for n in engines.names() if n != engines.DEFAULT)):
+        found = _if_ready(context, name)
+        if found is None:
+            continue
+        own = [each.name for each in found.found.voices]
+        if all(part in own for part in _blended(voice)):
+            return found if name == engines.DEFAULT else replace(found, why=f"it has {voice}")
+        known += own if name != TRIAL else []
+    if Path(voice).is_file():
+        raise BadInput(
+            f"{voice} is a recording, and no engine was named that speaks in its voice",
+            hint="Name one with --engine; `anyrig engines` lists them.",
+        )
+    strange = next((part for part in _blended(voice) if part not in known), voice)
+    raise unknown(strange, known)
+
+
+def _blended(voice: str) -> list[str]:
+    """The names in a blend such as `af_heart:2+am_michael`."""
+    return [part.partition(":")[0].strip() for part in voice.split("+")]
+
+
+def checked_voice(voice: str, chosen: Chosen) -> str:
+    """A voice's name, or a blend of several, or the path of a recording; an error for none."""
+    from anyrig.speech.voices import unknown
+
+    known = [each.name for each in chosen.found.voices]
+    if not known or voice in known or Path(voice).is_file():
+        return voice
+    for name in _blended(voice):
+        if name not in known:
+            raise unknown(name, known)
+    return voice
+
+
+def voice_of(context: Context, chosen: Chosen) -> str:
+    """The voice that was asked for; the setting's only where it is one of this engine's."""
+    if context.options.voice:
+        return checked_voice(str(context.options.voice), chosen)
+    saved = context.loaded.settings.speech.voice
+    return saved if any(voice.name == saved for voice in chosen.found.voices) else ""
+
+
+# ---------------------------------------------------------------- what is on this machine
+
+
+def settings_of(pairs: list[str]) -> dict[str, str]:
+    """`--set key=value` as a mapping."""
+    found = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key.strip():
+            raise BadInput(f"--set {pair} is no key=value", hint="Such as --set noise=0.5.")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _ready(context: Context, name: str, *, asked: bool) -> Chosen:
+    kind = engines.engine_class(name)
+    given = settings_of(getattr(context.options, "set", None) or [])
+    options = options_of(kind.spec, given)
+    return Chosen(name, kind, found(context, name, kind), options, asked)
+
+
+def _if_ready(context: Context, name: str) -> Chosen | None:
+    try:
+        return _ready(context, name, asked=False)
+    except AnyrigError:
+        return None
+
+
+def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
+    """An engine's weights on this machine; the error for none names the folder to fill."""
+    from anyrig.speech.hosting.engine import Hosted
+
+    folder = folder_of(context, name)
+    try:
+        if issubclass(kind, Hosted):
+            return kind.find(folder, environments=context.folders.environments)
+        return kind.find(folder)
+    except NeedsWeights as error:
+        if folder is None:
+            error.hint += f" Their folder is {own_folder(context, name)}."
+        raise
+
+
+def own_folder(context: Context, name: str) -> Path:
+    """Where anyrig keeps an engine's weights, whether it is there or not."""
+    return context.folders.models / name
+
+
+def folder_of(context: Context, name: str) -> Path | None:
+    """Where an engine's weights lie, if not in a package: as asked, or where they were fetched."""
+    asked = getattr(context.options, "model", None) or context.loaded.settings.speech.model
+    if asked:
+        path = Path(asked).expanduser()
+        if not path.is_dir():
+            raise BadInput(f"no folder {path}", hint="--model names a folder with weights in it.")
+        return path
+    fetched = own_folder(context, name)
+    return fetched if fetched.is_dir() else None
+
+
+# ---------------------------------------------------------------- what could be had
+
+
+def refusal(context: Context, error: ForeignText, chosen: Chosen) -> CannotSpeak:
+    """Why a text is not read, with the way to an engine that can: permissive ones first."""
+    from anyrig.speech.tongues import title
+
+    language = error.language
+    own = chosen.found.languages[0] if chosen.found.languages else "en"
+    insist = f"If that is wrong: --language {own}."
+    speakers = [name for name in _permissive_first(language, said=True) if name != chosen.name]
+    if not speakers:
+        hint = f"No engine of anyrig speaks {title(language)}. {insist}"
+        return CannotSpeak(error.message, hint=hint)
+    hint = _offer(context, speakers[0], language)
+    if len(speakers) > 1:
+        hint += f" So do {', '.join(speakers[1:_MOST_TOLD])}."
+    return CannotSpeak(error.message, hint=f"{hint} {insist}")
+
+
+def _offer(context: Context, name: str, language: str) -> str:
+    """An engine that speaks a language, and what is to be typed until it does so here."""
+    from anyrig.speech.tongues import matched
+
+    spec = engines.engine_class(name).spec
+    licence = spec.weights_licence or spec.code_licence
+    here = _if_ready(context, name)
+    if here is not None and matched(language, here.found.languages):
+        return f"{name} ({licence}) does, and is installed: --engine {name}."
+    steps = [local_fix(spec.install), f"anyrig engines get {name}" if spec.weights else ""]
+    return f"{name} ({licence}) does: {', then '.join(filter(None, steps))}, then --engine {name}."
+
+
+def _permissive_first(language: str, *, said: bool = False) -> list[str]:
+    """Engines that speak a language, or may by their weights: free licences first.
+
+    Args:
+        language: what must be spoken.
+        said: leave out those that say nothing of languages.
+    """
+    base = language.partition("-")[0].lower()
+    pairs = [
+        (any(word in f"{spec.code_licence} {spec.weights_licence}" for word in _RESTRICTED), name)
+        for name, spec in _specs()
+        if base in spec.languages or (not spec.languages and not said)
+    ]
+    return [name for _, name in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _specs() -> Iterator[tuple[str, Spec]]:
+    for name in engines.names():
+        try:
+            spec = engines.engine_class(name).spec
+        except AnyrigError:
+            continue
+        if not spec.cloud and name != TRIAL:
+            yield name, spec
