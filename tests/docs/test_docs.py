@@ -15,6 +15,7 @@ import pytest
 
 from anyrig.cli import COMMANDS
 from anyrig.settings.load import ALIASES, keys, load, variable
+from anyrig.speech.engines import OWN, engine_class
 from tests.docs import pages
 from tests.docs.pages import PAGES, ROOT, Block
 
@@ -116,6 +117,23 @@ def test_settings_page_lists_every_key_and_old_name() -> None:
     for key in keys():
         assert f"| `{key}` | `{variable(key)}` |" in text
     assert all(name in text for name in ALIASES)
+
+
+# -- engines --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_pages_tell_each_engine_as_it_is(name: str) -> None:
+    """A table row in both pages that calls unverified what nobody has run, and its options."""
+    spec = engine_class(name).spec
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| `{name}` \|.+$|^\| \[`{name}`\].+$", page + readme, re.MULTILINE)
+    assert len(rows) == 2
+    for row in rows:
+        assert "unverified" in row if spec.unverified else name == "kokoro" or "unver" not in row
+    section = re.split(rf"^### {name}$", page, flags=re.MULTILINE)[1].split("\n#")[0]
+    assert [option.name for option in spec.options if f"`{option.name}`" not in section] == []
 
 
 # -- coming from the older tools -------------------------------------------------------------------
