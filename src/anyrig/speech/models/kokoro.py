@@ -34,8 +34,10 @@ RATE = 24000
 UNIT = 600
 """Samples of a unit of duration."""
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-# What is encoded and what is decoded at a time, padding and all: a few GB at most.
-_TEXT_TOKENS, _BLOCK_FRAMES = 1 << 15, 1 << 14
+# What is encoded and what is decoded at a time, padding and all: a few GB at most. Pitch and
+# loudness are made for many blocks at once: they wait for an LSTM that goes from frame to frame,
+# and many rows take it as long as few.
+_TEXT_TOKENS, _BLOCK_FRAMES, _CURVES_FRAMES = 1 << 17, 1 << 14, 1 << 18
 
 
 class Said(Protocol):
@@ -75,6 +77,26 @@ class _Row(NamedTuple):
     @property
     def frames(self) -> int:
         return int(self.units.sum())
+
+
+class _Shaped(NamedTuple):
+    """Rows whose every frame is known, the longest first."""
+
+    sound: torch.Tensor
+    """[rows, frames, channels]"""
+    curves: tuple[torch.Tensor, ...]
+    """Pitch and loudness, [rows, 2 * frames] each."""
+    styles: torch.Tensor
+
+    def first(self, count: int, frames: int) -> _Shaped:
+        """The first rows, no longer than they are."""
+        curves = tuple(curve[:count, : 2 * frames].contiguous() for curve in self.curves)
+        return _Shaped(self.sound[:count, :frames].contiguous(), curves, self.styles[:count])
+
+    def after(self, count: int) -> _Shaped:
+        """All but the first."""
+        curves = tuple(curve[count:] for curve in self.curves)
+        return _Shaped(self.sound[count:], curves, self.styles[count:])
 
 
 class KokoroNet:
@@ -122,11 +144,14 @@ class KokoroNet:
         waiting: list[tuple[list[_Row], Landing]] = []
         with tf32(False) if self.device.type == "cuda" else nullcontext():
             rows = self._read(batch)
-        for block in self._blocks(rows):
-            sound = self._spoken(block, batch, [seeds[row.number] for row in block])
-            waiting.append((block, Landing(sound)))
-            if len(waiting) > 1:
-                _take(*waiting.pop(0), made)
+        for group in self._cut(rows, _CURVES_FRAMES):
+            shaped = self._shaped(group, batch)
+            for block in self._cut(group, self._block_frames):
+                drawn = [seeds[row.number] for row in block]
+                sound, shaped = self._spoken(block, shaped, drawn)
+                waiting.append((block, Landing(sound)))
+                if len(waiting) > 1:
+                    _take(*waiting.pop(0), made)
         for entry in waiting:
             _take(*entry, made)
         return [result for result in made if result is not None]
@@ -172,28 +197,36 @@ class KokoroNet:
 
     # -- sound -------------------------------------------------------------------------------------
 
-    def _blocks(self, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
-        """Rows of like length together, the longest first. On a CPU one by one."""
+    def _cut(self, rows: Sequence[_Row], most: int) -> Iterator[list[_Row]]:
+        """Rows of like length together, the longest first, padded to so many frames at most.
+
+        On a CPU one by one.
+        """
         order = sorted(rows, key=lambda row: -row.frames)
         while order:
-            size = 1 if self._alone else self._block_frames // order[0].frames
+            size = 1 if self._alone else most // order[0].frames
             yield order[: max(1, size)]
             order = order[max(1, size) :]
 
-    def _spoken(
-        self, block: Sequence[_Row], batch: Sequence[Said], seeds: Sequence[int]
-    ) -> torch.Tensor:
-        """One block of rows: [rows, samples]."""
-        rows = Rows([row.frames for row in block], self.device)
-        styles = self._styles([batch[row.number] for row in block])
-        drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
-        prosody, sound = self._aligned(block, rows)
-        cuda = self.device.type == "cuda"
-        with tf32(False) if cuda else nullcontext():
+    def _shaped(self, group: Sequence[_Row], batch: Sequence[Said]) -> _Shaped:
+        """What is told of each frame of some rows, with pitch and loudness."""
+        rows = Rows([row.frames for row in group], self.device)
+        styles = self._styles([batch[row.number] for row in group])
+        prosody, sound = self._aligned(group, rows)
+        with tf32(False) if self.device.type == "cuda" else nullcontext():
             curves = self._curves(prosody, styles[:, 128:], rows)
-        with tf32(self._tf32) if cuda else nullcontext():
-            x = self._decoder(sound, curves, styles[:, :128], rows)
-            return self._generator(x, curves[0], styles[:, :128], rows, drawn)
+        return _Shaped(sound, curves, styles[:, :128])
+
+    def _spoken(
+        self, block: Sequence[_Row], shaped: _Shaped, seeds: Sequence[int]
+    ) -> tuple[torch.Tensor, _Shaped]:
+        """The first rows of what was shaped: [rows, samples]; and what is left."""
+        rows = Rows([row.frames for row in block], self.device)
+        drawn = to_device(np.array(seeds, np.int64), self.device) if self._noise else None
+        sound, curves, styles = shaped.first(len(block), rows.frames[0])
+        with tf32(self._tf32) if self.device.type == "cuda" else nullcontext():
+            x = self._decoder(sound, curves, styles, rows)
+            return self._generator(x, curves[0], styles, rows, drawn), shaped.after(len(block))
 
     def _aligned(self, block: Sequence[_Row], rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
         """What is told of each phoneme, as many times as it lasts; zero beyond a row's end."""
