@@ -189,6 +189,7 @@ class KokoroNet:
         return TextBatch(
             to_device(ids, self.device), lengths, to_device(mask, self.device),
             self._styles(batch), to_device(speeds, self.device),
+            to_device(np.flatnonzero(mask), self.device),
         )  # fmt: skip
 
     def _styles(self, batch: Sequence[Said]) -> torch.Tensor:

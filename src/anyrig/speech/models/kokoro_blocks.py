@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 
 from anyrig.speech.models.convolve import Conv, Kind, Silence, Weights
-from anyrig.speech.models.fuse import Fused
 
 _EPS = 1e-5
 
@@ -24,6 +23,8 @@ class Extent(NamedTuple):
 
     counts: torch.Tensor
     """[rows, 1], in fp32."""
+    ends: torch.Tensor
+    """[rows], as whole numbers."""
     silence: Silence
     """Zeroes what is beyond."""
     full: bool
@@ -85,21 +86,25 @@ def scaled_leaky(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> t
 
 
 def snake(
-    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor
+    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor, extent: Extent
 ) -> torch.Tensor:
-    """y + sin(alpha * y)^2 / alpha of what the norm gives: to be compiled."""
-    y = x.float() * scale + shift
-    return (y + torch.square(torch.sin(alpha * y)) / alpha).to(x.dtype)
+    """y + sin(alpha * y)^2 / alpha of what the norm gives, zero beyond each row's end.
 
-
-def snake_in_steps(
-    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor
-) -> torch.Tensor:
-    """The same in few passes: the square of the sine is (1 - cos(2 * alpha * y)) / 2."""
+    In few passes: the square of the sine is (1 - cos(2 * alpha * y)) / 2.
+    """
     twice, half = 2 * alpha, 0.5 / alpha
     wave = torch.addcmul((shift * twice).to(x.dtype), x, (scale * twice).to(x.dtype)).cos_()
     done = torch.addcmul((shift + half).to(x.dtype), x, scale.to(x.dtype))
-    return done.addcmul_(wave, (-half).to(x.dtype))
+    return extent.silence(done.addcmul_(wave, (-half).to(x.dtype)))
+
+
+def quick_snake(
+    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor, extent: Extent
+) -> torch.Tensor:
+    """The same in one pass, by a kernel of our own."""
+    from anyrig.speech.models.snake_kernel import snake as in_one_pass
+
+    return in_one_pass(x, scale, shift, alpha, extent.ends)
 
 
 class SnakeBlock:
@@ -111,7 +116,7 @@ class SnakeBlock:
 
     def __init__(self, weights: Weights, dilations: Sequence[int], kind: Kind) -> None:
         self._rounds = []
-        self._snake = Fused(snake, True) if kind.fuse else snake_in_steps
+        self._snake = quick_snake if kind.fuse else snake
         for number, dilation in enumerate(dilations):
             self._rounds += [[
                 (Adain(weights.at(f"adain{half}", number), kind),
@@ -127,8 +132,8 @@ class SnakeBlock:
         for halves in self._rounds:
             inner = x
             for norm, alpha, conv in halves:
-                heard = self._snake(inner, *norm(inner, style, extent), alpha)
-                inner = extent.silence(conv.bare(extent.silence(heard)))
+                heard = self._snake(inner, *norm(inner, style, extent), alpha, extent)
+                inner = extent.silence(conv.bare(heard))
             x = inner.add_(x)
         return x
 

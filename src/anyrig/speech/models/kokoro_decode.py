@@ -45,16 +45,17 @@ class Rows:
         lengths = np.array(self.frames, np.int64) * rate + more
         size, num = int(lengths[0]), len(lengths)
         full = bool(lengths[-1] == size)
-        counts = to_device(lengths.astype(np.float32)[:, None], self._device)
+        ends = to_device(lengths, self._device)
+        counts = ends.float().unsqueeze(1)
         if full:
-            return Extent(counts, Silence(None), True)
+            return Extent(counts, ends, Silence(None), True)
         starts = np.arange(num) * size
         beyond = spans(list(starts + lengths), list(starts + size))
-        return Extent(counts, Silence(to_device(beyond, self._device)), False)
+        return Extent(counts, ends, Silence(to_device(beyond, self._device)), False)
 
     def lengths(self, rate: int, more: int = 0) -> torch.Tensor:
         """How far each goes, as whole numbers."""
-        return self.at(rate, more).counts[:, 0].long()
+        return self.at(rate, more).ends
 
 
 class Curves:

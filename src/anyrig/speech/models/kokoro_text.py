@@ -57,6 +57,30 @@ class Lstm:
         return done.contiguous()  # it comes with time first
 
 
+class TextBatch(NamedTuple):
+    """Rows of phonemes, padded; the longest first."""
+
+    ids: torch.Tensor
+    lengths: Sequence[int]
+    mask: torch.Tensor
+    """True where there is a phoneme."""
+    styles: torch.Tensor
+    """[rows, 256]: the half for the voice, the half for how it speaks."""
+    speeds: torch.Tensor
+    """[rows]"""
+    places: torch.Tensor
+    """Where the phonemes lie, row behind row."""
+
+    def real(self, x: torch.Tensor) -> torch.Tensor:
+        """Of [rows, phonemes, size], the phonemes that are there: [all of them, size]."""
+        return x.flatten(0, 1).index_select(0, self.places)
+
+    def padded(self, x: torch.Tensor) -> torch.Tensor:
+        """The way back; zero where there is none."""
+        out = x.new_zeros(self.ids.numel(), x.shape[1])
+        return out.index_copy_(0, self.places, x).view(*self.ids.shape, -1)
+
+
 class Albert:
     """The phoneme encoder: one layer, gone through many times."""
 
@@ -80,32 +104,21 @@ class Albert:
         self._heads: int = settings["num_attention_heads"]
         self._times: int = settings.get("num_hidden_layers", 12)
 
-    def __call__(self, ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """[rows, phonemes, hidden]; `mask` is true where a phoneme is, None for everywhere."""
-        x = self._into(self._norm(self._words[ids] + self._places[: ids.shape[1]]))
-        seen = None if mask is None else mask[:, None, None]
+    def __call__(self, batch: TextBatch, full: bool) -> torch.Tensor:
+        """[rows, phonemes, hidden]. Padding is seen by the attention alone, which skips it."""
+        rows, length = batch.ids.shape
+        seen = None if full else batch.mask[:, None, None]
+        words = self._words[batch.ids] + self._places[:length]
+        x = self._into(self._norm(batch.real(words)))
         for _ in range(self._times):
-            query, key, value = (self._split(ask(x)) for ask in self._asks)
+            query, key, value = (self._split(batch.padded(ask(x))) for ask in self._asks)
             heard = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-            x = self._inner_norm(x + self._dense(heard.transpose(1, 2).flatten(2)))
+            x = self._inner_norm(x + self._dense(batch.real(heard.transpose(1, 2).flatten(2))))
             x = self._outer_norm(x + self._down(F.gelu(self._up(x), approximate="tanh")))
-        return x
+        return batch.padded(x)
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return x.view(*x.shape[:2], self._heads, -1).transpose(1, 2)
-
-
-class TextBatch(NamedTuple):
-    """Rows of phonemes, padded; the longest first."""
-
-    ids: torch.Tensor
-    lengths: Sequence[int]
-    mask: torch.Tensor
-    """True where there is a phoneme."""
-    styles: torch.Tensor
-    """[rows, 256]: the half for the voice, the half for how it speaks."""
-    speeds: torch.Tensor
-    """[rows]"""
 
 
 class Told(NamedTuple):
@@ -143,7 +156,7 @@ class TextPart:
         """What the decoder is told, and for how long."""
         full = batch.lengths[-1] == batch.lengths[0]
         keep = batch.mask.unsqueeze(-1).float()
-        x = self._into(self._albert(batch.ids, None if full else batch.mask))
+        x = self._into(self._albert(batch, full))
         style = batch.styles[:, 128:]
         beside = style.unsqueeze(1).expand(-1, x.shape[1], -1)
         x = torch.cat((x, beside), dim=2) * keep

@@ -110,7 +110,14 @@ class Vocoder:
         self._speaker = Conv.of(weights.at("cond"), kind) if spoken else None
         self.stages = _stages(weights, config, kind)
         mean = 1.0 / len(config.resblock_kernel_sizes)
-        self._post = Conv.of(weights.at("conv_post"), kind, scale=mean)
+        # Seven channels of nothing beside the one: the fast kernels want a multiple of eight, and
+        # the others take tens of gigabytes here.
+        post = weights.at("conv_post")
+        bias = post.bias()
+        self._post = Conv(
+            F.pad(post.weight() * mean, (0, 0, 0, 0, 0, 7)),
+            None if bias is None else F.pad(bias, (0, 7)), kind,
+        )  # fmt: skip
         self.samples = self.stages[-1].rate
         """A frame."""
         self.gap = max(

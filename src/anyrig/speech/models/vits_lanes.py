@@ -76,8 +76,8 @@ def pack(frames: Sequence[int], gap: int, most: int) -> list[Lanes]:
 
 
 def _lane_length(longest: int, total: int, most: int) -> int:
-    """As long as the longest row, or several times that, so that little is left over at its end."""
-    return min(total, max(longest, min(8 * longest, most)))
+    """As long as the longest row, or twice that, so that little is left over at its end."""
+    return min(total, max(longest, min(2 * longest, most)))
 
 
 def _filled(
