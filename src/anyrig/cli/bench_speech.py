@@ -5,36 +5,45 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, print_json, print_warning, table
+from anyrig.cli.show import Progress, paint, print_json, print_warning, table, wrapped
 from anyrig.devices.choose import choose
 from anyrig.devices.describe import Device
-from anyrig.errors import AnyrigError, KernelFailed
+from anyrig.errors import AnyrigError, BadInput, KernelFailed
 from anyrig.units import seconds_text
 
 if TYPE_CHECKING:
+    from anyrig.devices.describe import Precision
     from anyrig.placement import Placed
-    from anyrig.speech.script import Segment
+    from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
 
-# Ten words each; different ones, so that nothing is found in a cache.
-SENTENCES = (
-    "The old keeper walked slowly down the long stone stairs.",
-    "Nobody in the village had ever seen such heavy rain.",
-    "She counted every coin twice and then closed the box.",
-    "A quiet train crossed the bridge while the town slept.",
-    "We shall meet again where the two small rivers join.",
-    "His brother painted the kitchen walls in a pale yellow.",
-    "The letter arrived three weeks after they had left home.",
-    "Most of the garden was covered with fresh white snow.",
-)
+# Any of the first with any of the second is a sentence of ten words: all are different, because a
+# line that stands there twice is made once.
+_BEGINNINGS = (
+    "The old keeper walked slowly", "Nobody in the village waited", "She counted every coin twice",
+    "A quiet train went onwards", "We shall meet again there", "His brother painted the walls",
+    "The letter arrived three weeks", "Most of the garden slept",
+)  # fmt: skip
+_ENDINGS = (
+    "down the long stone stairs.", "before the heavy rain came.", "and then closed the box.",
+    "while all the town slept.", "where two small rivers join.", "under a pale yellow sky.",
+    "after they had left home.", "beneath the fresh white snow.",
+)  # fmt: skip
 _ROUNDS = 5
-_MANY = 64
+_PARAGRAPHS = 4  # the first is the first run, the others are the steady state
+_LEAST, _MOST = 4, 48  # sentences at once
+_PATIENCE_S = 12.0
+"""What each kind of measurement may take: a slow engine has fewer rounds, at least two."""
+
+
+_Round = TypeVar("_Round")
 
 
 @dataclass(frozen=True)
@@ -46,10 +55,12 @@ class Timed:
     precision: str
     load_s: float
     """From nothing to an engine that can speak, its process included."""
-    first_s: float
-    """The first sentence after that: kernels are loaded, shapes are seen for the first time."""
+    first_run_s: float
+    """The first audio of the first paragraph: kernels are loaded, shapes are new."""
+    first_audio_s: float
+    """The first audio of a paragraph after that, as a listener waits for it; the median."""
     sentence_s: float
-    """A sentence of ten words after that, one at a time; the median."""
+    """A sentence of ten words, one at a time; the median."""
     spread_s: tuple[float, float]
     real_time_factor: float
     """Time over audio, one sentence at a time; under 1 is faster than it is spoken."""
@@ -67,17 +78,17 @@ def run(context: Context, devices: Sequence[Device]) -> int:
     """Measure and print."""
     engine = speaker.chosen(context, context.options.language or "")
     found: list[Timed] = []
-    asked = compute.wanted(context).precision
-    formats = engine.spec.precisions if asked == "auto" else (asked,)
-    with Progress(len(devices) * len(formats), "run") as progress:
-        for device in devices:
-            for precision in formats:
-                progress.step(f"{device.name}, {precision}")
-                try:
-                    found.append(_timed(context, engine, device, precision))
-                except AnyrigError as error:
-                    print_warning(f"{device.name} in {precision}: {error.message}")
-                progress.done()
+    pairs = [(device, precision) for device in devices for precision in _formats(context, engine)]
+    with Progress(len(pairs), "run") as progress:
+        for device, precision in pairs:
+            progress.step(f"{device.name}, {precision}")
+            try:
+                place = _placed(context, engine, device, precision)
+                if _is_there(context, place, device, precision):
+                    found.append(_timed(context, engine, place, progress))
+            except AnyrigError as error:
+                print_warning(f"{device.name} in {precision}: {error.message}")
+            progress.done()
     if not found:
         raise KernelFailed(f"{engine.name} runs nowhere here", hint="Run `anyrig doctor`.")
     if context.options.json:
@@ -87,35 +98,33 @@ def run(context: Context, devices: Sequence[Device]) -> int:
     return 0
 
 
-def _timed(context: Context, engine: speaker.Chosen, device: Device, precision: str) -> Timed:
-    from anyrig.errors import DeviceUnusable
-    from anyrig.speech.synthesise import Studio
+def _formats(context: Context, engine: speaker.Chosen) -> tuple[Precision, ...]:
+    """What is measured: the format that was asked for, else all that the engine has here."""
+    asked = compute.wanted(context).precision
+    has = engine.kind.need(engine.found).precisions
+    if asked == "auto":
+        return has
+    if asked not in has:
+        raise BadInput(f"{engine.name} does not speak in {asked}", hint=f"It has {', '.join(has)}.")
+    return (asked,)
 
-    place = _placed(context, engine, device, precision)
+
+def _is_there(context: Context, place: Placed, device: Device, precision: str) -> bool:
+    """Whether the device was given in that format; told where the person asked for it."""
     seat = place.placements[0]
-    if seat.device.id != device.id or seat.precision != precision:
-        why = place.passed_over[0].reason if place.passed_over else f"runs in {seat.precision}"
-        raise DeviceUnusable(why, hint="Leave it out.")
-    began = time.perf_counter()
-    with Studio(
-        engine=engine.name, found=engine.found, placed=replace(place, fallback=None),
-        environment=context.environment, options=engine.options,
-    ) as studio:  # fmt: skip
-        studio.wait_ready()
-        load_s = time.perf_counter() - began
-        rounds = [_spoken(studio, [segment]) for segment in _segments(context, engine)]
-        many = _segments(context, engine, _MANY)
-        _spoken(studio, many)  # finds the batch size
-        busy_s, audio_s = _spoken(studio, list(reversed(many)))
-    times = [seconds for seconds, _ in rounds[1 : _ROUNDS + 1]]
-    heard = sum(audio for _, audio in rounds[1 : _ROUNDS + 1])
-    return Timed(
-        device.name, seat.drive.word, precision, load_s, rounds[0][0], statistics.median(times),
-        (min(times), max(times)), sum(times) / heard, audio_s / busy_s,
-    )  # fmt: skip
+    if seat.device.id == device.id and seat.precision == precision:
+        return True
+    if seat.device.id != device.id:
+        why = place.passed_over[0].reason if place.passed_over else "it is not used"
+        print_warning(f"{device.name}: {why}")
+    elif compute.wanted(context).precision != "auto":
+        print_warning(f"{device.name}: it runs in {seat.precision}, not in {precision}")
+    return False
 
 
-def _placed(context: Context, engine: speaker.Chosen, device: Device, precision: str) -> Placed:
+def _placed(
+    context: Context, engine: speaker.Chosen, device: Device, precision: Precision
+) -> Placed:
     from anyrig.devices.choose import Wish
     from anyrig.placement import place
 
@@ -131,14 +140,82 @@ def _placed(context: Context, engine: speaker.Chosen, device: Device, precision:
     )
 
 
-def _segments(context: Context, engine: speaker.Chosen, count: int = 0) -> list[Segment]:
-    def texts() -> Iterator[str]:
-        for number in range(count or len(SENTENCES)):
-            yield SENTENCES[number % len(SENTENCES)] + " Yes." * (number // len(SENTENCES))
+def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Progress) -> Timed:
+    from anyrig.speech.synthesise import Studio
 
-    language = engine.found.languages[0] if engine.found.languages else "en"
-    given = {"language": context.options.language or language}
-    return [voicing.script(context, engine, text, **given).segments[0] for text in texts()]
+    seat = place.placements[0]
+    texts = _texts()
+    title = f"{seat.device.name}, {seat.precision}"
+    progress.step(f"{title}, loading")
+    began = time.perf_counter()
+    with Studio(
+        engine=engine.name, found=engine.found, placed=replace(place, fallback=None),
+        environment=context.environment, options=engine.options,
+    ) as studio:  # fmt: skip
+        studio.wait_ready()
+        load_s = time.perf_counter() - began
+        progress.step(f"{title}, speaking")
+        heard = list(_patiently(
+            _first_audio(studio, _paragraph(context, engine, texts)) for _ in range(_PARAGRAPHS)
+        ))  # fmt: skip
+        alone = (_spoken(studio, [s]) for s in _segments(context, engine, texts, _ROUNDS))
+        one = list(_patiently(alone))
+        times = [seconds for seconds, _ in one]
+        progress.step(f"{title}, many at once")
+        count = max(_LEAST, min(_MOST, round(_PATIENCE_S / statistics.median(times))))
+        _spoken(studio, _segments(context, engine, texts, count // 2))  # finds the batch size
+        busy_s, audio_s = _spoken(studio, _segments(context, engine, _texts(), count))
+    return Timed(
+        seat.device.name, seat.drive.word, seat.precision, load_s, heard[0],
+        statistics.median(heard[1:]), statistics.median(times), (min(times), max(times)),
+        sum(times) / sum(audio for _, audio in one), audio_s / busy_s,
+    )  # fmt: skip
+
+
+def _patiently(rounds: Iterable[_Round]) -> Iterator[_Round]:
+    """Rounds until there are enough, or until they took too long."""
+    began = time.perf_counter()
+    for number, figure in enumerate(rounds, 1):
+        yield figure
+        if number >= 2 and time.perf_counter() - began > _PATIENCE_S:
+            return
+
+
+def _texts() -> Iterator[str]:
+    """Sixty-four sentences, neighbours as different as can be."""
+    for shift in range(len(_ENDINGS)):
+        for number, beginning in enumerate(_BEGINNINGS):
+            yield f"{beginning} {_ENDINGS[(number + shift) % len(_ENDINGS)]}"
+
+
+def _script(context: Context, engine: speaker.Chosen, text: str, *, first_short: bool) -> Script:
+    own = engine.found.languages
+    language = context.options.language or ("en" if "en" in own or not own else own[0])
+    return voicing.script(context, engine, text, language=language, first_short=first_short)
+
+
+def _paragraph(context: Context, engine: speaker.Chosen, texts: Iterator[str]) -> Script:
+    return _script(context, engine, " ".join(islice(texts, 3)), first_short=True)
+
+
+def _segments(
+    context: Context, engine: speaker.Chosen, texts: Iterator[str], count: int
+) -> list[Segment]:
+    return [
+        _script(context, engine, text, first_short=False).segments[0]
+        for text in islice(texts, count)
+    ]
+
+
+def _first_audio(studio: Studio, script: Script) -> float:
+    """How long a listener waits for a paragraph to begin; it is spoken to its end."""
+    began = time.perf_counter()
+    chunks = studio.speak(script, early=True)
+    next(chunks)
+    first_s = time.perf_counter() - began
+    for _ in chunks:
+        pass
+    return first_s
 
 
 def _spoken(studio: Studio, segments: Sequence[Segment]) -> tuple[float, float]:
@@ -154,19 +231,28 @@ def _spoken(studio: Studio, segments: Sequence[Segment]) -> tuple[float, float]:
 
 
 def report(engine: str, found: Sequence[Timed]) -> str:
-    """The table."""
-    rows = [["device", "through", "format", "load", "first", "ten words", "spread",
-             "real-time factor", "many at once"]]  # fmt: skip
-    for timed in found:
-        low, high = (seconds_text(value) for value in timed.spread_s)
-        rows.append([
-            timed.device, timed.through, timed.precision, seconds_text(timed.load_s),
-            seconds_text(timed.first_s), seconds_text(timed.sentence_s), f"{low} to {high}",
-            f"{timed.real_time_factor:.3g}", f"{timed.many:.3g} times real time",
-        ])  # fmt: skip
-    told = (
-        f"\n\n{engine}. load: a new process until it can speak. first: the first sentence after "
-        "that. ten words: a sentence later on, one at a time, the median of "
-        f"{_ROUNDS}."
-    )
-    return table(rows, right=(3, 4, 5, 7)) + told
+    """A table for each device, narrow enough for any terminal, and what its columns mean."""
+    blocks = []
+    for device in dict.fromkeys(timed.device for timed in found):
+        rows = [["format", "through", "load", "first run", "first audio", "ten words", "factor",
+                 "at once"]]  # fmt: skip
+        for timed in found:
+            if timed.device == device:
+                rows.append([
+                    timed.precision, timed.through, seconds_text(timed.load_s),
+                    seconds_text(timed.first_run_s), seconds_text(timed.first_audio_s),
+                    seconds_text(timed.sentence_s), f"{timed.real_time_factor:.3g}",
+                    f"{timed.many:.3g}x",
+                ])  # fmt: skip
+        title = f"{engine} on {device}"
+        blocks.append(f"{paint(title, 'bold')}\n{table(rows, right=range(2, 8))}")
+    notes = {
+        "load": "a new process until it can speak",
+        "first run": "until the first paragraph after that begins",
+        "first audio": "until a later one does",
+        "ten words": f"a sentence, one at a time, the median of up to {_ROUNDS}",
+        "factor": "time over audio of those; under 1 is faster than real time",
+        "at once": "audio over time, with as many sentences at a time as it likes",
+    }
+    told = [wrapped(f"  {name + ':':<13}", text) for name, text in notes.items()]
+    return "\n\n".join([*blocks, "\n".join(told)])

@@ -45,8 +45,12 @@ class Forgiving:
         return self._store.get(key)
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose results are kept."""
-        return self._store.has(keys)
+        """Those of the keys whose results are kept; a store that is no longer read has none."""
+        try:
+            return self._store.has(keys)
+        except StoreFailed as error:
+            self._give_up(error)
+            return set()
 
     def drop(self, key: str) -> bool:
         """Forget a result; whether there was one."""

@@ -137,8 +137,6 @@ def _make(
                 print_warning(f"{job.path.name}: {problem}")
             made.audio_s += _written(job, audio, studio.rate, format, context)
             made.num_made += 1
-        for warning in studio.warnings:
-            print_warning(warning)
 
 
 def _show(context: Context, jobs: Sequence[_Job], num_there: int) -> int:

@@ -14,6 +14,7 @@ _WITH_VALUE = (
     "--log-file --config --device --gpu --machine --record --plot --interval --count --sort"
     " --to --older-than --kind --engine"
     " --precision --profile --memory-gb --memory-fraction --workers-per-device"
+    " -f -o --from"
     " --file --output --format --lines --only --loudness --voice --model --language --rate --seed"
     " --set --lexicon --samples --text --match --repository --revision"
     " --shape --tokens --length --sizes --most --longest"

@@ -109,8 +109,6 @@ def _speak(context: Context, engine: speaker.Chosen, text: str, target: Target) 
             fresh=context.options.fresh, spool=spool,
         )  # fmt: skip
         wall_s = time.monotonic() - began
-        for warning in studio.warnings:
-            print_warning(warning)
         heard = verify(context, script, delivered, spool) if context.options.verify else None
     _warn_of_doubtful(delivered)
     if context.options.json:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.show import Progress, print_json, print_warning, table
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.speech import engines
 from anyrig.speech.protocol import Voice
 from anyrig.units import plural
 
-HELP = """List the voices of every engine that is ready, or of one. With --samples FOLDER
-each says a sentence in its language into a file there, named engine-voice.wav."""
+if TYPE_CHECKING:
+    from anyrig.speech.script import Script
+    from anyrig.speech.synthesise import Spoken
+
+HELP = """List the voices of every engine that is ready, or of one (--engine), of a language
+(--language) or by name (--match). With --samples FOLDER each says a sentence in its
+language into a file there, named engine-voice.wav. `anyrig engines get kokoro` fetches
+more voices; `anyrig engines` says what else can be got."""
+_LOUDNESS = -19.0  # all alike, so that voices are compared and not volumes
 SENTENCES = {
     "en": "Good morning. This is how I sound when I read to you.",
     "es": "Buenos días. Así sueno cuando leo para usted.",
@@ -38,7 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--format", metavar="NAME", default="wav", help="of the samples: wav, flac, mp3, opus, m4a"
     )
     parser.add_argument("--text", metavar="TEXT", help="what the samples say")
-    parser.add_argument("--match", metavar="WORD", help="only voices whose name holds this")
+    parser.add_argument(
+        "--match", metavar="WORD", help="only voices with this in their name, or `female`"
+    )
     voicing.arguments(parser)
     compute.arguments(parser)
 
@@ -57,9 +68,20 @@ def run(options: argparse.Namespace) -> int:
     rows = [["voice", "language", "engine", "", "licence"]]
     for voice in found:
         title = ", ".join(filter(None, (voice.title, voice.gender)))
-        rows.append([voice.name, voice.language, voice.engine, title, voice.licence])
+        more = f" +{len(voice.also)}" if voice.also else ""
+        rows.append([voice.name, voice.language + more, voice.engine, title, voice.licence])
     print(table(rows))
+    if not options.engine and not _is_ready(context, "kokoro"):
+        print("\nMore: `anyrig engines get kokoro` fetches 37 voices (26 MB).")
     return 0
+
+
+def _is_ready(context: Context, name: str) -> bool:
+    try:
+        speaker.found(context, name, engines.engine_class(name))
+    except AnyrigError:
+        return False
+    return True
 
 
 def _voices(context: Context) -> list[Voice]:
@@ -78,52 +100,74 @@ def _voices(context: Context) -> list[Voice]:
 
 def _wanted(voice: Voice, options: argparse.Namespace) -> bool:
     word = (options.match or options.voice or "").lower()
-    fits = word in voice.name.lower() or word in voice.title.lower()
-    return fits and (not options.language or voice.language.startswith(options.language))
+    told = f"{voice.name} {voice.title} {voice.gender}".lower().split()
+    fits = not word or word in voice.name.lower() or any(part.startswith(word) for part in told)
+    language = (options.language or "").lower()
+    return fits and any(code.lower().startswith(language) for code in (voice.language, *voice.also))
 
 
 def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
     checked_format(None, context.options.format)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file", hint="--samples names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    written = 0
+    written: list[Path] = []
     with Progress(len(found), "voice") as progress:
         for name in dict.fromkeys(voice.engine for voice in found):
             own = [voice for voice in found if voice.engine == name]
             written += _of_engine(context, name, own, folder, progress)
-    print(f"{folder}: {plural(written, 'sample')}")
+    if not written:
+        raise WorkFailed("no sample could be made", hint="The warnings above say why.")
+    if context.options.json:
+        print_json({"folder": str(folder), "samples": [path.name for path in written]})
+    else:
+        print(f"{folder}: {plural(len(written), 'sample')}")
     return 0
 
 
 def _of_engine(
     context: Context, name: str, voices: Sequence[Voice], folder: Path, progress: Progress
-) -> int:
-    from anyrig.speech.script import Script
-    from anyrig.speech.synthesise import chunk_of
-
-    context.options.engine = name
+) -> Iterator[Path]:
+    context.options.engine, context.options.voice = name, None
     engine = speaker.chosen(context)
-    pairs = []
-    for voice in voices:
-        text = context.options.text or SENTENCES.get(voice.language.partition("-")[0])
-        if text is None:
-            print_warning(f"{voice.name}: no sentence in {voice.language}; --text gives one")
-            continue
-        script: Script = voicing.script(
-            context, engine, text, voice=voice.name, language=voice.language
-        )
-        pairs.append((voice, script))
+    pairs = list(_scripts(context, engine, voices))
     segments = [segment for _, script in pairs for segment in script.segments]
-    with voicing.studio(context, engine, 100 * len(segments), None) as studio:
+    length = sum(len(segment.text) for segment in segments)
+    with voicing.studio(context, engine, length, None) as studio:
         takes = studio.takes(segments)
         for voice, script in pairs:
-            progress.step(voice.name)
+            progress.step(f"{name}, {voice.name}")
             parts = [next(takes) for _ in script.segments]
             progress.done()
-            failed = [part.failure.said for part in parts if part.failure is not None]
-            if failed:
-                print_warning(f"{voice.name}: {failed[0]}")
-                continue
-            chunks = [chunk_of(part, studio.rate, 0).samples for part in parts]
-            path = folder / f"{name}-{voice.name}.{context.options.format}"
-            write_samples(path, context.options.format, studio.rate, chunks, loudness=-19.0)
-    return len(pairs)
+            path = folder / f"{name}-{_file_name(voice.name)}.{context.options.format}"
+            if _written(path, parts, studio.rate, voice, context.options.format):
+                yield path
+
+
+def _scripts(
+    context: Context, engine: speaker.Chosen, voices: Sequence[Voice]
+) -> Iterator[tuple[Voice, Script]]:
+    """What each voice says, in its language or in the one that was asked for."""
+    for voice in voices:
+        language = context.options.language or voice.language
+        text = context.options.text or SENTENCES.get(language.partition("-")[0])
+        if text is None:
+            print_warning(f"{voice.name}: no sentence in {language}; --text gives one")
+            continue
+        yield voice, voicing.script(context, engine, text, voice=voice.name, language=language)
+
+
+def _file_name(voice: str) -> str:
+    return re.sub(r'[\x00-\x1f<>:"/\\|?* ]', "_", voice)
+
+
+def _written(path: Path, parts: Sequence[Spoken], rate: int, voice: Voice, format: str) -> bool:
+    from anyrig.speech.synthesise import chunk_of
+
+    failed = [part.failure.said for part in parts if part.failure is not None]
+    if failed:
+        print_warning(f"{voice.name}: {failed[0]}")
+        return False
+    chunks = [chunk_of(part, rate, 0).samples for part in parts]
+    write_samples(path, format, rate, chunks, loudness=_LOUDNESS)
+    return True

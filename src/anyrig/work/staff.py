@@ -219,7 +219,7 @@ class Staff:
         name, device = placement.device.name, placement.device.id
         lonely = not self.elsewhere((device,)) and self._fallback is None
         if not self.ledger.out(device) or (lonely and not self.ledger.hopeless(device)):
-            log.info("a worker on %s %s; another takes its place", name, said)
+            log.warning("a worker on %s %s; another takes its place", name, said)
             self.hire(placement)
             return
         self._suspended.setdefault(device, []).append(placement)

@@ -125,7 +125,8 @@ class Kokoro(SpeechEngine):
         folder = Path(found.folder) if found.folder else None
         backends: list[BackendName] = ["onnx"] if _has_onnx() else []
         backends += ["torch"] if _torch_weights(folder) else []
-        return replace(super().need(found), backends=tuple(backends))
+        need = replace(super().need(found), backends=tuple(backends))
+        return need if "torch" in backends else replace(need, precisions=("fp32",))
 
     def run(self, batch: Sequence[Line]) -> list[Take]:
         """A take of each line: all their stretches go to the model at once."""

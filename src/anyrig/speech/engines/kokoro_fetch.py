@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INDEX = "https://pypi.org/simple"
 _PACK = re.compile(r"[^/]+/kokoro\.js/voices/([a-z]{2}_[a-z]+)\.bin")
-_LINK = re.compile(r'href="([^"]*/' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
+_LINK = re.compile(r'href="((?:[^"]*/)?' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
 Tell = Callable[[str, int, int], None]
 
 

