@@ -32,6 +32,7 @@ from benchmarks.harness import Row, middle
 NUM_ROWS = {"cpu": 2, "h200": 512}
 NUM_PEER = {"cpu": 2, "h200": 48}
 ROUNDS = {"cpu": 1, "h200": 3}
+NUM_EXACT = 24
 # Of the published weights: hexgrad/Kokoro-82M, config.json, less the table of phonemes.
 CONFIG: dict[str, Any] = {
     "istftnet": {
@@ -60,20 +61,22 @@ def run(hardware: str) -> list[Row]:
     del peer
     found: list[Row] = []
     whole: dict[str, list[Samples]] = {}
-    ways: list[tuple[Precision, bool]] = [("fp32", False)]
+    ways: list[Precision] = ["fp32"]
     if where.type == "cuda":
-        ways += [(name, fuse) for name in ("tf32", "fp16", "bf16") for fuse in (False, True)]
-    for precision, fuse in ways:
-        name = f"{precision} fused" if fuse else precision
+        ways += ["fp16", "bf16", "tf32"]
+    for precision in ways:
         start = time.perf_counter()
-        ours = KokoroNet(state, CONFIG, where, precision, fuse=fuse)
-        results = ours.run(rows)
-        print(f"{name}: first run {time.perf_counter() - start:.1f} s", flush=True)
-        whole[name] = [samples for samples, _ in results]
-        audio = sum(len(samples) for samples in whole[name]) / 24000
-        found.append(_speed(ours, name, rows, audio, rate, hardware))
-        print(found[-1], flush=True)
-        found.append(_error(name, ours, whole, rows))
+        ours = KokoroNet(state, CONFIG, where, precision)
+        # Exact fp32 is there to be compared with: a few rows are enough.
+        said = rows[:NUM_EXACT] if precision == "fp32" else rows
+        results = ours.run(said)
+        print(f"{precision}: first run {time.perf_counter() - start:.1f} s", flush=True)
+        whole[precision] = [samples for samples, _ in results]
+        audio = sum(len(samples) for samples in whole[precision]) / 24000
+        if precision != "fp32" or hardware == "cpu":
+            found.append(_speed(ours, precision, said, audio, rate, hardware))
+            print(found[-1], flush=True)
+        found.append(_error(precision, ours, whole, said))
         del ours
         if where.type == "cuda":
             torch.cuda.empty_cache()
@@ -170,7 +173,7 @@ def _error(
         true, got = whole["fp32"], whole[precision]
         what = f"signal over error, {precision} beside fp32"
     power = error = 0.0
-    for right, ours_now in zip(true, got, strict=True):
+    for right, ours_now in zip(true, got, strict=False):
         assert abs(len(right) - len(ours_now)) <= UNIT
         size = min(len(right), len(ours_now))
         power += float(np.square(right[:size], dtype=np.float64).sum())

@@ -9,6 +9,7 @@ in the order of time, so that putting them there costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -69,12 +70,17 @@ class Kind(NamedTuple):
 
     device: torch.device
     dtype: torch.dtype = torch.float32
-    fuse: bool = False
-    """Whether small functions are compiled."""
+    quick: bool = False
+    """Whether kernels of our own do what stands between convolutions."""
 
     def put(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor, there and so."""
         return tensor.to(self.device, self.dtype)
+
+
+def quick(device: torch.device) -> bool:
+    """Whether our own kernels run there: they are written in Triton."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 class Conv:

@@ -22,6 +22,7 @@ from anyrig.errors import BadInput, NeedsWeights
 from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
+from anyrig.speech.models.convolve import quick as _quick
 from anyrig.speech.models.kokoro_decode import Curves, Decoder, Generator, Rows
 from anyrig.speech.models.kokoro_text import TextBatch, TextPart, Told
 from anyrig.speech.models.landing import Landing
@@ -108,7 +109,7 @@ class KokoroNet:
         device: where it runs.
         precision: of the decoder and generator; text, pitch and loudness are in fp32 in any case.
         noise: off, it says the same as the published model with its noise off.
-        fuse: whether small functions are compiled: quicker once that is done.
+        quick: whether our own kernels are used; where they can be when None.
         block_frames: the most decoded at a time, padding included, which bounds the memory.
     """
 
@@ -120,7 +121,7 @@ class KokoroNet:
         precision: Precision = "fp32",
         *,
         noise: bool = True,
-        fuse: bool = False,
+        quick: bool | None = None,
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         self.device, self._noise = torch.device(device), noise
@@ -128,7 +129,10 @@ class KokoroNet:
         self._block_frames, self._tf32 = block_frames, precision != "fp32"
         self._limit: int = config["plbert"]["max_position_embeddings"]
         weights, exact = Weights(tensors), Kind(self.device)
-        kind = Kind(self.device, _DTYPES.get(precision, torch.float32), fuse)
+        kind = Kind(
+            self.device, _DTYPES.get(precision, torch.float32),
+            _quick(self.device) if quick is None else quick,
+        )  # fmt: skip
         self._text = TextPart(weights, config, exact)
         self._curves = Curves(weights.at("predictor"), exact)
         self._decoder = Decoder(weights.at("decoder"), kind)

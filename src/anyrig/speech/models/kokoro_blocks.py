@@ -102,7 +102,7 @@ def quick_snake(
     x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, alpha: torch.Tensor, extent: Extent
 ) -> torch.Tensor:
     """The same in one pass, by a kernel of our own."""
-    from anyrig.speech.models.snake_kernel import snake as in_one_pass
+    from anyrig.speech.models.triton_kernels import snake as in_one_pass
 
     return in_one_pass(x, scale, shift, alpha, extent.ends)
 
@@ -116,7 +116,7 @@ class SnakeBlock:
 
     def __init__(self, weights: Weights, dilations: Sequence[int], kind: Kind) -> None:
         self._rounds = []
-        self._snake = quick_snake if kind.fuse else snake
+        self._snake = quick_snake if kind.quick else snake
         for number, dilation in enumerate(dilations):
             self._rounds += [[
                 (Adain(weights.at(f"adain{half}", number), kind),

@@ -22,6 +22,8 @@ from anyrig.devices.describe import Precision
 from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
+from anyrig.speech.models.convolve import quick as _quick
+from anyrig.speech.models.taps import without_cudnn
 from anyrig.speech.models.landing import Landing
 from anyrig.speech.models.noise import normal
 from anyrig.speech.models.vits_decode import Flow, Vocoder
@@ -69,7 +71,7 @@ class VitsTorch:
         precision: of the vocoder; the text is encoded in fp32 in any case.
         noise: how much the voice varies; the model's own when None.
         duration_noise: how much the rhythm varies; likewise.
-        fuse: whether small functions are compiled: quicker once that is done.
+        quick: whether our own kernels are used; where they can be when None.
         block_frames: the most frames decoded at a time, which bounds the memory; 1 for rows one by
             one, as a CPU likes it.
     """
@@ -82,7 +84,7 @@ class VitsTorch:
         *,
         noise: float | None = None,
         duration_noise: float | None = None,
-        fuse: bool = False,
+        quick: bool | None = None,
         block_frames: int = _BLOCK_FRAMES,
     ) -> None:
         config = model.config
@@ -97,10 +99,14 @@ class VitsTorch:
         dtype = _DTYPES.get(precision, torch.float32)
         self._flow = Flow(Weights(state).at("flow"), config, Kind(self.device))
         self._vocoder = Vocoder(
-            Weights(state).at("decoder"), config, Kind(self.device, dtype, fuse)
+            Weights(state).at("decoder"),
+            config,
+            Kind(self.device, dtype, _quick(self.device) if quick is None else quick),
         )
         self._gap = max(self._vocoder.gap, self._flow.reach)
         self._model = _text_part(model).to(self.device).eval()
+        if self.device.type == "cuda":
+            without_cudnn(self._model)
 
     @classmethod
     def load(
@@ -111,14 +117,14 @@ class VitsTorch:
         *,
         noise: float | None = None,
         duration_noise: float | None = None,
-        fuse: bool = False,
+        quick: bool | None = None,
         block_frames: int = _BLOCK_FRAMES,
     ) -> VitsTorch:
         """From a folder as transformers saves it. Pickled weights are not opened."""
         model = peer().from_pretrained(folder, use_safetensors=True, local_files_only=True)
         return cls(
             model, device, precision,
-            noise=noise, duration_noise=duration_noise, fuse=fuse, block_frames=block_frames,
+            noise=noise, duration_noise=duration_noise, quick=quick, block_frames=block_frames,
         )  # fmt: skip
 
     @torch.inference_mode()

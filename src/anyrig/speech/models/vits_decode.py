@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 
 from anyrig.speech.models.convolve import Conv, Kind, Silence, Upsample, Weights
-from anyrig.speech.models.fuse import Fused
 
 
 class Flow:
@@ -104,7 +103,6 @@ class Vocoder:
     def __init__(self, weights: Weights, config: Any, kind: Kind) -> None:
         self._slope = config.leaky_relu_slope
         self._kind = kind
-        self._bend, self._join = Fused(bent, kind.fuse), Fused(joined, kind.fuse)
         self._pre = Conv.of(weights.at("conv_pre"), kind)
         spoken = config.speaker_embedding_size != 0
         self._speaker = Conv.of(weights.at("cond"), kind) if spoken else None
@@ -149,7 +147,7 @@ class Vocoder:
         """The sum of the residual blocks."""
         heard, total = F.leaky_relu(x, self._slope), x
         for number, block in enumerate(stage.blocks):
-            run = self._fused if self._kind.fuse else self._plain
+            run = self._quick if self._kind.quick else self._plain
             done = run(x, heard, block, silence)
             total = done if number == 0 else total.add_(done)
         return total
@@ -164,29 +162,20 @@ class Vocoder:
             x = silence(second(inner).add_(x))
         return x
 
-    def _fused(
+    def _quick(
         self, x: torch.Tensor, heard: torch.Tensor, block: Block, silence: Silence
     ) -> torch.Tensor:
         """The same, bias, residual and leaky ReLU in one pass behind each convolution."""
+        from anyrig.speech.models.triton_kernels import bent, joined
+
         for first, second in block:
-            inner = silence(self._bend(first.bare(heard), first.bias, self._slope))
-            x, heard = self._join(x, second.bare(inner), second.bias, self._slope)
+            assert first.bias is not None
+            assert second.bias is not None
+            inner = silence(bent(first.bare(heard), first.bias, self._slope))
+            x, heard = joined(x, second.bare(inner), second.bias, self._slope)
             silence(x)
             silence(heard)
         return x
-
-
-def bent(x: torch.Tensor, bias: torch.Tensor, slope: float) -> torch.Tensor:
-    """A leaky ReLU behind a bias: to be compiled."""
-    return F.leaky_relu(x + bias, slope)
-
-
-def joined(
-    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, slope: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The residual, and what the next layer hears of it: to be compiled."""
-    total = x + more + bias
-    return total, F.leaky_relu(total, slope)
 
 
 def _stages(weights: Weights, config: Any, kind: Kind) -> list[Stage]:

@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 from anyrig.speech.models.convolve import Silence, spans, to_device
 
 
+# Lanes come in few lengths: each new one makes the device's libraries look for kernels anew.
+_ROUND = 256
+
+
 class Place(NamedTuple):
     """Where a row lies."""
 
@@ -77,7 +81,8 @@ def pack(frames: Sequence[int], gap: int, most: int) -> list[Lanes]:
 
 def _lane_length(longest: int, total: int, most: int) -> int:
     """As long as the longest row, or twice that, so that little is left over at its end."""
-    return min(total, max(longest, min(2 * longest, most)))
+    length = min(total, max(longest, min(2 * longest, most)))
+    return -(-length // _ROUND) * _ROUND if length > _ROUND else length
 
 
 def _filled(
