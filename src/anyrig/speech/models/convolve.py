@@ -182,6 +182,15 @@ class Silence:
 
     def __init__(self, positions: torch.Tensor | None) -> None:
         self._positions = positions
+        self._kept: torch.Tensor | None = None
+
+    def kept(self, x: torch.Tensor) -> torch.Tensor:
+        """Of every step of a tensor of that size, 1 where it stays and 0 where it must be zero."""
+        if self._kept is None:
+            self._kept = x.new_ones(x.shape[0] * x.shape[1], dtype=torch.uint8)
+            if self._positions is not None:
+                self._kept.index_fill_(0, self._positions, 0)
+        return self._kept
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The tensor itself, those steps zeroed in place."""

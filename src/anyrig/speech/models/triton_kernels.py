@@ -66,39 +66,41 @@ def snake(
 
 
 @triton.jit
-def _bent(x, bias, slope, total, channels, BLOCK: tl.constexpr):
+def _bent(x, bias, kept, slope, total, channels, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < total
     added = tl.load(bias + offsets % channels, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32) + added
     y = tl.where(y >= 0, y, y * slope)
+    y *= tl.load(kept + offsets // channels, mask=inside, other=0).to(tl.float32)
     tl.store(x + offsets, y.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _joined(x, more, bias, heard, slope, total, channels, BLOCK: tl.constexpr):
+def _joined(x, more, bias, kept, heard, slope, total, channels, BLOCK: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < total
     added = tl.load(bias + offsets % channels, mask=inside, other=0.0).to(tl.float32)
     y = tl.load(more + offsets, mask=inside, other=0.0).to(tl.float32) + added
     y += tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32)
+    y *= tl.load(kept + offsets // channels, mask=inside, other=0).to(tl.float32)
     tl.store(more + offsets, y.to(more.dtype.element_ty), mask=inside)
     y = tl.where(y >= 0, y, y * slope)
     tl.store(heard + offsets, y.to(heard.dtype.element_ty), mask=inside)
 
 
-def bent(x: torch.Tensor, bias: torch.Tensor, slope: float) -> torch.Tensor:
-    """A leaky ReLU of x + bias, in x itself; channels come last."""
+def bent(x: torch.Tensor, bias: torch.Tensor, kept: torch.Tensor, slope: float) -> torch.Tensor:
+    """A leaky ReLU of x + bias, in x itself, zero at steps that are not kept; channels last."""
     grid = (triton.cdiv(x.numel(), _BLOCK),)
-    _bent[grid](x, bias, slope, x.numel(), x.shape[-1], BLOCK=_BLOCK)
+    _bent[grid](x, bias, kept, slope, x.numel(), x.shape[-1], BLOCK=_BLOCK)
     return x
 
 
 def joined(
-    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, slope: float
+    x: torch.Tensor, more: torch.Tensor, bias: torch.Tensor, kept: torch.Tensor, slope: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """x + more + bias, in `more` itself, and a leaky ReLU of that."""
+    """x + more + bias, in `more` itself, and a leaky ReLU of that; zero where not kept."""
     heard = torch.empty_like(more)
     grid = (triton.cdiv(more.numel(), _BLOCK),)
-    _joined[grid](x, more, bias, heard, slope, more.numel(), more.shape[-1], BLOCK=_BLOCK)
+    _joined[grid](x, more, bias, kept, heard, slope, more.numel(), more.shape[-1], BLOCK=_BLOCK)
     return more, heard

@@ -23,9 +23,9 @@ from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
 from anyrig.speech.models.convolve import quick as _quick
-from anyrig.speech.models.taps import without_cudnn
 from anyrig.speech.models.landing import Landing
 from anyrig.speech.models.noise import normal
+from anyrig.speech.models.taps import without_cudnn
 from anyrig.speech.models.vits_decode import Flow, Vocoder
 from anyrig.speech.models.vits_lanes import Lanes, pack
 from anyrig.speech.models.vits_text import PRIOR_STREAM, Batch, encode

@@ -168,13 +168,12 @@ class Vocoder:
         """The same, bias, residual and leaky ReLU in one pass behind each convolution."""
         from anyrig.speech.models.triton_kernels import bent, joined
 
+        kept = silence.kept(x)
         for first, second in block:
             assert first.bias is not None
             assert second.bias is not None
-            inner = silence(bent(first.bare(heard), first.bias, self._slope))
-            x, heard = joined(x, second.bare(inner), second.bias, self._slope)
-            silence(x)
-            silence(heard)
+            inner = bent(first.bare(heard), first.bias, kept, self._slope)
+            x, heard = joined(x, second.bare(inner), second.bias, kept, self._slope)
         return x
 
 

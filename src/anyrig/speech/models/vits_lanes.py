@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from anyrig.speech.models.convolve import Silence, spans, to_device
 
-
 # Lanes come in few lengths: each new one makes the device's libraries look for kernels anew.
 _ROUND = 256
 
