@@ -146,6 +146,7 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         "languages": found.languages,
         "language": options.language or settings.language,
         "voice": voice_of(context, chosen),
+        "voices": _voices(context, chosen),
         "rate": options.rate or settings.rate,
         "seed": options.seed or 0,
         "lexicon": lexicon(context),
@@ -162,6 +163,18 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         return prepare(text, **(arguments | more))
     except ForeignText as error:
         raise refusal(context, error, chosen) from error
+
+
+def _voices(context: Context, chosen: Chosen) -> dict[str, str]:
+    """The voice of each language that the one asked for does not speak: the engine's first."""
+    asked = voice_of(context, chosen).partition("+")[0].partition(":")[0]
+    own = next((voice for voice in chosen.found.voices if voice.name == asked), None)
+    spoken = {own.language, *own.also} if own is not None else set()
+    firsts: dict[str, str] = {}
+    for voice in chosen.found.voices:
+        if own is not None and voice.language not in spoken:
+            firsts.setdefault(voice.language, voice.name)
+    return firsts
 
 
 def lexicon(context: Context) -> Lexicon | None:

@@ -57,9 +57,9 @@ class SpeechSettings:
     """Seconds of silence inside a long sentence, where it was cut."""
     pause_sentence: float = 0.3
     """Between sentences."""
-    pause_paragraph: float = 0.7
+    pause_paragraph: float = 0.6
     """Between paragraphs."""
-    pause_heading: float = 1.0
+    pause_heading: float = 0.9
     """After a heading, and before one."""
     pause_dialogue: float = 0.45
     """Where another person begins to speak."""

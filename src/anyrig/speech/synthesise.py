@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KIND = "speech"
 """What its results are called in the store."""
-LOOK_AHEAD = 512
-"""Segments that may be made ahead of the listener: some 100 MB of audio."""
+LOOK_AHEAD, LOOK_AHEAD_CPU = 512, 64
+"""Segments that may be made ahead of the listener. A GPU sorts many into batches of like length,
+and some 100 MB of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class Studio:
         self._found, self._store = found, store
         self._options = options_of(self._kind.spec, options or {})
         self._precision = _precision_class(placed.placements)
+        gpu = any(placement.device.kind == "gpu" for placement in placed.placements)
+        self._look_ahead = LOOK_AHEAD if gpu else LOOK_AHEAD_CPU
         recipe = Recipe(
             "anyrig.speech.booth:Booth",
             {
@@ -214,7 +217,7 @@ class Studio:
         there = set() if anew or self._store is None else self._store.has(set(named))
         maker = _Maker(self._store, named, there, anew, early, self._found.engine)
         made = self._pool.run(
-            maker.missing(segments), cost=lambda line: line.cost, look_ahead=LOOK_AHEAD,
+            maker.missing(segments), cost=lambda line: line.cost, look_ahead=self._look_ahead,
             report=tally.report,
         )  # fmt: skip
         with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes, maker:

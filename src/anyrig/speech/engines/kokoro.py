@@ -40,7 +40,7 @@ SPEC = Spec(
     summary="Many natural voices, and blends of them",
     languages=("en", "es", "fr", "it", "pt"),
     backends=("onnx", "torch"),
-    precisions=("fp32", "bf16", "fp16"),
+    precisions=("fp32", "fp16", "bf16"),
     code_licence="Apache-2.0 (the ONNX export MIT; espeak-ng, for other languages, GPL-3)",
     weights_licence="Apache-2.0",
     modules=("hibari", *_PARTS),
@@ -123,8 +123,9 @@ class Kokoro(SpeechEngine):
         from dataclasses import replace
 
         folder = Path(found.folder) if found.folder else None
-        backends: list[BackendName] = ["onnx"] if _has_onnx() else []
-        backends += ["torch"] if _torch_weights(folder) else []
+        # Who put torch's weights there wants its batches.
+        backends: list[BackendName] = ["torch"] if _torch_weights(folder) else []
+        backends += ["onnx"] if _has_onnx() else []
         need = replace(super().need(found), backends=tuple(backends))
         return need if "torch" in backends else replace(need, precisions=("fp32",))
 

