@@ -237,7 +237,7 @@ class _Maker:
         return f"{self._need.what} runs through {ways}: {why}"
 
     def _workers(self, device: Device, budget_bytes: int | None) -> int:
-        """As many as were asked for, refused when they do not fit; else what the work gains from."""
+        """As many as were asked for, refused when they do not fit; else what gains something."""
         asked, each = self._wanted.workers_per_device, self._need.worker_bytes
         if asked is None:
             return self._gaining(device, budget_bytes)

@@ -1,4 +1,4 @@
-"""Bytes as text, whatever wrote them: UTF-8 first, then marks and guesses; never a half-read file."""
+"""Bytes as text, whatever wrote them: UTF-8 first, then marks and guesses; all or an error."""
 
 from __future__ import annotations
 
