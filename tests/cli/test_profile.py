@@ -17,17 +17,17 @@ QUICK = ("--no-bench", "--device", "cpu", "--length", "8", "--precision", "fp32"
 def onnx_model(batch: int | None) -> bytes:
     """`y = x @ weight`, with an open first axis where no batch is given."""
     axes = (
-        graph._text(2, "batch") if batch is None else graph._number(1, batch),
-        graph._number(1, 4),
+        graph.text(2, "batch") if batch is None else graph.number(1, batch),
+        graph.number(1, 4),
     )
-    shape = b"".join(graph._message(1, axis) for axis in axes)
-    kind = graph._message(2, graph._message(1, graph._number(1, 1) + graph._message(2, shape)))
+    shape = b"".join(graph.message(1, axis) for axis in axes)
+    kind = graph.message(2, graph.message(1, graph.number(1, 1) + graph.message(2, shape)))
     weight = np.eye(4, dtype=np.float32)
     return graph._model(
-        nodes=[graph._node("MatMul", ["x", "weight"], ["y"])],
-        inputs=[graph._text(1, "x") + kind],
-        outputs=[graph._text(1, "y") + kind],
-        weights=[graph._tensor("weight", 1, (4, 4), weight.tobytes())],
+        nodes=[graph.node("MatMul", ["x", "weight"], ["y"])],
+        inputs=[graph.text(1, "x") + kind],
+        outputs=[graph.text(1, "y") + kind],
+        weights=[graph.tensor("weight", 1, (4, 4), weight.tobytes())],
     )
 
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from anyrig.speech.sound import vocode
 
-Planes = tuple[NDArray[np.float32], ...]
+Plane = NDArray[np.float32]
+Planes = tuple[Plane, Plane, Plane, Plane, Plane, Plane]
 
 
 def planes(num_frames: int, *, noise: float) -> Planes:
