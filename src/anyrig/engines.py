@@ -67,3 +67,9 @@ def _plugin(found: EntryPoint) -> Any:
             f"the engine {found.name} of {package} is not where its entry point says: {error}",
             hint=f"Its authors can mend that: {found.value} names nothing.",
         ) from error
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one broken plugin is not everything
+        said = f"{type(error).__name__}: {error}"
+        raise BadInput(
+            f"the engine {found.name} of {package} cannot be loaded: {said}",
+            hint=f"Its authors can mend that. Without it: pip uninstall {package}",
+        ) from error

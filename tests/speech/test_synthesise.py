@@ -191,3 +191,56 @@ def test_a_listener_who_leaves_early_leaves_nothing_running() -> None:
         chunks.close()  # type: ignore[attr-defined]
         again = list(made.speak(script(*texts), early=True))
     assert len(again) == 20
+
+
+def test_what_vanishes_from_the_store_in_mid_run_is_made_again(store: Store) -> None:
+    texts = [f"Sentence number {number} of many." for number in range(30)]
+    with studio(store) as made:
+        list(made.takes(script(*texts).segments))
+        tally, indices = Tally(), []
+        for spoken in made.takes(script(*texts).segments, tally=tally):
+            indices.append(spoken.index)
+            assert spoken.take is not None
+            if spoken.index == 4:
+                store.prune(to_bytes=0)
+    assert indices == list(range(30))
+    assert tally.num_kept == 5
+
+
+def test_damaged_takes_are_made_again(store: Store) -> None:
+    with studio(store) as made:
+        keys = [made.key(segment.line) for segment in script(*WORDS).segments]
+        for key in keys[:3]:
+            store.put(key, b"no take at all", kind="speech")
+        takes = list(made.takes(script(*WORDS).segments))
+        assert [take.kept for take in takes] == [False] * 4
+        assert all(take.kept for take in made.takes(script(*WORDS).segments))
+
+
+def test_a_store_smaller_than_the_text_loses_nothing(tmp_path: Path) -> None:
+    texts = [f"Sentence number {number} of many more." for number in range(60)]
+    with Store(tmp_path / "small.sqlite", limit_bytes=1 << 20) as small, studio(small) as made:
+        for _ in range(2):
+            takes = list(made.takes(script(*texts).segments))
+            assert [take.index for take in takes] == list(range(60))
+
+
+def test_a_take_in_which_nothing_is_heard_is_not_kept(store: Store) -> None:
+    always = ",".join(f"{seed}:nan" for seed in (0, 7919, 2 * 7919, 3 * 7919))
+    with studio(store, bad=always, bad_word="second") as made:
+        list(made.takes(script(*WORDS).segments))
+        assert [t.kept for t in made.takes(script(*WORDS).segments)] == [True, False, True, True]
+
+
+def test_another_recording_under_the_same_name_is_another_voice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = set()
+    with studio() as made:
+        for number in range(2):
+            folder = tmp_path / f"{number}"
+            folder.mkdir()
+            (folder / "me.wav").write_bytes(bytes([number]) * 100)
+            monkeypatch.chdir(folder)
+            keys.add(made.key(Line("Hello.", voice="me.wav")))
+    assert len(keys) == 2

@@ -41,8 +41,12 @@ class Forgiving:
         self._store, self._failed = store, False
 
     def get(self, key: str) -> Result | None:
-        """A result, or None."""
-        return self._store.get(key)
+        """A result; None also where the store can no longer be read."""
+        try:
+            return self._store.get(key)
+        except StoreFailed as error:
+            self._give_up(error)
+            return None
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys whose results are kept; a store that is no longer read has none."""
@@ -54,7 +58,10 @@ class Forgiving:
 
     def drop(self, key: str) -> bool:
         """Forget a result; whether there was one."""
-        return self._store.drop(key)
+        try:
+            return self._store.drop(key)
+        except StoreFailed as error:
+            return self._give_up(error)
 
     def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
         """A block in which everything asked for or kept is safe from eviction."""
@@ -88,6 +95,7 @@ class Forgiving:
             self._give_up(error)
 
     def _give_up(self, error: StoreFailed) -> bool:
+        if not self._failed:
+            _tell(error)
         self._failed = True
-        _tell(error)
         return False

@@ -37,6 +37,8 @@ class Recording:
     """What the checks still have against it."""
     tries: int = 1
     """How often it was made."""
+    hopeless: bool = False
+    """Whether nothing of the text can be heard in it: not worth keeping."""
 
 
 class Booth(Usual):
@@ -88,7 +90,12 @@ class Booth(Usual):
                 if verdict.score > best[n][1].score:
                     best[n] = (take, verdict)
         return [
-            Recording(pack(take), tuple(problem.said for problem in verdict.problems), count)
+            Recording(
+                pack(take),
+                tuple(problem.said for problem in verdict.problems),
+                count,
+                verdict.score <= 0.0,
+            )
             for (take, verdict), count in zip(best, tries, strict=True)
         ]
 

@@ -17,11 +17,13 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import WorkFailed
+from anyrig.errors import StoreFailed, WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.engines import engine_class
+from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.store import key as keys
 from anyrig.units import plural
@@ -165,6 +167,8 @@ class Studio:
 
     def _made_of(self, line: Line) -> dict[str, Value]:
         """The recording behind a voice: another one under the same name is another voice."""
+        if line.voice and Path(line.voice).is_file():
+            return {"recording": hash_now(Path(line.voice))}
         for voice in self._found.voices:
             if voice.digest and line.voice in (voice.name, ""):
                 return {"recording": voice.digest}
@@ -214,17 +218,44 @@ class Studio:
         tally = tally if tally is not None else Tally()
         tally.report = Report()
         named = [self.key(segment.line) for segment in segments]
-        there = set() if anew or self._store is None else self._store.has(set(named))
-        maker = _Maker(self._store, named, there, anew, early, self._found.engine)
+        gone: set[str] = set()
+        done = 0
+        while done < len(segments):
+            there = set() if anew else self._there(named[done:], gone)
+            maker = _Maker(self._store, named[done:], there, anew, early, self._found.engine)
+            try:
+                for spoken in self._run(maker, segments[done:], tally.report):
+                    spoken = replace(spoken, index=done)
+                    done += 1
+                    tally.add(spoken)
+                    yield spoken
+            except _Vanished as vanished:  # evicted or damaged meanwhile: made like the others
+                gone.add(vanished.name)
+                early = False
+
+    def _there(self, named: Sequence[str], gone: set[str]) -> set[str]:
+        """Which takes are kept. Once one has vanished, only those that can be read count."""
+        if self._store is None:
+            return set()
+        there = self._store.has(set(named)) - gone
+        return {name for name in there if self._store.get(name) is not None} if gone else there
+
+    def _run(self, maker: _Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
         made = self._pool.run(
             maker.missing(segments), cost=lambda line: line.cost, look_ahead=self._look_ahead,
-            report=tally.report,
+            report=report,
         )  # fmt: skip
         with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes, maker:
             for index, segment in enumerate(segments):
-                spoken = maker.next(index, segment, outcomes)
-                tally.add(spoken)
-                yield spoken
+                yield maker.next(index, segment, outcomes)
+
+
+class _Vanished(Exception):
+    """A take that was kept when the run began, and cannot be read any more."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class _Maker:
@@ -299,19 +330,22 @@ class _Maker:
         assert self._store is not None
         result = self._store.get(name)
         if result is None:
-            raise WorkFailed(
-                "a kept take vanished from the store while it was read",
-                hint="Run the command again: it is made anew, and the rest is kept.",
-            )
+            raise _Vanished(name)
+        try:
+            take = unpack(result.data)
+        except StoreFailed as error:
+            log.warning("a kept take is made again: %s", error.message)
+            self._store.drop(name)
+            raise _Vanished(name) from error
         problems = cast("Sequence[str]", result.note.get("problems", ()))
-        return Spoken(index, segment, unpack(result.data), tuple(problems), kept=True)
+        return Spoken(index, segment, take, tuple(problems), kept=True)
 
     def _keep(self, name: str, recording: Recording, device: str) -> None:
         self._uses[name] -= 1
         if self._uses[name]:
             self._held[name] = (recording, device)
-        if self._store is None:
-            return
+        if self._store is None or recording.hopeless:
+            return  # the next run tries again
         note: dict[str, keys.Plain] = {
             "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
         }  # fmt: skip

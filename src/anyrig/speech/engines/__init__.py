@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from anyrig import engines
-from anyrig.speech.protocol import SpeechEngine, Value, options_of
+from anyrig.errors import BadInput
+from anyrig.speech.protocol import Spec, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -37,7 +38,13 @@ def names() -> tuple[str, ...]:
 
 def engine_class(name: str) -> type[SpeechEngine]:
     """The engine of a name."""
-    return cast("type[SpeechEngine]", engines.resolve(name, OWN, GROUP))
+    found = engines.resolve(name, OWN, GROUP)
+    if not isinstance(getattr(found, "spec", None), Spec):
+        raise BadInput(
+            f"the engine {name} is none: it has no `spec`",
+            hint="Its authors can mend that: docs/engines.md says what an engine has.",
+        )
+    return cast("type[SpeechEngine]", found)
 
 
 def make(
