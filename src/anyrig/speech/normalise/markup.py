@@ -19,6 +19,12 @@ _TAGS = (
     "thead title tr tt u ul var wbr input label button form iframe video audio source picture "
     "script style"
 ).split()
+# Attributes have a value, or are one of these few; so `a<b and c>d` is no tag.
+_ATTRIBUTES = (
+    r"(?:\s{1,9}(?:[A-Za-z][\w:.-]{0,40}\s?=\s?(?:\"[^\"<>]{0,500}\"|'[^'<>]{0,500}'|[^\s\"'<>=]{1,500})"
+    r"|(?:checked|disabled|hidden|controls|required|readonly|selected|async|defer|autoplay|loop|"
+    r"muted|open|reversed|nowrap|allowfullscreen|noshade)(?![\w-]))){0,20}"
+)
 # After these the voice rests, as at the end of a line.
 _BLOCKS = frozenset(
     "article blockquote body br dd div dl dt footer h1 h2 h3 h4 h5 h6 header hr li main nav ol p "
@@ -80,7 +86,7 @@ CLEAN: tuple[Rule, ...] = (
     _drop("markup", r"<!--[\s\S]{0,5000}?-->", needs="<"),
     _drop("markup", r"<(script|style)\b[^<>]{0,300}>[^<]{0,20000}</\1\s*>", " ", re.I, "<"),
     Rule("markup", re.compile(
-        rf"</?({'|'.join(_TAGS)})(?:\s[^<>]{{0,500}})?\s?/?>", re.I), _tag, frozenset("<")),
+        rf"</?({'|'.join(_TAGS)}){_ATTRIBUTES}\s{{0,9}}/?>", re.I), _tag, frozenset("<")),
     _drop("markup", r"<(?=(?:https?://|mailto:|[\w.+-]{1,64}@)[^<>\s]{1,300}>)", needs="<"),
     _drop("markup", r"(?<=[\w/])>(?=[\s.,;:!?)]|$)(?<=\S\.\w\w>|\.\w\w\w>|\w\w\w/>)", needs=">"),
     Rule("markup", _ENTITY, _entity, frozenset("&")),

@@ -107,6 +107,10 @@ def _title(match: re.Match[str]) -> str | None:
     return TITLES[short] + space
 
 
+# Of the numbered, those that end a sentence as words of their own.
+_WORDS_BEFORE = frozenset("no nos art sec ed par para app tab ex lot est ser ver p q v d".split())
+
+
 @rule(
     "abbreviation",
     rf"(?<![\w.])({'|'.join(sorted(NUMBERED, key=len, reverse=True))})\. ?(?=\d|[IVX]+\b(?!'))",
@@ -114,6 +118,9 @@ def _title(match: re.Match[str]) -> str | None:
 )
 def _numbered(match: re.Match[str]) -> str | None:
     short = match[1]
+    spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", match.string[match.end() :][:6])
+    if short.lower() in _WORDS_BEFORE and spoken:
+        return None  # The answer is no. I asked why.
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and (
         match[0].endswith(".") and not match.string[match.end()].isdigit()
     ):

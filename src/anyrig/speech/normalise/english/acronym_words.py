@@ -51,4 +51,5 @@ SPECIAL = {
     "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
     "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
     "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
+    "mc2": "mc squared",
 }  # fmt: skip

@@ -42,10 +42,11 @@ def _spell(word: str, match: re.Match[str]) -> bool:
     if word in SPELLED:
         return word not in _DOUBTFUL or not _is_shouted(match)
     if word in PLAIN and len(word) > 1:
-        return (
-            word == "WHO"
-            and match.string[max(0, match.start() - 4) : match.start()].lower() == "the "
+        named = match.string[max(0, match.start() - 4) : match.start()].lower() == "the "
+        acts = re.match(
+            r" (?:says|said|report|recommend|declare|warn)", match.string[match.end() :][:10]
         )
+        return word == "WHO" and bool(named or acts)
     if len(word) <= 3:
         return not (_is_shouted(match) and _sayable(word))
     return not _sayable(word)
@@ -134,8 +135,8 @@ def _initials(match: re.Match[str]) -> str | None:
     rest = match.string[match.end() : match.end() + 12]
     many = match[1].count(".") > 1
     starts = re.match(r"[A-Z][a-z']*", rest)
-    if starts and starts[0] in STARTERS and not many:
-        return None
+    if starts and starts[0].partition("'")[0] in STARTERS and " " not in match[1].strip():
+        return None  # He left the U.S. He went home.
     before = match.string[max(0, match.start() - 3) : match.start()].rstrip()
     if not many and match[1][0] == "I" and before[-1:].islower():
         return None

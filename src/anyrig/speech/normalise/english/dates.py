@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anyrig.speech.normalise.english.times import clock
-from anyrig.speech.normalise.english.words import DIGITS, cardinal, decade, ordinal, year
+from anyrig.speech.normalise.english.words import DIGITS, cardinal, decade, ordinal, stop, year
 from anyrig.speech.normalise.rules import Rule, rule
 
 MONTHS = (
@@ -140,18 +140,31 @@ def _on_slash(match: re.Match[str]) -> str | None:
     return None if match[0] == "9/11" else _month_day(int(match[1]), match[2], None)
 
 
+_TIMED = re.compile(
+    r"(?:\b(?:[Oo]n|[Ee]very|[Nn]ext|[Ll]ast|[Tt]his|[Uu]ntil|[Bb]y|[Ff]rom|to|and|or|[Ss]ince|"
+    r"until|of|[Dd]ue) |[-–,:(] ?|\n)$|^$"
+)
+
+
 @rule("date", rf"\b({'|'.join(_SHORT_DAYS)})\.(?=,| (?:\d|[A-Z]|at|from|to|and|evening|morning|"
       rf"afternoon|night|[-–])|$)", needs=".")  # fmt: skip
 def _short_day(match: re.Match[str]) -> str | None:
-    before = match.string[max(0, match.start() - 5) : match.start()].rstrip()
-    if match[1] in ("Sun", "Sat", "Mon") and before.endswith("the"):
+    before = match.string[max(0, match.start() - 9) : match.start()]
+    closes = re.match(r"[\"')\s]*(?:$|[A-Z])", match.string[match.end() :][:9])
+    # Words as well: the Sun. The day has a word of time before it, or more behind it.
+    plain = re.search(r"\b[Tt]he $", before) or (closes and not _TIMED.search(before))
+    if plain and match[1] in ("Sun", "Sat", "Mon", "Wed"):
         return None
-    return _SHORT_DAYS[match[1]] + ("." if match.end() == len(match.string) else "")
+    return _SHORT_DAYS[match[1]] + stop(match)
 
 
 @rule("date", r"\b(Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec)\.(?![A-Za-z])", needs=".")
-def _short_month(match: re.Match[str]) -> str:
-    return month(match[1]) + ("." if match.end() == len(match.string) else "")
+def _short_month(match: re.Match[str]) -> str | None:
+    before = match.string[max(0, match.start() - 9) : match.start()]
+    closes = re.match(r"[\"')\s]*(?:$|[A-Z])", match.string[match.end() :][:9])
+    if match[1] == "Jan" and closes and not re.search(r"\b(?:in|[Ss]ince|until|of|by) $", before):
+        return None  # A name: so said Jan.
+    return month(match[1]) + stop(match)
 
 
 @rule(
@@ -164,17 +177,18 @@ def _short_month(match: re.Match[str]) -> str:
 def _era(match: re.Match[str]) -> str:
     written = match[1] or match[6]
     era = " ".join(written.replace(".", ""))
-    stop = "." if written.endswith(".") and match.end() == len(match.string) else ""
+    end = "." if written.endswith(".") and match.end() == len(match.string) else ""
     if match[1]:
         return f"{era} {year(match[2])}"
     span = f" to {year(match[5])}" if match[5] else ""
-    return f"{year(match[3])}{span} {era}{stop}"
+    return f"{year(match[3])}{span} {era}{end}"
 
 
 @rule(
     "date",
-    rf"\b({'|'.join(_SHORT_DAYS)})\.? ?([-–—]|to) ?({'|'.join(_SHORT_DAYS)})\b(?:\.(?= [a-z\d]))?|"
-    rf"\b({'|'.join(_SHORT)})\.? ?([-–—]) ?({'|'.join(_SHORT)})\b(?:\.(?= [a-z\d]))?",
+    rf"\b({'|'.join(_SHORT_DAYS)})\.? ?([-–—]|to) ?({'|'.join(_SHORT_DAYS)})\b"
+    rf"(?:\.(?=[,;:)]| [a-z\d]))?|"
+    rf"\b({'|'.join(_SHORT)})\.? ?([-–—]) ?({'|'.join(_SHORT)})\b(?:\.(?=[,;:)]| [a-z\d]))?",
 )
 def _named_span(match: re.Match[str]) -> str:
     if match[1]:

@@ -31,12 +31,17 @@ def _version(match: re.Match[str]) -> str:
     return f"version {_dotted(match[1])}"
 
 
-@rule("version", r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4}){2,4})(?![\w]|\.\d)", needs=".")
-def _dots(match: re.Match[str]) -> str:
+@rule(
+    "version",
+    r"(?<![\w.,])(\d{1,4}(?:\.\d{1,4}){2,4})(?::(\d{2,5})(?![\d:]))?(?![\w]|\.\d)",
+    needs=".",
+)
+def _dots(match: re.Match[str]) -> str | None:
     parts = match[1].split(".")
     if len(parts) == 4 and all(int(part) < 256 for part in parts):
-        return " dot ".join(label_number(part) for part in parts)
-    return _dotted(match[1])
+        port = f", port {label_number(match[2])}" if match[2] else ""
+        return " dot ".join(label_number(part) for part in parts) + port
+    return None if match[2] else _dotted(match[1])
 
 
 @rule("version", r"(?<=\bPython )(\d\.\d{1,2})(?![\w]|\.\d)", needs=".")
@@ -86,11 +91,19 @@ def _zip(match: re.Match[str]) -> str:
     return f"{state} {digits(match[2])}{rest}"
 
 
+@rule("number", r"(?:(?<=\bZIP )|(?<=\b[Zz]ip )|(?<=\b[Zz]ip code )|(?<=\bZIP code ))"
+      r"(\d{5})(?:-(\d{4}))?(?!\d)|"
+      r"(?<![\w.,$£€#-])(\d{5})-(\d{4})(?![\w,.-]\d|[\w%-])", needs=DIGITS)  # fmt: skip
+def _bare_zip(match: re.Match[str]) -> str:
+    rest = match[2] or match[4]
+    return digits(match[1] or match[3]) + (f", {digits(rest)}" if rest else "")
+
+
 @rule("number", r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(?![\w,%]|\.\d)(?! [a-z]+s\b)", needs="7")
 def _airliner(match: re.Match[str]) -> str:
     return pairs(int(match[1]))
 
 
 RULES: tuple[Rule, ...] = (
-    _version, _python, _dots, _zip, _house, _label, _named, _airliner,
+    _version, _python, _dots, _zip, _bare_zip, _house, _label, _named, _airliner,
 )  # fmt: skip

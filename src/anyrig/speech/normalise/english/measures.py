@@ -112,14 +112,20 @@ def _kept(match: re.Match[str], dot: str | None) -> str:
         return ""
     name = match[8]
     dotted = name in ("in", "ft", "lb", "lbs", "oz", "min", "sec", "hr", "yd", "mi", "tbsp", "tsp",
-                      "pt", "qt", "gal", "sq ft", "sq. ft", "hrs", "yds", "cu ft")  # fmt: skip
+                      "pt", "qt", "gal", "sq ft", "sq. ft", "hrs", "yds", "cu ft", "pts", "pcs",
+                      "qts", "wks", "yrs", "mins", "secs", "gals")  # fmt: skip
     return "." if not dotted else stop(match, before_names=True)
+
+
+_ROUTE = re.compile(r"\b(?:[Rr]oute|Rte\.?|[Hh]ighway|Hwy\.?|Exit|US|U\.S\.) $")
 
 
 def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool:
     rest = match.string[match.end() : match.end() + 30]
     if name == "in":
         return bool(dot) or bool(re.match(r"\s*(?:[,;)x×]|$|by\b|tall|wide|long|deep)", rest))
+    if name == "W" and not gap and _ROUTE.search(match.string[: match.start()][-12:]):
+        return False
     if name in AFTER_SPACE and not gap and not match[10]:
         return AFTER_SPACE[name]
     if name in ("W", "V", "A") and dot and re.match(r" (?:[A-Z]|\d+(?:st|nd|rd|th))", rest):
@@ -182,13 +188,15 @@ def _height(match: re.Match[str]) -> str:
 
 @rule(
     "unit",
-    r"(?<![\w.\"'])(\d+(?:\.\d+)?|\d+ \d/\d)(\"|'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
+    r"(?<![\w.\"'/])(\d+(?:\.\d+)?|\d+ \d/\d|\d{1,2}/\d{1,2})(\"|'')(?![\w])(?=[\s.,;:!?)x×-]|$)",
     needs="\"'",
 )
 def _inches(match: re.Match[str]) -> str | None:
-    if match[2] == '"' and match.string[max(0, match.start() - 300) : match.start()].count('"') % 2:
+    before = match.string[max(0, match.start() - 300) : match.start()]
+    if match[2] == '"' and len(re.findall(r'(?<!\d)"', before)) % 2:
         return None
-    return f"{count(match[1])} {'inch' if is_one(match[1]) else 'inches'}"
+    one = is_one(match[1]) or "/" in match[1] and " " not in match[1]
+    return f"{count(match[1])} {'inch' if one else 'inches'}"
 
 
 @rule("unit", r"(?<![\w.\"'])(\d+(?:\.\d+)?)'(?![\w'])(?=[\s.,;:!?)x×-]|$)", needs="'")
@@ -196,6 +204,14 @@ def _feet(match: re.Match[str]) -> str | None:
     if re.search(r"(?<!\w)'[^']*$", match.string[max(0, match.start() - 200) : match.start()]):
         return None
     return f"{number(match[1])} {'foot' if is_one(match[1]) else 'feet'}"
+
+
+@rule(
+    "number", rf"(?<![\w.])({NUMBER}) ?x ?({NUMBER})(?= ?= ?\d| (?:is|equals|makes) \d)", needs="x"
+)
+def _product(match: re.Match[str]) -> str:
+    """A sum, where its result stands beside it."""
+    return f"{number(match[1])} times {number(match[2])}"
 
 
 @rule(
@@ -239,5 +255,5 @@ def squared(text: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _coordinate, _sheet, _height, _size, _measure, _degrees, _inches, _feet, _bare,
+    _coordinate, _sheet, _height, _product, _size, _measure, _degrees, _inches, _feet, _bare,
 )  # fmt: skip

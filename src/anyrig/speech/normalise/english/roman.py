@@ -133,6 +133,12 @@ def _century(match: re.Match[str]) -> str | None:
     return ordinal(value(match[1])) if value(match[1]) else None
 
 
+@rule("roman", r"(?<![\w.&-])([IVX]{1,6})(?:st|nd|rd|th)(?!\w)", needs="IVX")
+def _suffixed(match: re.Match[str]) -> str | None:
+    """An ending makes it an ordinal by itself: the XIVth."""
+    return ordinal(value(match[1])) if value(match[1]) else None
+
+
 @rule(
     "roman",
     r"(?<![\w)]\()(?<=\()([ivx]{2,5}|[iv])(?=\))|(?<![\w.&'-])([ivx]{2,5})(?=\.? )(?=\.)|"
@@ -147,4 +153,4 @@ def _bare(match: re.Match[str]) -> str | None:
     return year(found) if 1500 <= found < 2100 else cardinal(found)
 
 
-RULES: tuple[Rule, ...] = (_part, _name, _century, _bare)
+RULES: tuple[Rule, ...] = (_part, _name, _century, _suffixed, _bare)

@@ -80,7 +80,8 @@ NUMBERED = {
     "Apt": "Apartment", "apt": "apartment", "Ste": "Suite", "Rte": "Route", "Hwy": "Highway",
     "hwy": "highway", "Bldg": "Building", "v": "verse", "vv": "verses", "b": "born", "d": "died",
     "r": "ruled", "Flt": "Flight", "Lot": "Lot", "ex": "example", "Ex": "Example", "Q": "Question",
-    "Sq": "Square", "Prob": "Problem",
+    "Sq": "Square", "Prob": "Problem", "Approx": "Approximately", "Lat": "Latitude",
+    "Long": "Longitude", "lat": "latitude",
 }  # fmt: skip
 """Before a number."""
 FIXED = {
@@ -94,7 +95,11 @@ FIXED = {
     r"LL\.M\.": "L L M", r"Litt\.D\.": "Litt D", r"sq\. ?ft\.": "square feet",
     r"fl\. ?oz\.": "fluid ounces", r"n\.b\.": "N B", r"o\.k\.": "okay", r"c\.v\.": "C V",
     r"p\.a\.": "per annum", r"w\.r\.t\.": "with respect to", r"E\.g\.,?": "For example,",
-    r"I\.e\.,?": "That is,",
+    r"I\.e\.,?": "That is,", r"Assoc\.(?= Prof)": "Associate", r"Inf\.(?= Div| Reg)": "Infantry",
+    r"Gen\.(?= \d+:\d)": "Genesis", r"Matt\.(?= \d+:\d)": "Matthew", r"Div\.": "Division",
+    r"Sat\.(?= [a-z])": "Saturday", r"Sun\.(?= [a-z])": "Sunday",
+    r"(?<=\dth )c\.(?! [A-Z\d])": "century", r"(?<=\dth )cent\.": "century",
+    r"Lake Dr\.(?= [a-z])": "Lake Drive",
 }  # fmt: skip
 """Patterns that mean the same wherever they stand."""
 SAINTS = frozenset(

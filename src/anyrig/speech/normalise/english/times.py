@@ -15,7 +15,7 @@ _LIKE_RATIO = re.compile(
     re.IGNORECASE,
 )
 _SCRIPTURE = re.compile(
-    r"\b(?:Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|"
+    r"\b(?:Gen\.|Exod?\.|Matt\.|Rom\.|Cor\.|Ps\.|Prov\.|Isa\.|Genesis|Exodus|Leviticus|Numbers|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|"
     r"Ezra|Esther|Job|Psalms?|Proverbs|Ecclesiastes|Isaiah|Jeremiah|Ezekiel|Daniel|Hosea|Joel|Amos|"
     r"Micah|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|Galatians|Ephesians|Philippians|"
     r"Colossians|Timothy|Titus|Hebrews|James|Peter|Jude|Revelation|Surah|Quran) $"

@@ -25,7 +25,7 @@ _PLAIN = {
     "ft": "foot", "in": "inch", "yd": "yard", "yds": "yard", "mi": "mile", "lb": "pound",
     "lbs": "pound", "oz": "ounce", "ozs": "ounce", "fl oz": "fluid ounce",
     "fl. oz": "fluid ounce", "gal": "gallon", "qt": "quart", "qts": "quart", "pt": "pint",
-    "pts": "pint", "gals": "gallon", "tbsp": "tablespoon", "Tbsp": "tablespoon",
+    "pts": "point", "gals": "gallon", "tbsp": "tablespoon", "Tbsp": "tablespoon",
     "tbs": "tablespoon", "tsp": "teaspoon", "min": "minute", "mins": "minute", "sec": "second",
     "secs": "second", "hr": "hour", "hrs": "hour", "h": "hour", "yr": "year", "yrs": "year",
     "wk": "week", "wks": "week", "mos": "month", "hp": "horsepower", "HP": "horsepower",
@@ -41,6 +41,7 @@ _PLAIN = {
     "Cal": "calorie", "px": "pixel", "mol": "mole", "Ω": "ohm", "Nm": "newton meter",
     "MP": "megapixel", "Å": "angstrom", "F": "farad",
     "Ah": "amp hour", "eV": "electron volt", "IU": "international unit", "doz": "dozen",
+    "pcs": "piece",
 }  # fmt: skip
 _FIXED = {
     "mph": "miles per hour", "MPH": "miles per hour", "kph": "kilometers per hour",

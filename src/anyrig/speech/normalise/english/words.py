@@ -48,7 +48,7 @@ def stop(match: re.Match[str], *, before_names: bool = False) -> str:
     ends = _ENDS.match(match.string, match.end()) if match[0].endswith(".") else None
     if not ends:
         return ""
-    return "." if not ends[1] or before_names or ends[1] in STARTERS else ""
+    return "." if not ends[1] or before_names or ends[1].partition("'")[0] in STARTERS else ""
 
 
 def cardinal(text: str | int) -> str:

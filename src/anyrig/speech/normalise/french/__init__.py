@@ -30,6 +30,7 @@ from anyrig.speech.normalise.french.words import (
 from anyrig.speech.normalise.romance.addresses import Words, addresses, codes
 from anyrig.speech.normalise.romance.dress import clean, emoji
 from anyrig.speech.normalise.romance.letters import Known, letters
+from anyrig.speech.normalise.romance.sentences import cased
 from anyrig.speech.normalise.romance.short import abbreviations
 from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
@@ -79,8 +80,19 @@ def _trailing(match: re.Match[str]) -> str | None:
     return "et cetera..."
 
 
+@rule(
+    "abbreviation",
+    r"(?<!\w)(?:(?<=\b[Ll]es )nos|(?<=\baux )nos|(?<=\bdes )nos|"
+    r"[Nn]os(?=[ \u00a0]\d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?=[ \u00a0]\d)",
+)
+def _numbers(match: re.Match[str]) -> str | None:
+    """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
+    return cased("numéros", match)
+
+
 _SHORT = (
     _trailing,
+    _numbers,
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
     _mister,
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),

@@ -129,11 +129,6 @@ def _era(match: re.Match[str]) -> str | None:
     return closed(f"{side} Jésus-Christ", match)
 
 
-@rule("date", r"(?<!\w)J\.-C(?:\.|(?!\w))")
-def _christ(match: re.Match[str]) -> str | None:
-    return closed("Jésus-Christ", match)
-
-
 @rule(
     "decade",
     r"(?<!\w)((?:années|ann\.|décennie)\s+)['\u2019]?(\d{4}|[1-9]0)(?:\s*(-|\u2013|et|à|ou)\s*['\u2019]?(\d{4}|[1-9]0))?(?!\w|[.,]\d)",
@@ -150,9 +145,12 @@ def _decade(match: re.Match[str]) -> str | None:
 @rule("century", r"(?<!\w)([IVXLC]+)\s?(er|re|ère|ème|eme|ième|nd|nde|e|è|ᵉʳ|ᵉ)s?(?!\w)")
 def _ordinal_roman(match: re.Match[str]) -> str | None:
     number = roman(match[1])
-    if not number or match.group() in ("Ce", "De", "Le", "Me", "Les", "Des", "Ces", "Mes", "Cer"):
+    # Le and Ce are words; so are Ver, Vers and Inde, whose endings belong to one and two alone.
+    if not number or match[1] in ("L", "C") or " " in match.group().rstrip():
         return None
-    if match[1] in ("L", "C", "D", "M") or " " in match.group().rstrip():
+    if number != {"er": 1, "re": 1, "ère": 1, "ᵉʳ": 1, "nd": 2, "nde": 2}.get(match[2], number):
+        return None
+    if match[0] == "Ire" and not re.search(r"\b[Ll]a $", match.string[: match.start()][-4:]):
         return None
     return ordinal(number, "f" if match[2] in ("re", "ère") else "m")
 
@@ -230,6 +228,6 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 RULES: tuple[Rule, ...] = (
     _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _weekday, _era,
-    _christ, _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
+    _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
     _hour,
 )  # fmt: skip

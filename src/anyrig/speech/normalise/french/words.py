@@ -49,7 +49,7 @@ STREETS = {
 BEFORE_NUMBER = {
     "p.": "page", "pp.": "pages", "pg.": "page", "n°": "numéro", "n º": "numéro", "no": "numéro",
     "no.": "numéro", "n.": "numéro",
-    "nos": "numéros", "nᵒ": "numéro", "n°s": "numéros", "num.": "numéro", "chap.": "chapitre",
+    "nᵒ": "numéro", "n°s": "numéros", "num.": "numéro", "chap.": "chapitre",
     "ch.": "chapitre", "vol.": "volume",
     "t.": "tome", "art.": "article", "al.": "alinéa", "fig.": "figure", "figs.": "figures",
     "tél.": "téléphone", "tel.": "téléphone", "tél": "téléphone",
@@ -79,7 +79,7 @@ ANYWHERE = {
     "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire", "e. g.": "par exemple", "cf.": "confer",
     "cf": "confer", "n°": "numéro", "tél.": "téléphone", "tél": "téléphone",
     "approx.": "approximativement", "RDV": "rendez-vous", "rdv": "rendez-vous",
-    "P.-S.": "post-scriptum", "P. S.": "post-scriptum", "N. B.": "nota bene", "NB": "nota bene",
+    "P.-S.": "post-scriptum", "P. S.": "post-scriptum", "N. B.": "nota bene",
     "vs": "versus", "vs.": "versus", "apr.": "après", "dép.": "département", "dépt": "département",
     "gouv.": "gouvernement", "univ.": "université", "vol.": "volume", "chap.": "chapitre",
     "fig.": "figure", "réf.": "référence", "ndlr": "note de la rédaction",
@@ -89,7 +89,7 @@ ANYWHERE = {
     "qqn": "quelqu'un", "tjrs": "toujours", "bcp": "beaucoup", "pb": "problème",
     "resp.": "respectivement", "adr.": "adresse", "add.": "addition", "ann.": "annexe",
     "et/ou": "et ou", "pp.": "pages", "ss.": "suivantes", "R.A.S.": "rien à signaler",
-    "RAS": "rien à signaler", "c/o": "aux bons soins de", "qté": "quantité", "mens.": "mensuel",
+    "c/o": "aux bons soins de", "qté": "quantité", "mens.": "mensuel",
 }  # fmt: skip
 
 SAID = frozenset(

@@ -245,7 +245,8 @@ def _spoken(hour_written: str, minute: int, marked: bool) -> str:
 
 @rule(
     "time",
-    r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\.?(?!\w)|(?<=\b[Ll]a )1(?=[.,;]|\s|$)",
+    r"(?<=\b[Ll]as )(\d{1,2})\s?(?:h|hs|hrs?)\.?(?!\w)|"
+    r"(?<=\b[Ll]a )1(?=[.,;]|\s|$)(?!\.?[ªºa°]|[.,]\d)",
 )
 def _full_hour(match: re.Match[str]) -> str | None:
     if match[1] is None:
