@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.cli import speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
+from anyrig.cli.entries import Entry, chosen, read
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.errors import AnyrigError, BadInput, CannotSpeak, WorkFailed
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -29,28 +30,7 @@ if TYPE_CHECKING:
     from anyrig.speech.synthesise import Spoken, Studio
 
 MANIFEST = "lines.jsonl"
-_KNOWN = ("id", "text", "voice", "language", "rate", "seed")
-_LOOKED_AT = 50  # lines, to tell the language by
-_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"/\\|?*]')
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One text of the file."""
-
-    number: int
-    """From 1, blank lines not counted."""
-    text: str
-    id: str = ""
-    voice: str = ""
-    language: str = ""
-    rate: float = 0.0
-    seed: int = 0
-
-    @property
-    def stem(self) -> str:
-        """The name of its file."""
-        return self.id or f"{self.number:04d}"
+_MOST_WARNINGS = 8
 
 
 @dataclass(frozen=True)
@@ -66,15 +46,25 @@ class _Job:
     """The seed that the file asks for."""
 
 
+class _Failed(NamedTuple):
+    """An entry of which there is no file, and why."""
+
+    entry: Entry
+    why: str
+    hint: str = ""
+
+
 @dataclass
 class _Run:
     """How far it went."""
 
     folder: Path
-    num_there: int
+    jobs: list[_Job] = field(default_factory=list)
+    """What is to be made."""
+    num_there: int = 0
     num_made: int = 0
     audio_s: float = 0.0
-    failed: list[tuple[_Job, tuple[str, ...]]] = field(default_factory=list)
+    failed: list[_Failed] = field(default_factory=list)
 
 
 def run(context: Context) -> int:
@@ -85,17 +75,21 @@ def run(context: Context) -> int:
     folder = Path(options.output or Path(options.lines).stem).expanduser()
     format = checked_format(None, options.format or "wav")
     only = chosen(entries, options.only) if options.only else set()
-    sample = " ".join(entry.text for entry in entries[:_LOOKED_AT])
-    engine = speaker.chosen(context, speaker.language_of(context, sample))
+    wanted = [entry for entry in entries if not only or entry.number in only]
+    main = _main_language(context, entries)
+    engine = speaker.chosen(context, main)
+    _check_asked(context, engine, main)
     with Progress(1, "text") as progress:
         progress.step("looking at what is there")
-        jobs, num_there = _jobs(context, engine, entries, only, folder, format)
+        made = _planned(
+            context, engine, main, wanted, again=bool(only), folder=folder, format=format
+        )
+    _warn(made.jobs)
     if options.dry_run:
-        return _show(context, jobs, num_there)
-    made = _Run(folder, num_there)
-    if jobs:
+        return _show(context, made)
+    if made.jobs:
         _make_folder(folder)
-        _make(context, engine, jobs, format, made)
+        _make(context, engine, format, made)
     _report(context, engine, made)
     return 0
 
@@ -112,44 +106,71 @@ def _check_flags(options: argparse.Namespace) -> None:
         raise BadInput("--lines writes many files", hint="-o names the folder they go into.")
 
 
+def _main_language(context: Context, entries: Sequence[Entry]) -> str:
+    """The language of the list as a whole: a line of two words tells little."""
+    texts = [entry.text for entry in entries if not entry.language]
+    return speaker.language_of(context, " ".join(texts or [entry.text for entry in entries]))
+
+
+def _check_asked(context: Context, engine: speaker.Chosen, main: str) -> None:
+    """What was asked for all entries is wrong at once, and not once for each of them."""
+    from anyrig.speech import tongues
+
+    speaker.voice_of(context, engine)
+    voicing.lexicon(context)
+    spoken = engine.found.languages
+    if speaker.is_told(context) and not tongues.matched(main, spoken):
+        raise speaker.refusal(context, tongues.refusal(main, spoken), engine)
+
+
+def _warn(jobs: Sequence[_Job]) -> None:
+    told = [f"{job.path.name}: {words}" for job in jobs for words in job.script.warnings]
+    for words in told[:_MOST_WARNINGS]:
+        print_warning(words)
+    if len(told) > _MOST_WARNINGS:
+        print_warning(f"{plural(len(told) - _MOST_WARNINGS, 'more warning')} of this kind")
+
+
 def _make_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file", hint="With --lines, -o names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _make(
-    context: Context, engine: speaker.Chosen, jobs: Sequence[_Job], format: str, made: _Run
-) -> None:
+def _make(context: Context, engine: speaker.Chosen, format: str, made: _Run) -> None:
+    jobs = made.jobs
     length = sum(len(job.entry.text) for job in jobs)
     with ExitStack() as stack:
         store = stack.enter_context(keeping(context))
         studio = stack.enter_context(voicing.studio(context, engine, length, store))
         progress = stack.enter_context(Progress(len(jobs), "line"))
         progress.step("loading the voice")
-        for job, audio, problems in _spoken(studio, jobs):
+        for job, audio in _spoken(studio, jobs):
             progress.done()
             progress.step(job.entry.text[:48])
-            if audio is None:
-                made.failed.append((job, problems))
+            lost = [part.failure for part in audio if part.failure is not None]
+            if lost:
+                why = "; ".join(failure.said for failure in lost)
+                made.failed.append(_Failed(job.entry, why, lost[0].hint))
                 continue
-            for problem in problems:
+            for problem in (problem for part in audio for problem in part.problems):
                 print_warning(f"{job.path.name}: {problem}")
             made.audio_s += _written(job, audio, studio.rate, format, context)
             made.num_made += 1
 
 
-def _show(context: Context, jobs: Sequence[_Job], num_there: int) -> int:
-    said = [(job, " ".join(part.line.text for part in job.script.segments)) for job in jobs]
+def _show(context: Context, made: _Run) -> int:
+    said = [(job, " ".join(part.line.text for part in job.script.segments)) for job in made.jobs]
     if context.options.json:
         rows = [{"file": job.path.name, "text": job.entry.text, "spoken": text}
                 for job, text in said]  # fmt: skip
-        print_json({"lines": rows, "left": num_there})
-        return 0
-    for job, text in said:
-        print(f"{job.path.name}  {text}")
-    if num_there:
-        print(f"{plural(num_there, 'file')} already there")
+        print_json({"lines": rows, "left": made.num_there, "failed": _stems(made)})
+    else:
+        for job, text in said:
+            print(f"{job.path.name}  {text}")
+        if made.num_there:
+            print(f"{plural(made.num_there, 'file')} already there")
+    _complain(made)
     return 0
 
 
@@ -158,7 +179,7 @@ def _report(context: Context, engine: speaker.Chosen, made: _Run) -> None:
     if context.options.json:
         print_json({
             "folder": str(made.folder), "engine": engine.name, "made": made.num_made,
-            "left": made.num_there, "failed": [job.entry.stem for job, _ in made.failed],
+            "left": made.num_there, "failed": _stems(made),
             "audio_s": round(made.audio_s, 3),
         })  # fmt: skip
     else:
@@ -171,119 +192,65 @@ def _report(context: Context, engine: speaker.Chosen, made: _Run) -> None:
         if engine.why:
             parts.append(f"by {engine.name}: {engine.why}")
         print(f"{made.folder}: {', '.join(parts) or 'nothing was made'}")
-    if made.failed:
-        job, problems = made.failed[0]
-        raise WorkFailed(
-            f"{plural(len(made.failed), 'line')} could not be spoken; the first, "
-            f"{job.entry.stem}: {'; '.join(problems)}",
-            hint="The others are written. Run the command again to try the rest.",
-        )
+    _complain(made)
+
+
+def _stems(made: _Run) -> list[str]:
+    return [failed.entry.stem for failed in made.failed]
+
+
+def _complain(made: _Run) -> None:
+    """An error that names the first line without a file, after warnings that name the next."""
+    if not made.failed:
+        return
+    first, *more = made.failed
+    for failed in more[: _MOST_WARNINGS - 1]:
+        print_warning(f"entry {failed.entry.stem}: {failed.why}")
+    raise WorkFailed(
+        f"{plural(len(made.failed), 'line')} could not be spoken; the first, "
+        f"{first.entry.stem}: {first.why}",
+        hint=first.hint or "Run the command again to try the rest: what is there stays.",
+    )
 
 
 # ---------------------------------------------------------------- what is to be made
 
 
-def read(path: Path) -> list[Entry]:
-    """The entries of a file: lines of text, or of JSON where the name says so."""
-    text = voicing.read_text(path)
-    rows = [(n, row.strip()) for n, row in enumerate(text.splitlines(), 1) if row.strip()]
-    if not rows:
-        raise BadInput(f"{path} holds no line", hint="A line for each audio file, please.")
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
-        entries = [_entry(i, n, row, path) for i, (n, row) in enumerate(rows, 1)]
-    else:
-        entries = [Entry(i, row) for i, (_, row) in enumerate(rows, 1)]
-    seen: dict[str, int] = {}
-    for entry in entries:
-        low = entry.stem.lower()  # one file on systems that do not tell the case
-        if low in seen:
-            raise BadInput(
-                f"{path}: entries {seen[low]} and {entry.number} would both be {entry.stem}",
-                hint="Give each its own id.",
-            )
-        seen[low] = entry.number
-    return entries
-
-
-def _entry(number: int, row: int, text: str, path: Path) -> Entry:
-    where = f"{path}, line {row}"
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise BadInput(
-            f"{where} is no JSON: {error}", hint='{"id": "a", "text": "Hello."}'
-        ) from None
-    if not isinstance(data, dict) or not isinstance(data.get("text"), str):
-        raise BadInput(f"{where} has no text", hint='{"id": "a", "text": "Hello."}')
-    for name in data:
-        if name not in _KNOWN:
-            raise BadInput(f"{where}: no field {name!r}", hint=f"There are: {', '.join(_KNOWN)}.")
-    entry_id = str(data.get("id", ""))
-    if _FORBIDDEN.search(entry_id) or entry_id in (".", "..") or len(entry_id) > 200:
-        raise BadInput(
-            f"{where}: the id {entry_id[:40]!r} is no file name", hint="Letters, digits."
-        )
-    try:
-        speed, seed = float(data.get("rate", 0)), int(data.get("seed", 0))
-    except (TypeError, ValueError):
-        raise BadInput(f"{where}: rate and seed are numbers", hint='"rate": 1.1') from None
-    if speed and not 0.25 <= speed <= 4:
-        raise BadInput(f"{where}: rate is {speed:g}", hint="It goes from 0.25 to 4.")
-    voice, language = str(data.get("voice", "")), str(data.get("language", ""))
-    return Entry(number, data["text"], entry_id, voice, language, speed, seed)
-
-
-def chosen(entries: Sequence[Entry], asked: str) -> set[int]:
-    """The numbers that `--only` names: 3,7 or 3-5, or ids."""
-    by_id = {entry.id: entry.number for entry in entries if entry.id}
-    found: set[int] = set()
-    for word in filter(None, (part.strip() for part in asked.split(","))):
-        span = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if word in by_id:
-            found.add(by_id[word])
-        elif span and 1 <= int(span[1]) <= int(span[2] or span[1]) <= len(entries):
-            found |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
-        else:
-            raise BadInput(
-                f"--only {word}: no such entry", hint=f"There are 1 to {len(entries)}, or ids."
-            )
-    if not found:
-        raise BadInput("--only names nothing", hint="Such as --only 3,7.")
-    return found
-
-
-def _jobs(
+def _planned(
     context: Context,
     engine: speaker.Chosen,
+    main: str,
     entries: Sequence[Entry],
-    only: set[int],
+    *,
+    again: bool,
     folder: Path,
     format: str,
-) -> tuple[list[_Job], int]:
-    """What is to be made, and how many are there already."""
+) -> _Run:
+    """What is to be made, what is there already, and what cannot be said at all."""
     from anyrig.store.key import key
 
     known = _manifest(folder)
-    jobs: list[_Job] = []
-    left = 0
+    plan = _Run(folder)
     for entry in entries:
-        if only and entry.number not in only:
-            continue
         path = folder / f"{entry.stem}.{format}"
         last = known.get(path.name, {})
-        again = entry.number in only
         taken = replace(entry, seed=_seed(entry, last, again and not context.options.seed))
-        script = _script(context, engine, taken)
+        try:
+            script = _script(context, engine, taken, main)
+        except _Unsayable as error:
+            plan.failed.append(_Failed(taken, error.message, error.hint))
+            continue
         made_of = key(
             lines=[_plain(segment) for segment in script.segments],
             engine=engine.name, version=engine.found.version, weights=engine.found.fingerprint,
             options=engine.options, format=format, loudness=voicing.loudness(context),
         )  # fmt: skip
         if not again and path.exists() and last.get("key") == made_of:
-            left += 1
+            plan.num_there += 1
             continue
-        jobs.append(_Job(taken, script, made_of, path, again or context.options.fresh, entry.seed))
-    return jobs, left
+        anew = again or context.options.fresh
+        plan.jobs.append(_Job(taken, script, made_of, path, anew, entry.seed))
+    return plan
 
 
 def _seed(entry: Entry, last: dict[str, Any], another: bool) -> int:
@@ -300,36 +267,69 @@ def _plain(segment: Segment) -> list[Any]:
     ]  # fmt: skip
 
 
-def _script(context: Context, engine: speaker.Chosen, entry: Entry) -> Script:
+class _Unsayable(CannotSpeak):
+    """A text that costs its own file and no other."""
+
+
+def _script(context: Context, engine: speaker.Chosen, entry: Entry, main: str) -> Script:
+    from anyrig.speech.tongues import matched
+
     given = {
         "voice": entry.voice, "language": entry.language, "rate": entry.rate,
         "seed": entry.seed + (context.options.seed or 0),
     }  # fmt: skip
+    if entry.voice:
+        _check_voice(entry, engine)
+    more = {k: v for k, v in given.items() if v}
     try:
-        if entry.voice:
-            speaker.checked_voice(entry.voice, engine)
-        return voicing.script(context, engine, entry.text, **{k: v for k, v in given.items() if v})
+        return voicing.script(context, engine, entry.text, default_language=main, **more)
+    except BadInput as error:
+        if _is_short(error, entry) and matched(main, engine.found.languages):
+            return _read_as(context, engine, entry, main, more)
+        raise _Unsayable(error.message, hint=error.hint) from error
+
+
+def _check_voice(entry: Entry, engine: speaker.Chosen) -> None:
+    try:
+        speaker.checked_voice(entry.voice, engine)
     except AnyrigError as error:
         error.message = f"entry {entry.stem}: {error.message}"
         raise
 
 
+def _is_short(error: BadInput, entry: Entry) -> bool:
+    """Whether a text was refused for a guess at its language, and is too short to be sure of."""
+    from anyrig.speech.tongues import PARAGRAPH_WORDS, ForeignText
+    from anyrig.text.language import num_words
+
+    guessed = isinstance(error.__cause__, ForeignText) and not entry.language
+    return guessed and num_words(entry.text) < PARAGRAPH_WORDS
+
+
+def _read_as(
+    context: Context, engine: speaker.Chosen, entry: Entry, main: str, more: dict[str, Any]
+) -> Script:
+    """A short text in the language of the list, with a warning."""
+    from anyrig.speech.tongues import beginning, title
+    from anyrig.text.language import detect
+
+    seems = title(detect(entry.text, default=main).language)
+    script = voicing.script(context, engine, entry.text, **(more | {"language": main}))
+    words = f"{beginning(entry.text)!r} seems to be {seems} and is read as {title(main)}"
+    return replace(script, warnings=(words, *script.warnings))
+
+
 # ---------------------------------------------------------------- making and writing
 
 
-def _spoken(
-    studio: Studio, jobs: Sequence[_Job]
-) -> Iterator[tuple[_Job, list[Spoken] | None, tuple[str, ...]]]:
+def _spoken(studio: Studio, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, list[Spoken]]]:
     """Each entry once all its segments are there; all entries share the workers."""
     for anew in (False, True):
         some = [job for job in jobs if job.again == anew]
         segments = [segment for job in some for segment in job.script.segments]
         takes = studio.takes(segments, anew=anew)
         for job in some:
-            parts = [next(takes) for _ in job.script.segments]
-            failed = tuple(part.failure.said for part in parts if part.failure is not None)
-            problems = tuple(problem for part in parts for problem in part.problems)
-            yield (job, None, failed) if failed else (job, parts, problems)
+            yield job, [next(takes) for _ in job.script.segments]
         takes.close()
 
 
@@ -337,8 +337,7 @@ def _written(job: _Job, parts: Sequence[Spoken], rate: int, format: str, context
     """An entry's file, then its line in the manifest; the seconds it lasts."""
     from anyrig.speech.synthesise import chunk_of
 
-    last = len(parts) - 1
-    chunks = [chunk_of(part, rate, 0, is_last=n == last).samples for n, part in enumerate(parts)]
+    chunks = [chunk_of(part, rate, 0).samples for part in parts]
     count = write_samples(job.path, format, rate, chunks, loudness=voicing.loudness(context))
     _remember(job)
     return count / rate
@@ -349,15 +348,19 @@ def _remember(job: _Job) -> None:
         "file": job.path.name, "key": job.key, "seed": job.entry.seed, "asked": job.asked,
         "text": job.entry.text,
     }  # fmt: skip
-    with (job.path.parent / MANIFEST).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    told = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    with (job.path.parent / MANIFEST).open("ab+") as file:
+        # A line that a kill cut off must not swallow this one.
+        if file.seek(0, os.SEEK_END) and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n":
+            told = b"\n" + told
+        file.write(told)
 
 
 def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
     """What each file was made of, the last word counting; a line cut off in mid-writing is none."""
     found: dict[str, dict[str, Any]] = {}
     try:
-        rows = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace").splitlines()
+        rows = (folder / MANIFEST).read_text(encoding="utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return found
     for row in rows:

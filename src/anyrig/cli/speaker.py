@@ -52,6 +52,11 @@ def language_of(context: Context, text: str) -> str:
     return detect(text[:_LOOKED_AT]).language
 
 
+def is_told(context: Context) -> bool:
+    """Whether the language was named, and not left to be found out."""
+    return bool((context.options.language or context.loaded.settings.speech.language) != "auto")
+
+
 def chosen(context: Context, language: str = "") -> Chosen:
     """The engine that was asked for; else one that has the voice; else one for the language."""
     asked = getattr(context.options, "engine", None) or context.loaded.settings.speech.engine

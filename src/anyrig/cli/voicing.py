@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
-from anyrig.cli.speaker import Chosen, refusal, voice_of
+from anyrig.cli.speaker import Chosen, checked_voice, refusal, voice_of
 from anyrig.errors import BadInput
 
 if TYPE_CHECKING:
@@ -160,9 +160,12 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         "ssml": True if options.ssml else "auto",
     }
     try:
-        return prepare(text, **(arguments | more))
+        made = prepare(text, **(arguments | more))
     except ForeignText as error:
         raise refusal(context, error, chosen) from error
+    for voice in {segment.line.voice for segment in made.segments} - {""}:
+        checked_voice(voice, chosen)  # the text may name some itself
+    return made
 
 
 def _voices(context: Context, chosen: Chosen) -> dict[str, str]:

@@ -1,0 +1,150 @@
+"""`anyrig speak --lines`: a bad entry costs its own file; odd JSON is refused plainly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from anyrig.cli import entries
+from anyrig.errors import BadInput
+from tests.conftest import Anyrig
+
+TONE = ("--engine", "tone", "--json")
+
+
+def _jsonl(*rows: dict[str, Any] | str) -> Path:
+    path = Path("list.jsonl")
+    text = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# -- what cannot be said ---------------------------------------------------------------------------
+
+
+def test_a_line_with_nothing_to_say_costs_its_own_file_alone(anyrig: Anyrig) -> None:
+    Path("talk.txt").write_text("First line.\n***\nThird line.\n", encoding="utf-8")
+    done = anyrig("speak", "--lines", "talk.txt", *TONE)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["made"], told["failed"]) == (2, ["0002"])
+    assert sorted(path.name for path in Path("talk").glob("*.wav")) == ["0001.wav", "0003.wav"]
+    assert "0002: There is nothing to say" in done.stderr
+    again = anyrig("speak", "--lines", "talk.txt", *TONE)
+    told = json.loads(again.stdout)
+    assert (again.returncode, told["made"], told["left"], told["failed"]) == (1, 0, 2, ["0002"])
+
+
+def test_a_short_foreign_line_is_read_as_the_list_is(anyrig: Anyrig) -> None:
+    long = "Le vieux gardien descendit lentement l'escalier et compta chaque marche, parce qu'il "
+    rows = [
+        "The old keeper walked down the stairs and counted them. " * 6, "Merci beaucoup.", "OK.",
+        long + "ne pouvait pas dormir et que la mer montait.",
+    ]  # fmt: skip
+    Path("talk.txt").write_text("\n".join(rows), encoding="utf-8")
+    done = anyrig("speak", "--lines", "talk.txt", "--engine", "hibari", "--dry-run", "--json")
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert [row["file"] for row in told["lines"]] == ["0001.wav", "0002.wav", "0003.wav"]
+    assert told["failed"] == ["0004"]
+    assert "'Merci beaucoup.' seems to be French and is read as English" in done.stderr
+    assert "nanotts" in done.stderr  # who could say it
+
+
+def test_what_was_asked_for_all_is_refused_at_once(anyrig: Anyrig) -> None:
+    Path("talk.txt").write_text("First line.\nSecond line.\n", encoding="utf-8")
+    for asked in (("--language", "de"), ("--voice", "nobody"), ("--lexicon", "none.toml")):
+        done = anyrig("speak", "--lines", "talk.txt", "--engine", "hibari", *asked)
+        assert done.returncode == 2, done.stderr
+        assert "hint:" in done.stderr
+        assert not Path("talk").exists()
+
+
+def test_a_voice_that_markup_names_is_looked_up_before_anything_is_made(anyrig: Anyrig) -> None:
+    text = '<speak>Hello. <voice name="zz">And you?</voice></speak>'
+    done = anyrig("speak", text, "--engine", "hibari", "-o", "a.wav")
+    assert done.returncode == 2, done.stderr
+    assert "no voice 'zz'" in done.stderr
+    assert "There are:" in done.stderr
+    _jsonl({"id": "a", "text": text}, {"id": "b", "text": "Hello."})
+    done = anyrig("speak", "--lines", "list.jsonl", "--engine", "hibari", "--dry-run", "--json")
+    assert (done.returncode, json.loads(done.stdout)["failed"]) == (1, ["a"])
+
+
+def test_a_break_after_the_last_word_is_kept(anyrig: Anyrig) -> None:
+    breaks = "<speak>Hello there<break time='2s'/></speak>"
+    _jsonl({"id": "a", "text": "Hello there"}, {"id": "b", "text": breaks})
+    assert anyrig("speak", "--lines", "list.jsonl", *TONE).returncode == 0
+    a, b = (soundfile.info(f"list/{name}.wav").duration for name in "ab")
+    assert b - a == pytest.approx(2.0, abs=0.01)
+
+
+# -- the file of entries ---------------------------------------------------------------------------
+
+
+def test_separators_within_a_string_end_no_row(anyrig: Anyrig) -> None:
+    _jsonl('{"id": "a", "text": "Hello\u2028there."}', '{"id": "b", "text": "Good\\u2028day."}')
+    assert [entry.text for entry in entries.read(Path("list.jsonl"))] == [
+        "Hello\u2028there.", "Good\u2028day.",
+    ]  # fmt: skip
+    assert json.loads(anyrig("speak", "--lines", "list.jsonl", *TONE).stdout)["made"] == 2
+    told = json.loads(anyrig("speak", "--lines", "list.jsonl", *TONE).stdout)
+    assert (told["made"], told["left"]) == (0, 2)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_rows_end_as_on_any_system(ends: str) -> None:
+    Path("list.txt").write_bytes(ends.join(["One.", "", "Two."]).encode())
+    assert [entry.text for entry in entries.read(Path("list.txt"))] == ["One.", "Two."]
+
+
+def test_null_is_as_if_it_were_not_there() -> None:
+    row = '{"id": null, "text": "Hi.", "voice": null, "language": null, "rate": null, "seed": null}'
+    (entry,) = entries.read(_jsonl(row))
+    assert entry == entries.Entry(1, "Hi.")
+    assert entry.stem == "0001"
+
+
+def test_an_id_may_be_a_whole_number() -> None:
+    (entry,) = entries.read(_jsonl({"id": 17, "text": "Hi."}))
+    assert entry.stem == "17"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"text": "a", "seed": 1e999}', "numbers"),
+        ('{"text": "a", "rate": 1e999}', "rate is inf"),
+        ('{"text": "a", "rate": NaN}', "rate is nan"),
+        (r'{"text": "a", "id": "\ud800"}', "no file name"),
+        ('{"text": "a", "id": "' + "é" * 150 + '"}', "too long"),
+        ('{"text": "a", "id": true}', "id is no string"),
+        ('{"text": "a", "voice": 5}', "voice is no string"),
+        ('{"text": "a", "language": ["en"]}', "language is no string"),
+    ],
+)
+def test_odd_values_are_refused_plainly(row: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as caught:
+        entries.read(_jsonl(row))
+    assert "line 1" in caught.value.message
+    caught.value.message.encode()
+
+
+def test_half_a_character_in_a_text_is_no_trouble(anyrig: Anyrig) -> None:
+    _jsonl(r'{"id": "a", "text": "Hello \ud800 there."}')
+    done = anyrig("speak", "--lines", "list.jsonl", *TONE)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_manifest_cut_off_in_mid_line_swallows_no_other(anyrig: Anyrig) -> None:
+    Path("talk.txt").write_text("First line.\nSecond line.\n", encoding="utf-8")
+    assert anyrig("speak", "--lines", "talk.txt", *TONE).returncode == 0
+    manifest = Path("talk/lines.jsonl")
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    assert json.loads(anyrig("speak", "--lines", "talk.txt", *TONE).stdout)["made"] == 1
+    told = json.loads(anyrig("speak", "--lines", "talk.txt", *TONE).stdout)
+    assert (told["made"], told["left"]) == (0, 2)
