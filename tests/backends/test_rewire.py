@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
+import pytest
 
 from anyrig.backends import graph, rewire
 
@@ -58,3 +59,24 @@ def _one_graph(model: bytes) -> bytes:
     pieces = b"".join(model[f.body : f.end] for f in found if f.field == 7)
     others = b"".join(model[f.start : f.end] for f in found if f.field != 7)
     return others + graph.message(7, pieces)
+
+
+def test_a_whole_model_is_taken_for_one() -> None:
+    rewire.check(graph.sweep_chain(4, 2))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 5, 40, -1])
+def test_a_model_cut_off_is_damaged(kept: int) -> None:
+    model = _one_graph(graph.sweep_chain(4, 2))[:kept]
+    with pytest.raises(rewire.Damaged):
+        rewire.check(model)
+
+
+@pytest.mark.parametrize(
+    "model", [b"\xff" * 40, b"\x07abc", b"<html></html>", b"\x3a\x04\x0a\x99ab"]
+)
+def test_other_bytes_are_damaged_and_nothing_else(model: bytes) -> None:
+    with pytest.raises(rewire.Damaged):
+        rewire.values_of(model, "Ceil")
+    with pytest.raises(rewire.Damaged):
+        rewire.noise_from_outside(model)

@@ -2,11 +2,13 @@
 
 Protocol buffers merge by concatenation: a message appended to a model adds to its repeated fields.
 So an inner value becomes an output by a few bytes at the end, and the weights are never parsed.
+A file that was cut off or is no model at all is `Damaged`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from mmap import mmap
 from typing import NamedTuple
 
 from anyrig.backends.graph import message, node, number, tensor, text
@@ -15,7 +17,25 @@ from anyrig.backends.graph import message, node, number, tensor, text
 _GRAPH, _NODE, _INITIALIZER, _INPUT, _OUTPUT, _NAME = 7, 1, 5, 11, 12, 1
 _NODE_INPUT, _NODE_OUTPUT, _NODE_KIND = 1, 2, 4
 _FLOAT, _INT64 = 1, 7
+_FIXED = {1: 8, 5: 4}
+"""Bytes of a field, by its wire type."""
+_LONGEST_SHIFT = 63
+Buffer = bytes | memoryview | mmap
 _ZERO, _ONE = "anyrig.zero", "anyrig.one"
+
+
+class Damaged(ValueError):
+    """The bytes are no whole model."""
+
+
+def check(model: Buffer) -> None:
+    """That the bytes have the form of a whole model; only its few outermost fields are looked at.
+
+    Damaged tells of one that was cut off, or of something else under its name.
+    """
+    with memoryview(model) as data:
+        if not any(found.field == _GRAPH for found in _fields(data, 0, len(data))):
+            raise Damaged("it has no graph")
 
 
 def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
@@ -114,31 +134,44 @@ def _node_at(model: bytes, found: _Field) -> _Node:
     names: dict[int, list[str]] = {_NODE_INPUT: [], _NODE_OUTPUT: [], _NODE_KIND: []}
     for part in _fields(model, found.body, found.end):
         if part.field in names:
-            names[part.field].append(model[part.body : part.end].decode())
+            names[part.field].append(_text(model[part.body : part.end]))
     kind = names[_NODE_KIND][0] if names[_NODE_KIND] else ""
     return _Node(kind, names[_NODE_INPUT], names[_NODE_OUTPUT], found.start, found.end)
 
 
-def _fields(data: bytes, start: int, end: int) -> Iterator[_Field]:
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Damaged(f"a name in it is no text: {error}") from None
+
+
+def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
     """The fields of one message: where each begins, where its body does, where it ends."""
     at = start
     while at < end:
         begin = at
-        key, at = _varint(data, at)
+        key, at = _varint(data, at, end)
         wire = key & 7
         if wire == 2:
-            size, at = _varint(data, at)
+            size, at = _varint(data, at, end)
         elif wire == 0:
-            size = _varint(data, at)[1] - at
+            size = _varint(data, at, end)[1] - at
+        elif wire in _FIXED:
+            size = _FIXED[wire]
         else:
-            size = {1: 8, 5: 4}[wire]
+            raise Damaged(f"at byte {begin} stands what no model has")
+        if at + size > end:
+            raise Damaged(f"it ends {at + size - end} bytes too early")
         yield _Field(key >> 3, begin, at, at + size)
         at += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     value, shift = 0, 0
     while True:
+        if at >= end or shift > _LONGEST_SHIFT:
+            raise Damaged(f"the number at byte {at} has no end")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

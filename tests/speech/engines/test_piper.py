@@ -95,3 +95,54 @@ def test_a_torn_config_is_said(tmp_path: Path) -> None:
 def test_a_voice_of_another_alphabet_is_left_out(tmp_path: Path) -> None:
     with pytest.raises(NeedsWeights, match="no Piper voice"):
         piper.Piper.find(folder_with(tmp_path, phoneme_type="pinyin"))
+
+
+def test_another_setting_in_its_json_is_another_voice(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path)
+    before = piper.Piper.find(folder).fingerprint
+    assert piper.Piper.find(folder).fingerprint == before
+    path = folder / "mine.onnx.json"
+    config = json.loads(path.read_text())
+    config["inference"]["length_scale"] = 1.25
+    path.write_text(json.dumps(config))
+    assert piper.Piper.find(folder).fingerprint != before
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 1_000_000])
+def test_a_network_cut_off_is_said_before_anything_is_loaded(tmp_path: Path, size: int) -> None:
+    folder = folder_with(tmp_path)
+    (folder / "mine.onnx").unlink()
+    (folder / "mine.onnx").write_bytes((data() / f"{NAME}.onnx").read_bytes()[:size])
+    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged") as caught:
+        piper.Piper.find(folder)
+    assert "again" in caught.value.hint
+
+
+def test_a_network_of_other_bytes_is_said(tmp_path: Path, on_cpu: Placement) -> None:
+    folder = folder_with(tmp_path)
+    (folder / "mine.onnx").unlink()
+    (folder / "mine.onnx").write_bytes(b"<!DOCTYPE html><html>Not found</html>")
+    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+        piper.Piper.find(folder)
+    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+        piper.Piper(on_cpu, folder=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"phoneme_id_map": {}}, "lacks '_'"),
+        ({"phoneme_id_map": {"_": [0], "^": [1]}}, r"lacks '\$'"),
+        ({"phoneme_id_map": {"_": [0], "^": [1], "$": [2], "a": 3}}, "numbers for 'a'"),
+        ({"phoneme_id_map": {"_": [0], "^": [1], "$": [2], "a": ["3"]}}, "numbers for 'a'"),
+        ({"phoneme_id_map": [1, 2]}, "not a Piper voice"),
+        ({"audio": {"sample_rate": 0}}, "sample rate is 0"),
+        ({"audio": {"sample_rate": None}}, "not a Piper voice"),
+        ({"audio": {}}, "no 'sample_rate'"),
+    ],
+)
+def test_a_config_that_would_trip_a_line_is_said_at_once(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(NeedsWeights, match=said):
+        piper.Piper.find(folder_with(tmp_path, **changes))

