@@ -180,3 +180,42 @@ def test_what_looks_like_it(text: str, is_ssml: bool) -> None:
 def test_plain_text_on_request() -> None:
     script = prepare("<speak>Hello there my friend</speak>", ssml=False, language="en")
     assert "Hello there my friend" in script.segments[0].line.text
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        '<?xml version="1.0"?>',
+        "",
+        '<?xml version="1.0"?>\n<!-- of 2024 -->\n',
+        "<!-- a --> <!-- b -->",
+    ],
+)
+def test_a_document_type_before_speak_is_refused_and_not_read_aloud(before: str) -> None:
+    text = before + '<!DOCTYPE speak SYSTEM "speak.dtd"><speak>Hello.</speak>'
+    with pytest.raises(BadInput, match="document type"):
+        prepare(text, languages=("en",))
+
+
+def test_a_comment_before_speak_is_no_text() -> None:
+    script = prepare("<!-- draft --><speak>Hello there.</speak>", languages=("en",))
+    assert [segment.text for segment in script.segments] == ["Hello there."]
+    assert not ssml.looks_like("<!-- draft " * 10_000)
+
+
+def test_marked_words_do_not_decide_the_language_of_the_rest() -> None:
+    text = (
+        '<speak>Hi <lang xml:lang="de">Guten Tag.</lang> '
+        '<lang xml:lang="es">Muchas gracias por todo, señor, y buenos días.</lang></speak>'
+    )
+    script = prepare(text, languages=("en", "es"))
+    told = [(segment.line.text, segment.line.language) for segment in script.segments]
+    assert told == [
+        ("Hi Guten Tag.", "en"), ("Muchas gracias por todo, señor, y buenos días.", "es"),
+    ]  # fmt: skip
+    assert script.warnings == ("'Guten Tag.' is marked as German and is read as English",)
+
+
+def test_a_break_after_the_last_word_is_in_the_script() -> None:
+    script = prepare('<speak>Hello there<break time="2s"/></speak>', languages=("en",))
+    assert [segment.pause_after_s for segment in script.segments] == [2.0]

@@ -127,16 +127,13 @@ def _blocks(flow: Flow) -> list[Block]:
 def _tongues(
     reciter: Reciter, found: Sequence[Block], language: str, default: str
 ) -> tongues.Tongues:
-    """The language of each block; one that its markup names is not guessed."""
+    """The language of each block; what its markup names is not guessed, and tells nothing else."""
     terms = reciter.terms
     if language != "auto":
         return tongues.settled(language, terms.languages, len(found))
     named = [reciter.style_at(block.start).language for block in found]
-    texts = [
-        "" if name else reciter.flow.text[block.start : block.end]
-        for block, name in zip(found, named, strict=True)
-    ]
-    if not any(texts) and any(named):
+    texts = [reciter.unnamed(block) for block in found]
+    if not any(text.strip() for text in texts) and any(named):
         default = tongues.matched(named[0], terms.languages) or default
     return tongues.found(texts, terms.languages, default)
 

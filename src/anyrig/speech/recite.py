@@ -72,6 +72,12 @@ class Reciter:
         """The style that the markup gives to a position."""
         return self.flow.styles[bisect_right(self._style_starts, position) - 1][1]
 
+    def unnamed(self, block: Block) -> str:
+        """The text of a block whose language the markup leaves open."""
+        starts = [block.start, *_between(self._style_starts, block.start, block.end), block.end]
+        open_ones = [pair for pair in pairwise(starts) if not self.style_at(pair[0]).language]
+        return " ".join(self.flow.text[start:end] for start, end in open_ones)
+
     def recite(self, block: Block, number: int, language: str) -> list[Spoken]:
         """All that is said of a block, in order."""
         marks = self._marks_in(block, language)

@@ -26,7 +26,11 @@ from anyrig.errors import BadInput
 from anyrig.speech.flow import STAND_IN, Flow, Gatherer, Mark, Style
 from anyrig.speech.ssml_values import EMPHASIS, LONGEST_S, bounded, rate, silence_s
 
-_OPENING = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>\s*)?<speak[\s>/]")
+_OPENING = re.compile(
+    r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--(?:(?!-->).)*+-->\s*)*+"
+    r"(?:<speak[\s>/]|<!DOCTYPE\s+speak[\s>\[])",
+    re.DOTALL,
+)
 _TAG = re.compile(r"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*+>")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UNHEARD = frozenset({"desc", "metadata", "meta", "lexicon", "title"})
