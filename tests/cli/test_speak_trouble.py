@@ -163,6 +163,14 @@ def test_a_french_text_is_spoken_by_an_engine_that_can(anyrig: Anyrig) -> None:
     assert not Path("b.wav").exists()
 
 
+def test_weights_that_nothing_fetches_are_not_offered_by_a_command(anyrig: Anyrig) -> None:
+    done = anyrig("speak", "Dobrý den.", "--language", "cs", "--engine", "hibari", "--dry-run")
+    assert done.returncode == 2, done.stderr
+    assert "xtts" in done.stderr
+    assert "engines get xtts" not in done.stderr
+    assert "engines show xtts" in done.stderr
+
+
 def test_an_accent_is_no_other_language(anyrig: Anyrig) -> None:
     told = anyrig("speak", "Hello.", "--language", "en-GB", "--dry-run", "--json")
     assert json.loads(told.stdout)["engine"] == "hibari"

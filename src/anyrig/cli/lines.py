@@ -244,6 +244,7 @@ def _planned(
             lines=[_plain(segment) for segment in script.segments],
             engine=engine.name, version=engine.found.version, weights=engine.found.fingerprint,
             options=engine.options, format=format, loudness=voicing.loudness(context),
+            recordings=_recordings(engine, script),
         )  # fmt: skip
         if not again and path.exists() and last.get("key") == made_of:
             plan.num_there += 1
@@ -265,6 +266,13 @@ def _plain(segment: Segment) -> list[Any]:
         line.text, line.language, line.voice, line.rate, line.seed, segment.pause_before_s,
         segment.pause_after_s,
     ]  # fmt: skip
+
+
+def _recordings(engine: speaker.Chosen, script: Script) -> list[str]:
+    """What its voices are made from: another recording under the same name is another voice."""
+    named = {segment.line.voice for segment in script.segments}
+    voices = [voice for voice in engine.found.voices if "" in named or voice.name in named]
+    return [voice.digest for voice in voices if voice.digest]
 
 
 class _Unsayable(CannotSpeak):

@@ -99,7 +99,7 @@ def _with_voice(context: Context, voice: str) -> Chosen:
         if found is None:
             continue
         own = [each.name for each in found.found.voices]
-        if all(part in own for part in _blended(voice)):
+        if all(part in own for part in blended(voice)):
             return found if name == engines.DEFAULT else replace(found, why=f"it has {voice}")
         known += own if name != TRIAL else []
     if Path(voice).is_file():
@@ -107,26 +107,43 @@ def _with_voice(context: Context, voice: str) -> Chosen:
             f"{voice} is a recording, and no engine was named that speaks in its voice",
             hint="Name one with --engine; `anyrig engines` lists them.",
         )
-    strange = next((part for part in _blended(voice) if part not in known), voice)
+    strange = next((part for part in blended(voice) if part not in known), voice)
     raise unknown(strange, known)
 
 
-def _blended(voice: str) -> list[str]:
+def blended(voice: str) -> list[str]:
     """The names in a blend such as `af_heart:2+am_michael`."""
     return [part.partition(":")[0].strip() for part in voice.split("+")]
 
 
 def checked_voice(voice: str, chosen: Chosen) -> str:
-    """A voice's name, or a blend of several, or the path of a recording; an error for none."""
+    """A voice's name, or a blend of several; for an engine that clones, a recording's path.
+
+    Anything else is an error.
+    """
     from anyrig.speech.voices import unknown
 
     known = [each.name for each in chosen.found.voices]
-    if not known or voice in known or Path(voice).is_file():
+    if not known or voice in known:
         return voice
-    for name in _blended(voice):
+    if Path(voice).is_file():
+        return _recording(voice, chosen)
+    for name in blended(voice):
         if name not in known:
             raise unknown(name, known)
     return voice
+
+
+def _recording(voice: str, chosen: Chosen) -> str:
+    from anyrig.speech.hosting.engine import Hosted
+
+    if issubclass(chosen.kind, Hosted) and chosen.kind.clones:
+        return voice
+    raise BadInput(
+        f"{voice} is a recording, and {chosen.name} takes voices by their names",
+        hint=f"`anyrig voices --engine {chosen.name}` lists them; `anyrig engines show "
+        f"{chosen.name}` says whether recordings can become some.",
+    )
 
 
 def voice_of(context: Context, chosen: Chosen) -> str:
@@ -155,7 +172,9 @@ def _ready(context: Context, name: str, *, asked: bool) -> Chosen:
     kind = engines.engine_class(name)
     given = settings_of(getattr(context.options, "set", None) or [])
     options = options_of(kind.spec, given)
-    return Chosen(name, kind, found(context, name, kind), options, asked)
+    there = found(context, name, kind)
+    there = replace(there, voices=kind.voices_with(there, options))
+    return Chosen(name, kind, there, options, asked)
 
 
 def _if_ready(context: Context, name: str) -> Chosen | None:
@@ -226,7 +245,11 @@ def _offer(context: Context, name: str, language: str) -> str:
     here = _if_ready(context, name)
     if here is not None and matched(language, here.found.languages):
         return f"{name} ({licence}) does, and is installed: --engine {name}."
-    steps = [local_fix(spec.install), f"anyrig engines get {name}" if spec.weights else ""]
+    steps = [local_fix(spec.install)]
+    if spec.weights and spec.repository:
+        steps.append(f"anyrig engines get {name}")
+    elif spec.weights:  # nothing fetches them
+        steps.append(f"its weights, as `anyrig engines show {name}` says")
     return f"{name} ({licence}) does: {', then '.join(filter(None, steps))}, then --engine {name}."
 
 

@@ -163,6 +163,11 @@ class SpeechEngine(Usual):
         raise NotImplementedError
 
     @classmethod
+    def voices_with(cls, found: Found, options: Mapping[str, Value]) -> tuple[Voice, ...]:
+        """Its voices, for an engine whose options can name more of them."""
+        return found.voices
+
+    @classmethod
     def need(cls, found: Found) -> Need:
         """What it asks of a device."""
         from anyrig.placement import Need

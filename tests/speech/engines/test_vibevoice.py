@@ -22,6 +22,7 @@ from anyrig.speech.engines.vibevoice import VibeVoice
 from anyrig.speech.models.vibevoice import prompt
 from anyrig.speech.protocol import Line
 from benchmarks import vibevoice_reference as reference
+from tests.conftest import Anyrig
 
 CODEC = {"downsampling_ratios": [8, 20, 20], "depths": [1, 1, 1, 1]}
 
@@ -157,3 +158,40 @@ def test_a_sample_that_is_no_sound_is_told(
         engine.run([Line("So.", voice="bad")])
     with pytest.raises(BadInput, match="no folder"):
         VibeVoice(placement, folder=str(folder), samples=str(tmp_path / "none"))
+
+
+def test_samples_of_another_folder_are_voices_with_their_recordings(
+    folder: Path, tmp_path: Path
+) -> None:
+    found = VibeVoice.find(folder)
+    path = tmp_path / "alice.wav"
+
+    def voices(seed: int) -> dict[str, str]:
+        noise = 0.1 * np.random.default_rng(seed).standard_normal(24000)
+        soundfile.write(path, noise, 24000)
+        told = VibeVoice.voices_with(found, {"samples": str(tmp_path)})
+        return {voice.name: voice.digest for voice in told}
+
+    before, after = voices(1), voices(2)
+    assert set(before) == {"en-Ada", "zh-Bo", "own", "alice"}
+    assert before["alice"]
+    assert before["alice"] != after["alice"]
+    assert before["en-Ada"] == ""  # in the fingerprint already
+    assert VibeVoice.voices_with(found, {"samples": ""}) == found.voices
+    with pytest.raises(BadInput, match="no folder"):
+        VibeVoice.voices_with(found, {"samples": str(tmp_path / "none")})
+
+
+def test_a_sample_of_another_folder_is_found_by_the_command_line(
+    folder: Path, tmp_path: Path, anyrig: Anyrig
+) -> None:
+    soundfile.write(tmp_path / "alice.wav", np.full(24000, 0.1), 24000)
+    asked = ("speak", "Hello.", "--engine", "vibevoice", "--model", str(folder), "--dry-run")
+    done = anyrig(*asked, "--voice", "alice", "--set", f"samples={tmp_path}", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["segments"][0]["voice"] == "alice"
+    done = anyrig(*asked, "--voice", "alice")
+    assert "no voice 'alice'" in done.stderr
+    done = anyrig(*asked, "--voice", str(tmp_path / "alice.wav"))
+    assert done.returncode == 2
+    assert "takes voices by their names" in done.stderr

@@ -7,7 +7,7 @@ one the model speaks with a voice of its own choosing, another for every seed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,19 @@ class VibeVoice(SpeechEngine):
             worker_bytes=sum(path.stat().st_size for path in files) + (2 << 30),
         )
 
+    @classmethod
+    def voices_with(cls, found: Found, options: Mapping[str, Value]) -> tuple[Voice, ...]:
+        """Those beside the weights, and those of the folder that `samples` names."""
+        other = str(options.get("samples", ""))
+        if not other:
+            return found.voices
+        beside = _samples(Path(found.folder), "")
+        samples = _samples(Path(found.folder), other)
+        return tuple(
+            _voice(name, packaged.hash_now(path) if path and beside.get(name) != path else "")
+            for name, path in samples.items()
+        )
+
     def run(self, batch: Sequence[Line]) -> list[Take]:
         """A take of each line, all of them at once."""
         return self._reader.takes([(line, self._named(line)) for line in batch])
@@ -145,7 +158,7 @@ def _complete(folder: Path | None) -> Path:
 
 def _samples(folder: Path, other: str) -> dict[str, Path | None]:
     """Each voice and its sample: those beside the weights, those of another folder, and its own."""
-    places = [folder / "voices", *([Path(other)] if other else [])]
+    places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
     if other and not places[1].is_dir():
         raise BadInput(f"{other} is no folder", hint="samples names a folder of sound files.")
     found: dict[str, Path | None] = {}
@@ -156,11 +169,14 @@ def _samples(folder: Path, other: str) -> dict[str, Path | None]:
     return {**found, OWN: None} if OWN not in found else found
 
 
-def _voice(name: str) -> Voice:
-    """A voice by its name: `zh-Anchen` speaks Chinese first."""
+def _voice(name: str, digest: str = "") -> Voice:
+    """A voice by its name: `zh-Anchen` speaks Chinese first.
+
+    `digest` is of a sample that lies elsewhere: those beside the weights are in their fingerprint.
+    """
     begins = name.partition("-")[0].lower()
     language = begins if begins in SPEC.languages and "-" in name else "en"
     others = tuple(code for code in SPEC.languages if code != language)
     title = "Of its own choosing" if name == OWN else "From a sample"
     return Voice(name, language, SPEC.name, title=title, licence="MIT" if name == OWN else "",
-                 also=others)  # fmt: skip
+                 also=others, digest=digest)  # fmt: skip
