@@ -188,3 +188,18 @@ def test_bad_entries_are_named_by_line(anyrig: Anyrig, row: str, said: str) -> N
     message = _speak(anyrig, "--lines", "bad.jsonl", code=2)
     assert said in message
     assert not Path("bad").exists()
+
+
+def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
+    Path("book.txt").write_text(TEXT, encoding="utf-8")
+    done = anyrig("speak", "book.txt", "--engine", "tone")
+    assert done.returncode == 2
+    assert "-f book.txt" in done.stderr
+
+
+def test_a_voice_of_another_language_is_told_before_anything_is_loaded(anyrig: Anyrig) -> None:
+    french = "Le vieux gardien descendait lentement et comptait chaque marche de l'escalier."
+    done = anyrig("speak", french, "--engine", "nanotts", "--voice", "en-US", "-o", "a.wav")
+    assert done.returncode == 2, done.stderr
+    assert "fr" in done.stderr
+    assert not Path("a.wav").exists()

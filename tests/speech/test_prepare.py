@@ -226,3 +226,12 @@ def test_importing_it_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_short_paragraph_is_read_in_its_own_language_where_the_engine_speaks_it() -> None:
+    french = "Le vieux gardien descendait lentement et comptait chaque marche de l'escalier. " * 3
+    english = "The old keeper walked slowly down the stairs and counted each step."
+    script = prepare(f"{english}\n\n{french}", languages=("en", "fr"))
+    assert [segment.line.language for segment in script.segments][0] == "en"
+    assert {segment.line.language for segment in script.segments} == {"en", "fr"}
+    assert not script.warnings

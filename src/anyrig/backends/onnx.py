@@ -71,7 +71,6 @@ def session(
         # Lines and pages are never of one length. Kept blocks then fit badly and pile up: a voice
         # held 350 MB after 1,000 lines and grew, 210 MB without, at the same CPU time.
         settings.enable_cpu_mem_arena = False
-        settings.enable_mem_pattern = False
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if threads is not None:
         settings.intra_op_num_threads = threads

@@ -176,6 +176,9 @@ def _text(options: argparse.Namespace) -> str:
     """What to say: from the one place that was named."""
     if options.words and options.file:
         raise BadInput("there is a text and a file", hint="Give one of them.")
+    if len(options.words) == 1 and Path(options.words[0]).is_file():
+        name = options.words[0]
+        raise BadInput(f"{name} is a file", hint=f"-f {name} reads it; a full stop says its name.")
     if options.words:
         return " ".join(options.words)
     if options.file and options.file != "-":

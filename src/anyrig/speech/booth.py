@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anyrig.backends import heap
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line, SpeechEngine, Value
 from anyrig.work.engine import Usual
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """How often a bad take is made again."""
 _OTHER_SEED = 7919  # far from the seeds of other lines
+_TRIM_EVERY = 1024  # lines on a CPU: seldom, as what is given back must be fetched again
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,14 @@ class Booth(Usual):
         self.most_items, self.relief, self.bound = made.most_items, made.relief, made.bound
         self._again = tries if made.spec.seeded else 0
         self._threads = _threads(placement, made)
+        self._on_host = placement.device.kind == "cpu"
+        self._said = 0
 
     def run(self, batch: Sequence[Line]) -> list[Recording]:
         """A recording of each line, in order."""
+        before, self._said = self._said, self._said + len(batch)
+        if self._on_host and self._said // _TRIM_EVERY > before // _TRIM_EVERY:
+            heap.trim()
         if self._threads is not None and len(batch) > 1:
             # A line each, the longest first, so that none ends long after the others.
             order = sorted(range(len(batch)), key=lambda n: -batch[n].cost)

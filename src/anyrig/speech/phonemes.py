@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Word(NamedTuple):
     def spoken(self) -> bool:
         """Whether it is more than punctuation."""
         return any(sign.isalnum() for sign in self.text) and bool(self.phonemes)
+
+
+def has_espeak() -> bool:
+    """Whether other languages than English can be read: the `espeak` extra."""
+    return all(find_spec(name) is not None for name in ("espeakng_loader", "phonemizer"))
 
 
 class Reader(Protocol):

@@ -16,6 +16,8 @@ from anyrig.text.language import Detected, detect, num_words
 
 PARAGRAPH_WORDS = 20
 """A foreign stretch of so many words is no quotation any more."""
+_SWITCH_WORDS = 6
+"""So many are enough where the engine speaks both: a slip then costs an accent, not the text."""
 _CONFIDENT = 0.9
 _LOOKED_AT = 600  # characters of a paragraph: a hundred words tell as surely as a thousand
 
@@ -123,11 +125,11 @@ def _chosen(
     spoken = matched(main, languages)
     if detected.language == main or not detected.sure:
         return spoken
-    if num_words(text) >= PARAGRAPH_WORDS and detected.confidence >= _CONFIDENT:
-        other = matched(detected.language, languages)
-        if not other:
-            raise refusal(detected.language, languages, what=beginning(text))
+    other, confident = matched(detected.language, languages), detected.confidence >= _CONFIDENT
+    if other and confident and num_words(text) >= _SWITCH_WORDS:
         return other
+    if not other and confident and num_words(text) >= PARAGRAPH_WORDS:
+        raise refusal(detected.language, languages, what=beginning(text))
     named = f"{title(detected.language)} and is read as {title(main)}"
     warnings[f"{beginning(text)!r} seems to be {named}"] = None
     return spoken

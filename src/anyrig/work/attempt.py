@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from anyrig.errors import DeviceLost
+from anyrig.errors import AnyrigError, DeviceLost
 from anyrig.memory import oom, recover
 from anyrig.units import bytes_text, plural, seconds_text
 from anyrig.work.outcome import Failure, FailureKind, Outcome, Report
@@ -131,6 +131,8 @@ def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[s
     lost = oom.device_lost(error) or ""
     said = " ".join(str(error).split())[:300]
     said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    if shortage is None and isinstance(error, AnyrigError):
+        return Fault(error.message, False, lost, error.hint)  # it says best itself what to do
     if shortage is None:
         return Fault(said, False, lost)
     if shortage.fatal:

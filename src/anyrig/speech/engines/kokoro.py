@@ -282,11 +282,17 @@ def _fingerprint(folder: Path | None) -> str:
 
 
 def _packs(folder: Path | None) -> dict[str, Path]:
-    """Each voice pack in the folder or in its `voices`; published ones are checked by hash."""
+    """Each voice pack in the folder or in its `voices`; published ones are checked by hash.
+
+    Those of languages that nothing here can read aloud are left out.
+    """
     found: dict[str, Path] = {}
+    foreign = phonemes.has_espeak()
     for place in (folder, folder / "voices") if folder else ():
         for path in sorted(place.glob("*.bin")):
-            if path.stem[:1] in LANGUAGES and path.stat().st_size == PACK_BYTES:
+            letter = path.stem[:1]
+            readable = letter in LANGUAGES and (foreign or LANGUAGES[letter][0] == "en")
+            if readable and path.stat().st_size == PACK_BYTES:
                 found.setdefault(path.stem, path)
     for name, path in found.items():
         if name in SHA256:

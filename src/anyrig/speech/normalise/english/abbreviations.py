@@ -108,7 +108,10 @@ def _title(match: re.Match[str]) -> str | None:
 
 
 # Of the numbered, those that end a sentence as words of their own.
-_WORDS_BEFORE = frozenset("no nos art sec ed par para app tab ex lot est ser ver p q v d".split())
+_WORDS_BEFORE = frozenset(
+    "No Nos Art Sec App Tab Ex Lot no nos art sec ed par para app tab ex est ser ver apt fig figs "
+    "chap sect op lat vols c d l ll n p r v".split()
+)
 
 
 @rule(
@@ -119,7 +122,7 @@ _WORDS_BEFORE = frozenset("no nos art sec ed par para app tab ex lot est ser ver
 def _numbered(match: re.Match[str]) -> str | None:
     short = match[1]
     spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", match.string[match.end() :][:6])
-    if short.lower() in _WORDS_BEFORE and spoken:
+    if short in _WORDS_BEFORE and spoken:
         return None  # The answer is no. I asked why.
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and (
         match[0].endswith(".") and not match.string[match.end()].isdigit()
@@ -165,6 +168,10 @@ def _after(match: re.Match[str]) -> str | None:
     return AFTER[short] + stop(match)
 
 
+def _at_end(match: re.Match[str]) -> bool:
+    return bool(re.match(r"[\"')\s]*$", match.string[match.end() : match.end() + 9]))
+
+
 @rule(
     "abbreviation",
     rf"(?<![\w.'])({'|'.join(sorted(map(re.escape, LOWER), key=len, reverse=True))})"
@@ -173,7 +180,7 @@ def _after(match: re.Match[str]) -> str | None:
 )
 def _lower(match: re.Match[str]) -> str | None:
     short = match[1] or match[2]
-    if short in WORDS_TOO and re.match(r"[\"')\s]*$", match.string[match.end() : match.end() + 9]):
+    if short in WORDS_TOO and (stop(match) or _at_end(match)):
         return None
     return LOWER[short] + stop(match, before_names=short != "vs")
 

@@ -133,7 +133,7 @@ def _century(match: re.Match[str]) -> str | None:
     return ordinal(value(match[1])) if value(match[1]) else None
 
 
-@rule("roman", r"(?<![\w.&-])([IVX]{1,6})(?:st|nd|rd|th)(?!\w)", needs="IVX")
+@rule("roman", r"(?<![\w.&-])([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)", needs="IVX")
 def _suffixed(match: re.Match[str]) -> str | None:
     """An ending makes it an ordinal by itself: the XIVth."""
     return ordinal(value(match[1])) if value(match[1]) else None

@@ -110,7 +110,9 @@ SAINTS = frozenset(
     "Moritz Nicholas Pancras Patrick Paul Pauls Pete Peter Petersburg Stephen Teresa Thomas "
     "Tropez Valentine Vincent".split()
 )
-WORDS_TOO = frozenset("cont corp cu dist esp ext inc max prev pt ref req resp sq temp var".split())
+WORDS_TOO = frozenset(
+    "apt cont corp cu dist esp ext feat inc max prev prof pt ref req resp sq temp var".split()
+)
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Ter Wash".split())
 """Of `AFTER`, those that need a name or a comma beside them."""

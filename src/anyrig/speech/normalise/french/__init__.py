@@ -36,7 +36,12 @@ from anyrig.speech.normalise.romance.signs import pauses, signs
 from anyrig.speech.normalise.rules import Rule, rule
 
 _NUMBER_NEXT = r"(?=[ \u00a0\u202f]?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b))"
-_NAME_NEXT = r"(?=[ \u00a0\u202f-](?:(?-i:[A-ZÀÂÇÉÈÊÎÔ])|(?:de|du|des|la|le)\b|d'|l'))"
+# What begins a sentence and no name: il est au Cap. Elle reste.
+_STARTERS = (
+    r"(?![ \u00a0\u202f](?-i:Il|Ils|Elle|Elles|On|Nous|Vous|Je|Tu|Mais|Et|Puis|Un|Une|Ce|Cette|Ces|"
+    r"Dans|Pour|Alors|Quand|Son|Sa|Ses|Mon|Ma|Mes|Après|Avant|Oui|Non)\b)"
+)
+_NAME_NEXT = _STARTERS + r"(?=[ \u00a0\u202f-](?:(?-i:[A-ZÀÂÇÉÈÊÎÔ])|(?:de|du|des|la|le)\b|d'|l'))"
 # Une bd is no boulevard.
 _NO_COMIC = r"(?<!une )(?<!la )(?<!des )(?<!les )(?<!cette )"
 # What follows a hyphen that belongs to the word.
@@ -98,8 +103,10 @@ _SHORT = (
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),
     abbreviations({key: TITLES[key] for key in ("Mme", "Mlle", "Mmes", "Mlles")}, anyhow=False),
     abbreviations(STREETS, before=_NO_COMIC, after=_NAME_NEXT),
+    abbreviations({"max.": "maximum", "ann.": "annexe"}, anyhow=False, may_close=True),
     abbreviations(CLOSERS, may_close=True),
     abbreviations(ANYWHERE),
+    abbreviations({"ex.": "exemple"}, after=r"(?=[ \u00a0]?:|[ \u00a0](?-i:[a-zà-ÿ]))"),
 )
 
 CLEAN: tuple[Rule, ...] = clean(_keeps_hyphen)

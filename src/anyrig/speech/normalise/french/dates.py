@@ -120,6 +120,8 @@ def _roman_month(match: re.Match[str]) -> str | None:
     flags=re.IGNORECASE,
 )
 def _weekday(match: re.Match[str]) -> str | None:
+    if match[2] and match[2].startswith("S") and match.string[match.end() :][:1] not in "-\u2013":
+        return None  # Sam is a name too.
     return closed(_DAYS[match.group().rstrip(".").lower()], match)
 
 

@@ -69,27 +69,27 @@ CLOSERS = {
     "Cie": "compagnie", "Cie.": "compagnie", "s. v. p.": "s'il vous plaît",
     "svp": "s'il vous plaît", "s. t. p.": "s'il te plaît", "stp": "s'il te plaît",
     "É.-U.": "États-Unis", "E.-U.": "États-Unis", "É.-U. A.": "États-Unis d'Amérique",
-    "R.-U.": "Royaume-Uni", "max.": "maximum", "hab.": "habitants", "arr.": "arrondissement",
+    "R.-U.": "Royaume-Uni", "hab.": "habitants", "arr.": "arrondissement",
     "éd.": "édition", "qqch.": "quelque chose", "ouv.": "ouvert", "suppl.": "supplément",
 }  # fmt: skip
 # Anywhere; a capital after them begins no sentence.
 ANYWHERE = {
-    "p. ex.": "par exemple", "p.ex": "par exemple", "par ex.": "par exemple", "ex.": "exemple",
+    "p. ex.": "par exemple", "p.ex": "par exemple", "par ex.": "par exemple",
     "c.-à-d.": "c'est-à-dire", "c.à.d.": "c'est-à-dire", "càd": "c'est-à-dire",
     "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire", "e. g.": "par exemple", "cf.": "confer",
     "cf": "confer", "n°": "numéro", "tél.": "téléphone", "tél": "téléphone",
     "approx.": "approximativement", "RDV": "rendez-vous", "rdv": "rendez-vous",
     "P.-S.": "post-scriptum", "P. S.": "post-scriptum", "N. B.": "nota bene",
     "vs": "versus", "vs.": "versus", "apr.": "après", "dép.": "département", "dépt": "département",
-    "gouv.": "gouvernement", "univ.": "université", "vol.": "volume", "chap.": "chapitre",
+    "gouv.": "gouvernement", "univ.": "université", "chap.": "chapitre",
     "fig.": "figure", "réf.": "référence", "ndlr": "note de la rédaction",
     "N.D.L.R.": "note de la rédaction", "n. d. t.": "note du traducteur", "ibid.": "ibidem",
     "id.": "idem", "op. cit.": "opere citato", "sqq.": "et suivantes", "bât.": "bâtiment",
     "dir.": "direction", "coll.": "collection", "trad.": "traduction", "qqch": "quelque chose",
     "qqn": "quelqu'un", "tjrs": "toujours", "bcp": "beaucoup", "pb": "problème",
-    "resp.": "respectivement", "adr.": "adresse", "add.": "addition", "ann.": "annexe",
+    "resp.": "respectivement", "adr.": "adresse", "add.": "addition",
     "et/ou": "et ou", "pp.": "pages", "ss.": "suivantes", "R.A.S.": "rien à signaler",
-    "c/o": "aux bons soins de", "qté": "quantité", "mens.": "mensuel",
+    "c/o": "aux bons soins de", "qté": "quantité",
 }  # fmt: skip
 
 SAID = frozenset(
