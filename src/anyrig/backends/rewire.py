@@ -153,6 +153,8 @@ def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
         begin = at
         key, at = _varint(data, at, end)
         wire = key & 7
+        if not key >> 3:  # what a file that was made room for, and not filled, is full of
+            raise Damaged(f"at byte {begin} stands no field")
         if wire == 2:
             size, at = _varint(data, at, end)
         elif wire == 0:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anyrig.backends import graph
 from anyrig.errors import NeedsWeights
 from anyrig.placement import Placement
 from anyrig.speech import engines
@@ -146,3 +147,21 @@ def test_a_config_that_would_trip_a_line_is_said_at_once(
 ) -> None:
     with pytest.raises(NeedsWeights, match=said):
         piper.Piper.find(folder_with(tmp_path, **changes))
+
+
+def test_a_network_with_a_hole_is_said(tmp_path: Path, on_cpu: Placement) -> None:
+    folder = folder_with(tmp_path)
+    whole = (data() / f"{NAME}.onnx").read_bytes()
+    (folder / "mine.onnx").unlink()
+    (folder / "mine.onnx").write_bytes(whole[:40_000] + bytes(len(whole) - 40_000))
+    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+        piper.Piper(on_cpu, folder=str(folder))
+
+
+def test_a_network_that_leads_nowhere_is_said(tmp_path: Path, on_cpu: Placement) -> None:
+    folder = folder_with(tmp_path)
+    (folder / "mine.onnx").unlink()
+    stray = graph.message(7, graph.message(1, graph.node("Ceil", ["nowhere"], ["x"])))
+    (folder / "mine.onnx").write_bytes(graph.sweep_chain(4, 2) + stray)
+    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+        piper.Piper(on_cpu, folder=str(folder))

@@ -177,15 +177,19 @@ class _Loaded:
     """A voice's network and what reads for it."""
 
     def __init__(self, bound: Any, config: _Config) -> None:
+        from onnxruntime.capi import onnxruntime_pybind11_state as told
+
         from anyrig.backends import rewire
 
         model = config.path.read_bytes()
         try:
             lengths = rewire.values_of(model, "Ceil")[:1]  # VITS rounds its durations up, once
             model, self._dice = rewire.noise_from_outside(model)
-        except rewire.Damaged as error:
+            self._model: Model = bound.load(rewire.with_outputs(model, lengths))
+        except (
+            rewire.Damaged, told.InvalidProtobuf, told.InvalidGraph, told.InvalidArgument
+        ) as error:  # fmt: skip
             raise _damaged(config.path, error) from error
-        self._model: Model = bound.load(rewire.with_outputs(model, lengths))
         self._inputs = {entry.name for entry in self._model.session.get_inputs()}
         self.reader = _reader(config)
 
@@ -277,7 +281,7 @@ def _check_whole(path: Path) -> None:
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: ValueError) -> NeedsWeights:
+def _damaged(path: Path, error: Exception) -> NeedsWeights:
     return NeedsWeights(f"{path} is damaged: {error}", hint="Get the voice again.")
 
 
