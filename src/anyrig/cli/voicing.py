@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
-from anyrig.cli.speaker import Chosen, checked_voice, refusal, voice_of
+from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
 from anyrig.errors import BadInput
 
 if TYPE_CHECKING:
@@ -163,9 +163,21 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         made = prepare(text, **(arguments | more))
     except ForeignText as error:
         raise refusal(context, error, chosen) from error
-    for voice in {segment.line.voice for segment in made.segments} - {""}:
-        checked_voice(voice, chosen)  # the text may name some itself
+    _check_voices(made, chosen)  # the text may name some itself
     return made
+
+
+def _check_voices(made: Script, chosen: Chosen) -> None:
+    """That each segment's voice is there and speaks its language, before anything is loaded."""
+    from anyrig.speech.protocol import Line
+    from anyrig.speech.voices import pick as pick_voice
+
+    known = chosen.found.voices
+    lines = [segment.line for segment in made.segments if segment.line.voice]
+    for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
+        checked_voice(voice, chosen)
+        for name in blended(voice) if known and not Path(voice).is_file() else ():
+            pick_voice(known, Line("", language, name))
 
 
 def _voices(context: Context, chosen: Chosen) -> dict[str, str]:

@@ -98,6 +98,8 @@ def _numbers(match: re.Match[str]) -> str | None:
 _SHORT = (
     _trailing,
     _numbers,
+    abbreviations({"p.": "pages"}, after=r"(?=[ \u00a0]?\d+[ \u00a0]?[-\u2013][ \u00a0]?\d)"),
+    abbreviations({"p.": "pages"}, before=r"(?<=\bles )", after=_NUMBER_NEXT),
     abbreviations(BEFORE_NUMBER, after=_NUMBER_NEXT),
     _mister,
     abbreviations(TITLES, after=_NAME_NEXT, anyhow=False),

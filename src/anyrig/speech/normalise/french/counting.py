@@ -82,12 +82,18 @@ def _version(match: re.Match[str]) -> str | None:
     return " point ".join(digits(one) if one[0] == "0" else cardinal(int(one)) for one in parts)
 
 
+# A law or an article has a number in parts, no span: loi n° 2015-123, article L. 123-4.
+_CODED = re.compile(r"(?:\bn°|\bnuméro|\b[LRD]\.)[ \u00a0]?$")
+
+
 @rule("range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)")
 def _range(match: re.Match[str]) -> str | None:
     first, last = match[1], match[2]
     spaced = re.search(r"\s[-\u2013]\s", match.group()) and not word_after(match)
     if spaced and figure(first).whole >= figure(last).whole:
         return f"{say(first)} moins {say(last)}"
+    if _CODED.search(match.string[max(0, match.start() - 9) : match.start()]):
+        return f"{say(first)} tiret {say(last)}"
     link = "et" if word_before(match) == "entre" else "à"
     return f"{say(first)} {link} {say(last, agreement(match))}"
 

@@ -6,7 +6,7 @@ import re
 
 from anyrig.speech.normalise.french.numbers import cardinal, label, ordinal
 from anyrig.speech.normalise.romance.figures import roman
-from anyrig.speech.normalise.romance.sentences import closed
+from anyrig.speech.normalise.romance.sentences import cased, closed
 from anyrig.speech.normalise.rules import Rule, rule
 
 MONTHS = (
@@ -111,6 +111,16 @@ def _day_month(match: re.Match[str]) -> str | None:
 @rule("date", r"(?<![\w.,/-])(\d{1,2})([-/.])([IVX]{1,4})\2(\d{4})(?![\w-])")
 def _roman_month(match: re.Match[str]) -> str | None:
     return _of_parts(int(match[1]), roman(match[3]) or 0, match[4])
+
+
+@rule(
+    "date",
+    rf"(?<!\w)({'|'.join(_DAYS)})\.?\s?[-\u2013]\s?({'|'.join(_DAYS)})\.(?!\w)",
+    flags=re.IGNORECASE,
+)
+def _days(match: re.Match[str]) -> str | None:
+    first, last = _DAYS[match[1].lower()], _DAYS[match[2].lower()]
+    return closed(cased(f"{first} à {last}", match), match)
 
 
 # Mer, mar and jeu are words too: these need a number or a span of days behind them.
@@ -229,7 +239,7 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _weekday, _era,
+    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _days, _weekday, _era,
     _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
     _hour,
 )  # fmt: skip

@@ -10,14 +10,42 @@ from anyrig.speech.normalise.french.numbers import (
     fraction,
     say,
 )
+from anyrig.speech.normalise.french.units import UNITS
 from anyrig.speech.normalise.romance.figures import (
     BEFORE,
     FRACTION,
     GLYPHS,
     SPACE,
+    choice,
 )
-from anyrig.speech.normalise.romance.sentences import word_after, word_before
+from anyrig.speech.normalise.romance.sentences import closed, word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
+
+_HALVED = "l L kg g h km m ha dl cl".split()
+_ROUNDS = {"2": "demi-", "4": "quart de ", "8": "huitième de ", "16": "seizième de "}
+
+
+@rule("fraction", rf"{BEFORE}1/(2|4|8|16){SPACE}(?:de )?(?=finales?\b)")
+def _round(match: re.Match[str]) -> str | None:
+    """Of a cup: la demi-finale, le quart de finale."""
+    return _ROUNDS[match[1]]
+
+
+@rule(
+    "fraction", rf"\b(ans?|mois|jours?|kilos?|heures?|litres?|mètres?|tasses?) (?:1/2|½)(?![\w/])"
+)
+def _noun_and_half(match: re.Match[str]) -> str | None:
+    return f"{match[1]} et demi{'e' if match[1][:5] in ('heure', 'tasse') else ''}"
+
+
+@rule("fraction", rf"{BEFORE}(1/2|½|1/4|¼|3/4|¾){SPACE}?({choice(_HALVED)})(?![\w'])")
+def _of_unit(match: re.Match[str]) -> str | None:
+    """Un demi-litre, trois quarts de litre."""
+    one, _, kind = UNITS[match[2]]
+    if match[1] in ("1/2", "½"):
+        return closed(f"{'une' if kind == 'f' else 'un'} demi-{one}", match)
+    link = "d'" if one[0] in "aeiouhé" else "de "
+    return f"{'un quart' if match[1][0] in '1¼' else 'trois quarts'} {link}{one}"
 
 
 @rule("fraction", r"(?<![\w)\]])(?<!\d )[-\u2212](?=\d{1,3}(?: \d{1,3})?/\d)")
@@ -90,5 +118,5 @@ def _graded(match: re.Match[str], over: int, under: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _negative, _and_half, _divided, _half_of, _fraction,
+    _round, _noun_and_half, _of_unit, _negative, _and_half, _divided, _half_of, _fraction,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from anyrig.speech.normalise.romance.figures import (
     choice,
     figure,
 )
-from anyrig.speech.normalise.romance.sentences import closed
+from anyrig.speech.normalise.romance.sentences import closed, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 
 _UNIT = choice(UNITS)
@@ -85,6 +85,8 @@ def _sides(match: re.Match[str]) -> str | None:
 def _units(match: re.Match[str]) -> str | None:
     number, unit, per = match.groups()
     glued = not re.search(r"\s", match.group())
+    if match.group() == "4L" and word_before(match) in ("renault", "la", "une", "sa", "ma", "en"):
+        return None  # A car.
     if unit in ("K", "N", "J", "C", "t", "o", "j") and glued:
         return None
     return closed(f"{_unit(number, unit)}{_per_unit(per or '')}", match)

@@ -36,7 +36,8 @@ TITLES = {
     "St": "Saint", "Ste": "Sainte", "Sts": "Saints", "Gal": "général",
     "Gén.": "général", "Cdt": "commandant", "Cne": "capitaine", "Lt": "lieutenant",
     "Col.": "colonel", "Cap.": "capitaine",
-    "Sgt": "sergent", "R. P.": "révérend père", "Ing.": "ingénieur",
+    "Cdt.": "commandant", "Lt.": "lieutenant", "lt.": "lieutenant", "Éts": "établissements",
+    "Ets": "établissements", "Sgt": "sergent", "R. P.": "révérend père", "Ing.": "ingénieur",
 }  # fmt: skip
 STREETS = {
     "av.": "avenue", "ave.": "avenue", "bd": "boulevard", "bd.": "boulevard", "bld": "boulevard",

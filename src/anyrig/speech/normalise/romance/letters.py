@@ -68,6 +68,11 @@ _LETTERED = re.compile(
 )
 _NAMED = re.compile(r"(?:^|\W)[A-ZÁÉÍÓÚÑÀÂÇÈÊËÎÏÔÛ][a-zà-ÿ]+[ \u00a0]$")
 
+# A name follows these, where no letter was named just before: de A. Camus, but entre A et B.
+_LEADING = re.compile(
+    r"(?:^|[\s(])(?:de|par|avec|selon|chez|con|por|según|(?<!\b[A-Z] )(?:et|y))[ \u00a0]$"
+)
+
 
 def _row(match: re.Match[str]) -> str:
     return " ".join(re.findall(r"\w", match.group())) + " "
@@ -77,6 +82,8 @@ def _initial(match: re.Match[str]) -> str | None:
     """A single initial stands before a name, at the start or after another name."""
     before = match.string[max(0, match.start() - 30) : match.start()]
     named = _NAMED.search(before)
+    if _LEADING.search(before):
+        return match[1]
     return match[1] if not before or (named and not _LETTERED.search(named.group())) else None
 
 

@@ -72,7 +72,7 @@ def _don(match: re.Match[str]) -> str | None:
 
 @rule(
     "abbreviation",
-    r"(?<![\w.])S\.(?=\s(?:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))|(?<![\w.])Cap\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.º(?=\s)",
+    r"(?<![\w.])S\.(?=\s(?:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))|(?<![\w.])Cap\.(?=\s[A-ZÁÉÍÓÚ][a-záéíóúñ]+)|(?<![\w.])P\.?º(?=\s)",
 )
 def _titled(match: re.Match[str]) -> str | None:
     if _INITIAL.search(match.string[max(0, match.start() - 30) : match.start()]):
@@ -80,7 +80,11 @@ def _titled(match: re.Match[str]) -> str | None:
     return {"S": "san", "C": "capitán", "P": "paseo"}[match.group()[0]]
 
 
-@rule("abbreviation", r"(?<!\w)(?:Lic|Prof|Arq|Abg|Ing)\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]+a [A-ZÁÉÍÓÚ])")
+@rule(
+    "abbreviation",
+    r"(?<!\w)(?:Lic|Prof|Arq|Abg|Ing)\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]+a [A-ZÁÉÍÓÚ]| (?:Ana|María|"
+    r"Carmen|Laura|Marta|Elena|Isabel|Sara|Lucía|Paula|Cristina|Rosa|Julia|Teresa|Eva)\b)",
+)
 def _her_title(match: re.Match[str]) -> str | None:
     """A first name in -a follows, and then another name."""
     words = {
@@ -99,9 +103,20 @@ def _trailing(match: re.Match[str]) -> str | None:
     return "etcétera..."
 
 
+# El cap. Juan is a captain; a sentence may begin after el cap.
+_NAME_NEXT = (
+    r"(?=\s(?!(?-i:El|La|Los|Las|Un|Una|Se|En|No|Y|Pero|Es)\b)(?-i:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))"
+)
+
 _SHORT = (
     measures.SHORT,
     _trailing,
+    abbreviations({"cap.": "capitán"}, after=_NAME_NEXT),
+    abbreviations({"Ed.": "editorial"}, after=_NAME_NEXT, anyhow=False),
+    abbreviations({"c.": "calle"}, before=r"(?<=\bla )", after=_NUMBER_NEXT),
+    abbreviations(
+        {"h.": "hacia", "km": "kilómetro"}, before=r"(?<!\d )(?<!\d)", after=_NUMBER_NEXT
+    ),
     abbreviations(
         {"EE. UU.": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América"}, may_close=True
     ),

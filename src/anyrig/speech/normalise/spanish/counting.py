@@ -62,7 +62,7 @@ _DEGREES = frozenset(
 ) | (AFTER_HALF)
 
 
-_SIDES = frozenset("se fue izq dcha izquierda derecha izqda puerta letra".split())
+_SIDES = frozenset("se fue izq izda izdo dcho dcha izquierda derecha izqda puerta letra".split())
 
 
 def _before_noun(match: re.Match[str]) -> bool:
@@ -80,6 +80,21 @@ def _ratio(match: re.Match[str]) -> str | None:
 def _release(match: re.Match[str]) -> str | None:
     parts = match[1].split(".")
     return f"{match.group()[0]} {' punto '.join(say(one) for one in parts)}"
+
+
+_LETTERS = {
+    "M": "eme", "S": "ese", "F": "efe", "N": "ene", "J": "jota", "O": "o", "D": "de", "A": "a",
+    "E": "e",
+}  # fmt: skip
+
+
+@rule("date", r"(?<=l )(\d{1,2})(?:-([MSFNJODAE])|([MSFNJ]))(?![\w-])")
+def _day_letter(match: re.Match[str]) -> str | None:
+    """A day known by its month's first letter: el 8M, el 11-S."""
+    before = match.string[max(0, match.start() - 5) : match.start()]
+    if not re.search(r"(?<!\w)(?:[Ee]l|[Dd]el|[Aa]l) $", before) or int(match[1]) > 31:
+        return None
+    return f"{cardinal(int(match[1]))} {_LETTERS[match[2] or match[3]]}"
 
 
 @rule("number", rf"{BEFORE}({NUMBER})([Mk])(?!\w)")
@@ -148,6 +163,6 @@ def _rest(match: re.Match[str]) -> str | None:
     return f"{' ' if before.isalnum() else ''}{words}{' ' if after.isalnum() else ''}"
 
 
-RULES: tuple[Rule, ...] = (_release, _ratio, _shortened, _ordinals, _version, _range)
+RULES: tuple[Rule, ...] = (_day_letter, _release, _ratio, _shortened, _ordinals, _version, _range)
 # After acronyms, which may hold digits.
 LAST: tuple[Rule, ...] = (_glued, _number, _rest)

@@ -27,6 +27,10 @@ _HOURS_NAMED = {12: "doce"}
 _DAY_PARTS = {"madrugada", "mañana", "tarde", "noche", "mediodía"}
 
 
+# A street named after a day; what follows is the house.
+_STREET = re.compile(r"\b(?:Avda\.|Av\.|[Aa]venida|[Cc]alle|[Pp]laza|[Cc]/)\s*$")
+
+
 def _month(written: str) -> str:
     name = written.rstrip(".").lower()
     return name if name in MONTHS else _SHORT.get(name, name)
@@ -59,6 +63,9 @@ def _named(match: re.Match[str]) -> str | None:
     weekday, day, until, month, year = match.groups()
     if not 1 <= int(day) <= 31 or (month.lower() in ("mar", "set", "may", "dic") and not year):
         return None
+    if year and _STREET.search(match.string[max(0, match.start() - 12) : match.start()]):
+        name = match.group()[: -len(year)].rstrip(" ,").removeprefix(day)
+        return f"{cardinal(int(day))}{name} {cardinal(int(year))}"
     words = _day(int(day)) + (f" al {_day(int(until))}" if until else "")
     words = f"{words} de {_month(month)}"
     if weekday:
@@ -239,6 +246,8 @@ def _spoken(hour_written: str, minute: int, marked: bool) -> str:
     zero = hour_written.startswith("0") and (len(hour_written) > 1 or not minute)
     if not (marked or hour > 12 or zero):
         return _clock(hour, minute)
+    if hour == 1 and not minute and not zero:
+        return _hour(hour)
     full = marked or (not minute and (hour > 12 or not hour))
     return f"{_railway(hour, minute)}{' horas' if full else ''}"
 

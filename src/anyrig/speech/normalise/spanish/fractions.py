@@ -9,8 +9,9 @@ from anyrig.speech.normalise.romance.figures import (
     FRACTION,
     GLYPHS,
     SPACE,
+    choice,
 )
-from anyrig.speech.normalise.romance.sentences import word_after, word_before
+from anyrig.speech.normalise.romance.sentences import closed, word_after, word_before
 from anyrig.speech.normalise.rules import Rule, rule
 from anyrig.speech.normalise.spanish.nouns import AFTER_HALF, gender
 from anyrig.speech.normalise.spanish.numbers import (
@@ -19,6 +20,9 @@ from anyrig.speech.normalise.spanish.numbers import (
     fraction,
     say,
 )
+from anyrig.speech.normalise.spanish.units import UNITS
+
+_HALVED = "l L kg g h km m lb ha dl cl".split()
 
 
 def _half(match: re.Match[str], whole: int | None) -> str:
@@ -51,6 +55,15 @@ def _and_half(match: re.Match[str]) -> str | None:
 @rule("fraction", rf"{BEFORE}(\d+)/(\d+)(?={SPACE}?=)")
 def _divided(match: re.Match[str]) -> str | None:
     return f"{say(match[1])} entre {say(match[2])}"
+
+
+@rule("fraction", rf"{BEFORE}(1/2|½|1/4|¼|3/4|¾){SPACE}?({choice(_HALVED)})(?!\w)")
+def _of_unit(match: re.Match[str]) -> str | None:
+    """Medio litro, tres cuartos de hora."""
+    one, _, kind = UNITS[match[2]]
+    if match[1] in ("1/2", "½"):
+        return closed(f"{'media' if kind == 'f' else 'medio'} {one}", match)
+    return f"{'un cuarto' if match[1][0] in '1¼' else 'tres cuartos'} de {one}"
 
 
 @rule("fraction", FRACTION)
@@ -89,5 +102,5 @@ def _graded(match: re.Match[str], over: int, under: int) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _negative, _and_half, _divided, _fraction,
+    _negative, _and_half, _divided, _of_unit, _fraction,
 )  # fmt: skip

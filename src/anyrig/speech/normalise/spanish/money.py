@@ -62,6 +62,8 @@ def _with_cents(number: str, sign: str) -> str:
     return f"{say_figure(whole, kind)} {one if value.whole == 1 else many} con {small}"
 
 
+# Behind a number that has a sign in front, they say which dollars or pesos these are.
+_CODES = "USD|MXN|ARS|COP|CLP|UYU|CAD|AUD|pesos"
 _PER = rf"(?:{SPACE}?/{SPACE}?({choice(PER)})(?!\w))?"
 
 
@@ -71,6 +73,8 @@ _PER = rf"(?:{SPACE}?/{SPACE}?({choice(PER)})(?!\w))?"
 )
 def _money_after(match: re.Match[str]) -> str | None:
     number, large, sign, per = match.groups()
+    if match.string[: match.start()].endswith("$") and re.fullmatch(_CODES, sign):
+        return None
     if sign[0] in "Mk" and sign not in MONEY:
         large, sign = sign[0], sign[1:]
     return _money(number, sign, large or "", per or "")
@@ -78,11 +82,12 @@ def _money_after(match: re.Match[str]) -> str | None:
 
 @rule(
     "money",
-    rf"(?<![\w$])([-\u2212]?)({_SIGNS}){SPACE}?({NUMBER})(?:{SPACE}?({_LARGE})(?!\w))?(?:{SPACE}(?:de\s)?(?:USD|MXN))?{_PER}(?![\w]|[.,]\d)",
+    rf"(?<![\w$])([-\u2212]?)({_SIGNS}){SPACE}?({NUMBER})(?:{SPACE}?({_LARGE})(?!\w))?"
+    rf"(?:{SPACE}(?:de\s)?(?:{_CODES})(?!\w))?{_PER}(?![\w]|[.,]\d)",
 )
 def _money_before(match: re.Match[str]) -> str | None:
     minus, sign, number, large, per = match.groups()
-    code = re.search(r"(USD|MXN)", match.group()[match.end(3) - match.start() :])
+    code = re.search(rf"({_CODES})", match.group()[match.end(3) - match.start() :])
     return _money(minus + number, code[1] if code else sign, large or "", per or "")
 
 

@@ -47,7 +47,7 @@ _MASCULINE = frozenset(
     "reuma trauma genoma ozono gorila puma koala panda yoga vodka gramma avión camión gorrión "
     "guion "
     "guión millón billón trillón escorpión campeón bastión sarampión embrión anfitrión "
-    "patriarca monarca jerarca dentista indígena demócrata euro".split()
+    "dálmata patriarca monarca jerarca dentista indígena demócrata euro".split()
 )  # fmt: skip
 _FEMININE_END = re.compile(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|tud|umbre|triz|ez)$")
 _MASCULINE_END = re.compile(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
@@ -61,6 +61,8 @@ def agreement(match: re.Match[str], number: int, *, plural: bool = True) -> Gend
     if word_before(match) in _LABELS and number == 1:
         return ""
     word = following[0].lower()
+    if word == "mil" and number >= 200 and len(following) > 1 and following[1].endswith("s"):
+        return gender(following[1])  # Quinientas mil mujeres.
     if word in ("mil", "millón", "millones", "billón", "billones"):
         return "m"
     if number != 1 and plural and not word.endswith("s"):
