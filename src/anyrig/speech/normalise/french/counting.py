@@ -82,8 +82,8 @@ def _version(match: re.Match[str]) -> str | None:
     return " point ".join(digits(one) if one[0] == "0" else cardinal(int(one)) for one in parts)
 
 
-# A law or an article has a number in parts, no span: loi n° 2015-123, article L. 123-4.
-_CODED = re.compile(r"(?:\bn°|\bnuméro|\b[LRD]\.)[ \u00a0]?$")
+# A law has a number in parts, no span: loi n° 2015-123.
+_CODED = re.compile(r"(?:\bn°|\bnuméro)[ \u00a0]?$")
 
 
 @rule("range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)")

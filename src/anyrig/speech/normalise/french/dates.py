@@ -130,7 +130,11 @@ def _days(match: re.Match[str]) -> str | None:
     flags=re.IGNORECASE,
 )
 def _weekday(match: re.Match[str]) -> str | None:
-    if match[2] and match[2].startswith("S") and match.string[match.end() :][:1] not in "-\u2013":
+    if (
+        match[2]
+        and match[2].startswith("S")
+        and not re.match("[-\u2013]", match.string[match.end() :])
+    ):
         return None  # Sam is a name too.
     return closed(_DAYS[match.group().rstrip(".").lower()], match)
 
@@ -239,7 +243,7 @@ def _clock(hour: int, minute: int, second: str | None) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _days, _weekday, _era,
-    _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
+    _iso, _slashed, _roman_month, _school_year, _day_month, _named, _month_year, _days, _weekday,
+    _era, _decade, _ordinal_roman, _short_century, _century, _always, _span, _hours, _colon,
     _hour,
 )  # fmt: skip

@@ -32,10 +32,13 @@ def _round(match: re.Match[str]) -> str | None:
 
 
 @rule(
-    "fraction", rf"\b(ans?|mois|jours?|kilos?|heures?|litres?|mètres?|tasses?) (?:1/2|½)(?![\w/])"
+    "fraction",
+    r"(?:(?<=\bans )|(?<=\ban )|(?<=\bmois )|(?<=\bjours )|(?<=\bkilos )|(?<=\blitres )|"
+    r"(?<=\bheures )|(?<=\bheure ))(?:1/2|½)(?![\w/])",
 )
 def _noun_and_half(match: re.Match[str]) -> str | None:
-    return f"{match[1]} et demi{'e' if match[1][:5] in ('heure', 'tasse') else ''}"
+    """After what is counted: sept ans et demi."""
+    return "et demie" if word_before(match).startswith("heure") else "et demi"
 
 
 @rule("fraction", rf"{BEFORE}(1/2|½|1/4|¼|3/4|¾){SPACE}?({choice(_HALVED)})(?![\w'])")

@@ -105,7 +105,8 @@ def _trailing(match: re.Match[str]) -> str | None:
 
 # El cap. Juan is a captain; a sentence may begin after el cap.
 _NAME_NEXT = (
-    r"(?=\s(?!(?-i:El|La|Los|Las|Un|Una|Se|En|No|Y|Pero|Es)\b)(?-i:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))"
+    r"(?=\s(?!(?-i:El|La|Los|Las|Él|Ella|Lo|Su|Un|Una|Se|En|No|Y|Pero|Es)\b)"
+    r"(?-i:[A-ZÁÉÍÓÚ][a-záéíóúñ]+))"
 )
 
 _SHORT = (
