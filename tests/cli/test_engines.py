@@ -55,7 +55,7 @@ def test_every_engine_has_an_honest_state(anyrig: Anyrig) -> None:
     assert rows["kokoro"]["state"] == "needs weights"
     assert "anyrig engines get kokoro" in rows["kokoro"]["fix"]
     for name in recipes.NAMES:
-        assert rows[name]["state"] == "needs extra"
+        assert rows[name]["state"] == "needs environment"
         assert rows[name]["fix"] == f"anyrig engines install {name}"
         assert rows[name]["unverified"]
     for row in rows.values():
@@ -70,7 +70,7 @@ def test_the_list_fits_a_terminal_of_80_columns() -> None:
     lines = _on_terminal("engines", columns=80)
     assert all(len(line) <= 80 for line in lines if "/models/" not in line)  # a path is not cut
     assert "hibari: ready" in lines
-    assert any(line.startswith("xtts: needs extra, unverified") for line in lines)
+    assert any(line.startswith("xtts: needs environment, unverified") for line in lines)
     wide = _on_terminal("engines", columns=400)
     assert wide[0].split()[:2] == ["engine", "state"]
 

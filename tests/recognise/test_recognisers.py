@@ -115,7 +115,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "moonshine_voice", None)
     with pytest.raises(MissingPackage, match="moonshine_voice") as caught:
         choose("en")
-    assert caught.value.hint == 'pip install "anyrig[recognise]"'
+    assert caught.value.hint == "pip install 'anyrig[recognise]'"
     monkeypatch.setitem(sys.modules, "moonshine_voice.transcriber", None)
     with pytest.raises(MissingPackage, match="moonshine needs"):
         Moonshine()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
             Segment(Line(text, **line), (span,), source[slice(*span)], pause_after_s=pause_s)
         )
         position = span[1]
+    segments[-1] = replace(segments[-1], pause_after_s=0.0)
     return Script(source, tuple(segments))
 
 

@@ -31,7 +31,7 @@ _DOING = {
     "convert": engines_manage.convert, "remove": engines_manage.remove,
 }  # fmt: skip
 _ACTIONS = ("show", *_DOING)
-State = Literal["ready", "needs extra", "needs weights", "broken"]
+State = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def row_of(context: Context, name: str) -> Row:
     except NeedsWeights as error:
         return Row(spec, "needs weights", error.message, _how(spec, error.hint))
     except MissingPackage as error:
-        return Row(spec, "needs extra", error.message, local_fix(error.hint))
+        own = spec.install.startswith("anyrig engines install")
+        state: State = "needs environment" if own else "needs extra"
+        return Row(spec, state, error.message, local_fix(error.hint))
     except AnyrigError as error:
         return Row(spec, "broken", error.message, error.hint)
     return Row(spec, "ready", num_voices=len(found.voices), languages=found.languages)

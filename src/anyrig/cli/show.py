@@ -29,7 +29,7 @@ _COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "
 def print_error(error: AnyrigError) -> None:
     """One line for the error, one for what to do."""
     print(f"{paint('error', 'broken', sys.stderr)}: {error.message}", file=sys.stderr)
-    print(f"  hint: {error.hint}", file=sys.stderr)
+    print(f"  hint: {local_fix(error.hint)}", file=sys.stderr)
 
 
 def print_warning(text: str) -> None:

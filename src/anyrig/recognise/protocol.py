@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from anyrig.placement import Placement
 
-INSTALL = 'pip install "anyrig[recognise]"'
+INSTALL = "pip install 'anyrig[recognise]'"
 
 
 class Recording(NamedTuple):

@@ -193,9 +193,8 @@ class Studio:
             early: somebody listens: the first segment is made alone, before all others.
         """
         position = 0
-        last = len(script.segments) - 1
         for spoken in whole(self.takes(script.segments, tally=tally, anew=anew, early=early)):
-            chunk = chunk_of(spoken, self.rate, position, is_last=spoken.index == last)
+            chunk = chunk_of(spoken, self.rate, position)
             position += len(chunk.samples)
             yield chunk
 
@@ -371,7 +370,7 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
         )
 
 
-def chunk_of(spoken: Spoken, rate: int, position: int, *, is_last: bool = False) -> AudioChunk:
+def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """A segment's finished audio: trimmed, at the studio's rate, with its pauses."""
     import numpy as np
 
@@ -384,7 +383,7 @@ def chunk_of(spoken: Spoken, rate: int, position: int, *, is_last: bool = False)
     take = join.trim(spoken.take)
     samples = join.faded(resample(take.samples, take.rate, rate), rate)
     before = join.pause(segment.pause_before_s, rate)
-    after = join.pause(0.0 if is_last else segment.pause_after_s, rate)
+    after = join.pause(segment.pause_after_s, rate)
     offset_s = (position + len(before)) / rate
     return AudioChunk(
         np.concatenate([before, samples, after]),
