@@ -68,7 +68,8 @@ def _singular(text: str) -> bool:
     "unit",
     rf"(?<![\w.])([{MINUS}+±~≈] ?)?({_COUNT})(?:({_DASH})({_COUNT}))?{_SCALED}([ -]?)"
     rf"({_ALL})({_POWER})?"
-    rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p)({_ALL}))?(?![\w²³°]|\.\w|/\w|'s)"
+    rf"(?: ?/ ?({_ALL}|{_WHOLE})({_POWER})?|(?: per |p(?=[hs](?!\w)))({_ALL}))?"
+    r"(?![\w²³°]|\.\w|/\w|'s)"
     r"(\.(?!\d))?",
     needs=DIGITS + VULGAR,
 )

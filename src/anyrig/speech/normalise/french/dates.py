@@ -130,6 +130,12 @@ def _days(match: re.Match[str]) -> str | None:
     flags=re.IGNORECASE,
 )
 def _weekday(match: re.Match[str]) -> str | None:
+    # La mer. 12 bateaux: a noun that is counted follows, and no time or place.
+    counted = re.match(
+        r",?\s+\d+ (?!heures?\b|dans\b|pour\b)[a-zà-ÿ]{3,}", match.string[match.end() :]
+    )
+    if counted and match[0].lower() in ("mer.", "mar.", "jeu."):
+        return None
     if (
         match[2]
         and match[2].startswith("S")

@@ -133,6 +133,11 @@ def _roman_month(match: re.Match[str]) -> str | None:
     flags=re.IGNORECASE,
 )
 def _weekday(match: re.Match[str]) -> str | None:
+    # El mar. 12 barcos: a noun that is counted follows.
+    if match[0].lower() == "mar." and re.match(
+        r",?\s+\d+ [a-zá-ú]{4,}", match.string[match.end() :]
+    ):
+        return None
     return closed(_DAYS[match.group().rstrip(".").lower()], match)
 
 
