@@ -181,13 +181,17 @@ def _check_voices(made: Script, chosen: Chosen) -> None:
 
 
 def _voices(context: Context, chosen: Chosen) -> dict[str, str]:
-    """The voice of each language that the one asked for does not speak: the engine's first."""
-    asked = voice_of(context, chosen).partition("+")[0].partition(":")[0]
-    own = next((voice for voice in chosen.found.voices if voice.name == asked), None)
+    """The voice of each language that the one asked for does not speak: the engine's first.
+
+    Named here, so that the default voice and the same one asked for by name are one and the same.
+    """
+    asked = voice_of(context, chosen)
+    first = blended(asked)[0] if asked else ""
+    own = next((voice for voice in chosen.found.voices if voice.name == first), None)
     spoken = {own.language, *own.also} if own is not None else set()
     firsts: dict[str, str] = {}
     for voice in chosen.found.voices:
-        if own is not None and voice.language not in spoken:
+        if voice.language not in spoken and (own is not None or not asked):
             firsts.setdefault(voice.language, voice.name)
     return firsts
 
