@@ -21,6 +21,7 @@ MACHINES = ROOT / "tests" / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
 _SHAPING = ("ANYRIG_", "CUDA_", "HIP_", "ROCR_", "HSA_", "ZE_", "PYTORCH_", "VIBEVOICE_", "NVIDIA_")
 _missing: dict[str, str] = {}
+_OPT_IN = {"gpu": "needs a GPU", "slow": "takes long", "network": "needs the network"}
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -79,8 +80,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not (shutil.which(command) or Path(command).exists()):
             _missing[item.nodeid] = package
             pytest.skip(f"needs the system package {package}")
-    if item.get_closest_marker("gpu") and "gpu" not in (item.config.getoption("-m") or ""):
-        pytest.skip("needs a GPU: pytest -m gpu")
+    asked = item.config.getoption("-m") or ""
+    for name, why in _OPT_IN.items():
+        if item.get_closest_marker(name) and name not in asked:
+            pytest.skip(f"{why}: pytest -m {name}")
 
 
 @pytest.hookimpl(wrapper=True)

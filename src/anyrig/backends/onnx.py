@@ -69,7 +69,7 @@ def session(
     settings.log_severity_level = 3
     if drive.provider == _CPU:
         # Lines and pages are never of one length. Kept blocks then fit badly and pile up: a voice
-        # held 350 MB after 1,000 lines and grew, 210 MB without, at the same CPU time.
+        # held 350 MB after 1,000 lines and grew without end.
         settings.enable_cpu_mem_arena = False
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if threads is not None:

@@ -107,7 +107,7 @@ class Hibari(SpeechEngine):
             voices=tuple(_voice(weights) for weights in files),
             folder=str(folder) if folder else "",
             sample_rate=RATE,
-            worker_bytes=300 << 20,
+            worker_bytes=450 << 20,
         )
 
     def run(self, batch: Sequence[Line]) -> list[Take]:

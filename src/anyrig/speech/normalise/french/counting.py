@@ -83,7 +83,7 @@ def _version(match: re.Match[str]) -> str | None:
 
 
 # A law has a number in parts, no span: loi n° 2015-123.
-_CODED = re.compile(r"(?:\bn°|\bnuméro)[ \u00a0]?$")
+_CODED = re.compile(r"(?:\bn°|\bnuméro|\b[LRD]\.)[ \u00a0]?$")
 
 
 @rule("range", rf"{BEFORE}({NUMBER}){DASH}({NUMBER}){AFTER}(?!{DASH}\d)")
