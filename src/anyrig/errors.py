@@ -7,7 +7,9 @@
     │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
     │   ├── BadRecord            2  a recorded machine that cannot be read
     │   ├── BadArchive           2  an exported store that cannot be read
+    │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
     │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
+    │       └── ForeignText      2  a text in a language that the chosen engine does not speak
     ├── DeviceError              3  a device is there but cannot do the work
     │   ├── DeviceUnusable       3  no backend can drive it (`--strict`)
     │   ├── KernelFailed         3  a kernel did not run on it
@@ -63,8 +65,21 @@ class BadArchive(BadInput):
     """An exported store cannot be read."""
 
 
+class UnsafePickle(BadInput):
+    """A pickled voice that cannot be read without running what is in it."""
+
+
 class CannotSpeak(BadInput):
     """A text that the chosen voice cannot read."""
+
+
+class ForeignText(CannotSpeak):
+    """A text in a language that the chosen engine does not speak."""
+
+    def __init__(self, message: str, *, hint: str, language: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.language = language
+        """Its ISO 639-1 code, for the caller who knows an engine that speaks it."""
 
 
 class DeviceError(AnyrigError):

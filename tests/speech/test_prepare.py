@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import BadInput, CannotSpeak, ForeignText
 from anyrig.speech.normalise import normalise
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import prepare, seed_of
 from anyrig.speech.script import Script, check
-from anyrig.speech.tongues import ForeignText, matched, refusal
+from anyrig.speech.tongues import matched, refusal
 from tests.conftest import ROOT
 
 _ENGLISH = "It was a dark night in the old town, and nobody was out in the streets."

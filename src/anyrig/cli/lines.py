@@ -307,7 +307,8 @@ def _check_voice(entry: Entry, engine: speaker.Chosen) -> None:
 
 def _is_short(error: BadInput, entry: Entry) -> bool:
     """Whether a text was refused for a guess at its language, and is too short to be sure of."""
-    from anyrig.speech.tongues import PARAGRAPH_WORDS, ForeignText
+    from anyrig.errors import ForeignText
+    from anyrig.speech.tongues import PARAGRAPH_WORDS
     from anyrig.text.language import num_words
 
     guessed = isinstance(error.__cause__, ForeignText) and not entry.language

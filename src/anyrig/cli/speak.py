@@ -30,6 +30,7 @@ id and voice) into a file of its own, in the folder that -o names; a run that wa
 off goes on where it stopped, and --only 3,7 makes entries again. What was spoken once is
 kept, and is there at once the next time."""
 MIXED = True
+_LONGEST_NAME = 255
 _MOST_WARNINGS = 8
 
 
@@ -172,11 +173,18 @@ def _report(
         print(heard.text(), file=out)
 
 
+def _is_file(word: str) -> bool:
+    try:
+        return len(word) < _LONGEST_NAME and Path(word).is_file()
+    except (OSError, ValueError):  # a text that no system takes for a name
+        return False
+
+
 def _text(options: argparse.Namespace) -> str:
     """What to say: from the one place that was named."""
     if options.words and options.file:
         raise BadInput("there is a text and a file", hint="Give one of them.")
-    if len(options.words) == 1 and Path(options.words[0]).is_file():
+    if len(options.words) == 1 and _is_file(options.words[0]):
         name = options.words[0]
         raise BadInput(f"{name} is a file", hint=f"-f {name} reads it; a full stop says its name.")
     if options.words:

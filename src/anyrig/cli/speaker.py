@@ -14,7 +14,7 @@ from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:
-    from anyrig.speech.tongues import ForeignText
+    from anyrig.errors import ForeignText
 
 _LOOKED_AT = 20_000  # characters of a text, to tell its language by
 _RESTRICTED = ("GPL", "CPML", "-NC", "non-commercial", "bilibili")

@@ -134,9 +134,9 @@ def _stamp(context: Context, found: Placed) -> str:
 
 def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
     """A text as this engine will speak it."""
+    from anyrig.errors import ForeignText
     from anyrig.speech.pauses import Pauses
     from anyrig.speech.prepare import prepare
-    from anyrig.speech.tongues import ForeignText
 
     options, settings = context.options, context.loaded.settings.speech
     spec, found = chosen.spec, chosen.found

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyrig.errors import CannotSpeak
+from anyrig.errors import ForeignText
 from anyrig.text.language import Detected, detect, num_words
 
 PARAGRAPH_WORDS = 20
@@ -20,15 +20,6 @@ _SWITCH_WORDS = 6
 """So many are enough where the engine speaks both: a slip then costs an accent, not the text."""
 _CONFIDENT = 0.9
 _LOOKED_AT = 600  # characters of a paragraph: a hundred words tell as surely as a thousand
-
-
-class ForeignText(CannotSpeak):
-    """A text in a language that the chosen engine does not speak."""
-
-    def __init__(self, message: str, *, hint: str, language: str) -> None:
-        super().__init__(message, hint=hint)
-        self.language = language
-        """Its ISO 639-1 code, for the caller who knows an engine that speaks it."""
 
 
 def refusal(

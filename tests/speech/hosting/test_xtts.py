@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from anyrig.devices.discover import discover
-from anyrig.errors import NeedsWeights
+from anyrig.errors import NeedsWeights, UnsafePickle
 from anyrig.placement import Placement
 from anyrig.speech.engines.hosted import Xtts
 from anyrig.speech.hosting import environments
-from anyrig.speech.hosting.client import Client, UnsafePickle
+from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.convert import convert
 from anyrig.speech.hosting.recipes import RECIPES
 from anyrig.speech.protocol import Line, options_of

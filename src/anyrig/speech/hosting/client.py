@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.errors import AnyrigError, BadInput, DeviceLost, OutOfMemory, WorkFailed
+from anyrig.errors import AnyrigError, BadInput, DeviceLost, OutOfMemory, UnsafePickle, WorkFailed
 from anyrig.memory import oom
 from anyrig.speech.hosting import host
 from anyrig.speech.hosting.host import PROTOCOL, Frame
@@ -54,10 +54,6 @@ class Part(NamedTuple):
     rate: int
     last: bool
     """Whether the line is done; such a part may be empty."""
-
-
-class UnsafePickle(BadInput):
-    """A pickled voice that cannot be read without running what is in it."""
 
 
 class Client:

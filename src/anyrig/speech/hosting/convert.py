@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import BadInput, UnsafePickle
 from anyrig.speech.hosting import environments
-from anyrig.speech.hosting.client import Client, UnsafePickle
+from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.recipes import Recipe
 from anyrig.units import plural
 
