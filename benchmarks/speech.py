@@ -39,7 +39,10 @@ write_wav(sys.argv[2], Hibari()(text))
 
 
 def run(hardware: str) -> list[Row]:
-    return [*_whole(), _first_audio(), *_word_errors(), *_memory()]
+    rows = [*_whole(), _first_audio(), *_word_errors()]
+    for row in rows:
+        print(row, flush=True)
+    return [*rows, *_memory()]
 
 
 # -- 1,500 words, from text to file ------------------------------------------------------------

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 TRIES = 3
 """How often a bad take is made again."""
 _OTHER_SEED = 7919  # far from the seeds of other lines
+_LINES_PER_THREAD, _USUAL_COST = 4, 120.0
 _TRIM_EVERY = 1024  # lines on a CPU: seldom, as what is given back must be fetched again
 
 
@@ -66,6 +67,8 @@ class Booth(Usual):
         self.most_items, self.relief, self.bound = made.most_items, made.relief, made.bound
         self._again = tries if made.spec.seeded else 0
         self._threads = _threads(placement, made)
+        if self._threads is not None:  # a line alone would leave the others idle
+            self.first_cost = _LINES_PER_THREAD * _USUAL_COST * placement.threads
         self._on_host = placement.device.kind == "cpu"
         self._said = 0
 

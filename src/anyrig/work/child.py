@@ -46,7 +46,7 @@ def main() -> int:
         line.send(_refusal(error))
         return 0
     pace = Pace(
-        start=request.start,
+        start=request.start or engine.first_cost,
         failed=request.failed,
         items=engine.most_items,
         pads=engine.pads,
