@@ -46,7 +46,7 @@ def main() -> int:
         line.send(_refusal(error))
         return 0
     pace = Pace(
-        start=request.start or engine.first_cost,
+        start=request.start or float(getattr(engine, "first_cost", 0.0)),
         failed=request.failed,
         items=engine.most_items,
         pads=engine.pads,

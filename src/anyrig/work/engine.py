@@ -25,8 +25,6 @@ class Engine(Protocol):
     """Whether an item's result is the same bytes in any company."""
     most_items: int
     """The most items one call takes."""
-    first_cost: float
-    """The cost of a batch to begin with; 0 begins with one item."""
     relief: Sequence[str]
     """Options of its command that need less memory, as a person types them, for errors."""
     bound: Bound | None
@@ -45,6 +43,7 @@ class Usual:
     batch_invariant = False
     most_items = 1 << 30
     first_cost = 0.0
+    """The cost of a batch to begin with; 0, or none of this, begins with one item."""
     relief: Sequence[str] = ()
     bound: Bound | None = None
 
