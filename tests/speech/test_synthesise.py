@@ -139,7 +139,7 @@ def test_a_take_that_stays_bad_is_kept_at_its_best_and_told() -> None:
     assert takes[1].tries == 4
     assert takes[1].problems
     assert takes[1].take is not None
-    assert [doubt.index for doubt in tally.doubtful or ()] == [1]
+    assert [doubt.index for doubt in tally.doubtful] == [1]
 
 
 def test_running_out_of_memory_loses_no_text() -> None:

@@ -121,7 +121,7 @@ def _speak(context: Context, engine: speaker.Chosen, text: str, target: Target) 
 
 def _warn_of_doubtful(delivered: Delivered) -> None:
     """What the checks have against the best takes there are."""
-    doubtful = delivered.tally.doubtful or []
+    doubtful = delivered.tally.doubtful
     for spoken in doubtful:
         delivered.chunks[spoken.index]["problems"] = list(spoken.problems)
     for spoken in doubtful[:_MOST_WARNINGS]:

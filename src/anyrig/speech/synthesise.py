@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -72,7 +72,7 @@ class Tally:
     """Takes that were made more than once."""
     audio_s: float = 0.0
     report: Report | None = None
-    doubtful: list[Spoken] | None = None
+    doubtful: list[Spoken] = field(default_factory=list)
     """Segments whose best take still fails a check; their audio is not held here."""
 
     def add(self, spoken: Spoken) -> None:
@@ -83,11 +83,11 @@ class Tally:
         if spoken.take is not None:
             self.audio_s += spoken.take.duration_s
         if spoken.problems:
-            self.doubtful = [*(self.doubtful or []), replace(spoken, take=None)]
+            self.doubtful.append(replace(spoken, take=None))
 
 
 class Studio:
-    """An engine on every device that was placed, ready to speak."""
+    """An engine on every device that was placed."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Studio:
             limits=limits, stamp=stamp,
         )  # fmt: skip
         self.rate = found.sample_rate
-        """Samples per second of all that is spoken."""
+        """Samples per second."""
 
     @property
     def warnings(self) -> list[str]:
