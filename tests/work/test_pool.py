@@ -186,6 +186,18 @@ def test_a_late_item_is_given_to_an_idle_faster_device() -> None:
         assert {outcome.device for outcome in got} == {"fast"}
 
 
+def test_what_overtakes_an_item_is_told_before_it() -> None:
+    heard: list[int] = []
+    with pool("fast", "slow", speeds={"slow": 0.2}) as made:
+        made.wait_ready()
+        run = made.run([0.2] + [0.005] * 20, cost=float, noted=lambda one: heard.append(one.index))
+        assert next(run).index == 0
+        assert len(heard) > 1
+        assert heard[0] != 0
+        assert [outcome.index for outcome in run] == list(range(1, 21))
+    assert sorted(heard) == list(range(21))
+
+
 def test_an_item_that_cannot_be_sent_is_set_aside() -> None:
     with pool("a") as made:
         got = list(made.run([0.001, lambda: 0], cost=lambda item: 0.001))

@@ -26,8 +26,9 @@ from anyrig.errors import AnyrigError, BadInput, CannotSpeak, WorkFailed
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
+    from anyrig.speech.maker import Spoken
     from anyrig.speech.script import Script, Segment
-    from anyrig.speech.synthesise import Spoken, Studio
+    from anyrig.speech.synthesise import Studio
 
 MANIFEST = "lines.jsonl"
 _MOST_WARNINGS = 8

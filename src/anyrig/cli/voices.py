@@ -19,8 +19,8 @@ from anyrig.speech.protocol import Voice
 from anyrig.units import plural
 
 if TYPE_CHECKING:
+    from anyrig.speech.maker import Spoken
     from anyrig.speech.script import Script
-    from anyrig.speech.synthesise import Spoken
 
 HELP = """List the voices of every engine that is ready, or of one (--engine), of a language
 (--language) or by name (--match). With --samples FOLDER each says a sentence in its

@@ -12,54 +12,35 @@ stands there twice is made once.
 from __future__ import annotations
 
 import logging
-import threading
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import StoreFailed, WorkFailed
+from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
+from anyrig.speech.maker import KIND, Maker, Spoken, Vanished
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.store import key as keys
 from anyrig.units import plural
 from anyrig.work.engine import Recipe
-from anyrig.work.outcome import Failure, Outcome, Report
+from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed, Placement
-    from anyrig.speech.audio import AudioChunk, Take
+    from anyrig.speech.audio import AudioChunk
     from anyrig.speech.script import Script, Segment
     from anyrig.store.protocol import Results
 
 log = logging.getLogger(__name__)
-KIND = "speech"
-"""What its results are called in the store."""
 LOOK_AHEAD, LOOK_AHEAD_CPU = 512, 64
 """Segments that may be made ahead of the listener. A GPU sorts many into batches of like length,
 and some 100 MB of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."""
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """A segment with its take, or why there is none."""
-
-    index: int
-    segment: Segment
-    take: Take | None
-    problems: tuple[str, ...] = ()
-    """What the checks still have against the take."""
-    tries: int = 1
-    kept: bool = False
-    """Whether it was in the store already."""
-    device: str = ""
-    failure: Failure | None = None
 
 
 @dataclass
@@ -221,14 +202,14 @@ class Studio:
         done = 0
         while done < len(segments):
             there = set() if anew else self._there(named[done:], gone)
-            maker = _Maker(self._store, named[done:], there, anew, early, self._found.engine)
+            maker = Maker(self._store, named[done:], there, anew, early, self._found.engine)
             try:
                 for spoken in self._run(maker, segments[done:], tally.report):
                     spoken = replace(spoken, index=done)
                     done += 1
                     tally.add(spoken)
                     yield spoken
-            except _Vanished as vanished:  # evicted or damaged meanwhile: made like the others
+            except Vanished as vanished:  # evicted or damaged meanwhile: made like the others
                 gone.add(vanished.name)
                 early = False
 
@@ -239,117 +220,14 @@ class Studio:
         there = self._store.has(set(named)) - gone
         return {name for name in there if self._store.get(name) is not None} if gone else there
 
-    def _run(self, maker: _Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
+    def _run(self, maker: Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
         made = self._pool.run(
             maker.missing(segments), cost=lambda line: line.cost, look_ahead=self._look_ahead,
-            report=report,
+            report=report, noted=maker.keep,
         )  # fmt: skip
         with closing(cast("Generator[Outcome[Recording]]", made)) as outcomes, maker:
             for index, segment in enumerate(segments):
                 yield maker.next(index, segment, outcomes)
-
-
-class _Vanished(Exception):
-    """A take that was kept when the run began, and cannot be read any more."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-class _Maker:
-    """Which takes are made and which are found, one after the other."""
-
-    def __init__(
-        self,
-        store: Results | None,
-        named: Sequence[str],
-        there: set[str],
-        anew: bool,
-        early: bool,
-        engine: str,
-    ) -> None:
-        self._store, self._named, self._there, self._anew = store, named, there, anew
-        self._engine = engine
-        self._first_made = threading.Event()
-        if not early:
-            self._first_made.set()
-        self._uses = Counter(named)
-        self._held: dict[str, tuple[Recording, str]] = {}
-        """What was made and is wanted again."""
-        self._failed: dict[str, Outcome[Recording]] = {}
-
-    def missing(self, segments: Sequence[Segment]) -> Iterator[Line]:
-        """The lines to be made, each once."""
-        seen = set(self._there)
-        for name, segment in zip(self._named, segments, strict=True):
-            if name not in seen:
-                seen.add(name)
-                yield segment.line
-                self._first_made.wait()
-
-    def __enter__(self) -> _Maker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._first_made.set()  # whoever leaves early leaves no thread waiting
-
-    def next(self, index: int, segment: Segment, made: Iterator[Outcome[Recording]]) -> Spoken:
-        """The take of one segment; they are asked for in order."""
-        from anyrig.speech.sound.pack import unpack
-
-        name = self._named[index]
-        if name in self._held:
-            recording, device = self._again(name)
-            return Spoken(
-                index, segment, unpack(recording.data), recording.problems, device=device,
-                kept=True,
-            )  # fmt: skip
-        if name in self._there:
-            return self._found(index, segment, name)
-        outcome = self._failed.get(name) or next(made)
-        self._first_made.set()
-        if outcome.failure is not None or outcome.result is None:
-            self._failed[name] = outcome
-            return Spoken(index, segment, None, failure=outcome.failure, device=outcome.device)
-        recording = outcome.result
-        self._keep(name, recording, outcome.device)
-        return Spoken(
-            index, segment, unpack(recording.data), recording.problems, recording.tries,
-            device=outcome.device,
-        )  # fmt: skip
-
-    def _again(self, name: str) -> tuple[Recording, str]:
-        self._uses[name] -= 1
-        return self._held[name] if self._uses[name] else self._held.pop(name)
-
-    def _found(self, index: int, segment: Segment, name: str) -> Spoken:
-        from anyrig.speech.sound.pack import unpack
-
-        assert self._store is not None
-        result = self._store.get(name)
-        if result is None:
-            raise _Vanished(name)
-        try:
-            take = unpack(result.data)
-        except StoreFailed as error:
-            log.warning("a kept take is made again: %s", error.message)
-            self._store.drop(name)
-            raise _Vanished(name) from error
-        problems = cast("Sequence[str]", result.note.get("problems", ()))
-        return Spoken(index, segment, take, tuple(problems), kept=True)
-
-    def _keep(self, name: str, recording: Recording, device: str) -> None:
-        self._uses[name] -= 1
-        if self._uses[name]:
-            self._held[name] = (recording, device)
-        if self._store is None or recording.hopeless:
-            return  # the next run tries again
-        note: dict[str, keys.Plain] = {
-            "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
-        }  # fmt: skip
-        put = self._store.replace if self._anew else self._store.put
-        put(name, recording.data, kind=KIND, note=note)
 
 
 def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
@@ -108,6 +108,15 @@ def in_order(outcomes: Iterable[Outcome[R]]) -> Iterator[Outcome[R]]:
         while following in early:
             yield early.pop(following)
             following += 1
+
+
+def told(
+    outcomes: Iterable[Outcome[R]], noted: Callable[[Outcome[R]], None]
+) -> Iterator[Outcome[R]]:
+    """The same outcomes, each told to `noted` on its way."""
+    for outcome in outcomes:
+        noted(outcome)
+        yield outcome
 
 
 def results(outcomes: Iterable[Outcome[R]]) -> Iterator[R]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyrig.errors import WorkFailed
 from anyrig.work import wire
 from anyrig.work.engine import Recipe
-from anyrig.work.outcome import Outcome, Report, in_order
+from anyrig.work.outcome import Outcome, Report, in_order, told
 from anyrig.work.pack import LOOK_AHEAD
 from anyrig.work.run import taken
 from anyrig.work.shift import WAKE, Shift
@@ -116,8 +116,13 @@ class Pool:
         cost: Callable[[T], float],
         look_ahead: int = LOOK_AHEAD,
         report: Report | None = None,
+        noted: Callable[[Outcome[Any]], None] | None = None,
     ) -> Iterator[Outcome[Any]]:
-        """An outcome for every item, in the order of the input; see `work.run.run`."""
+        """An outcome for every item, in the order of the input; see `work.run.run`.
+
+        `noted` is told of each as soon as it is there, before those that it overtook: what is kept
+        then is not lost with the process.
+        """
         if self._closed or self._running:
             state = "closed" if self._closed else "busy with another run"
             raise WorkFailed(f"the pool is {state}", hint="Make a new one.")
@@ -133,7 +138,8 @@ class Pool:
         thread.start()
         self._shift = (shift, thread)
         try:
-            for outcome in in_order(taken(ready)):
+            there = taken(ready)
+            for outcome in in_order(there if noted is None else told(there, noted)):
                 source.done()
                 self._events.put(WAKE)
                 yield outcome

@@ -1,0 +1,154 @@
+"""Which takes are made and which are found: the way of each segment through the store.
+
+A take is kept the moment it is there, whatever must still be made before it, so a process that is
+killed loses no more than what its workers had in their hands.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from anyrig.errors import StoreFailed
+from anyrig.speech.protocol import Line
+from anyrig.store import key as keys
+
+if TYPE_CHECKING:
+    from anyrig.speech.audio import Take
+    from anyrig.speech.booth import Recording
+    from anyrig.speech.script import Segment
+    from anyrig.store.protocol import Results
+    from anyrig.work.outcome import Failure, Outcome
+
+log = logging.getLogger(__name__)
+KIND = "speech"
+"""What its results are called in the store."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A segment with its take, or why there is none."""
+
+    index: int
+    segment: Segment
+    take: Take | None
+    problems: tuple[str, ...] = ()
+    """What the checks still have against the take."""
+    tries: int = 1
+    kept: bool = False
+    """Whether it was in the store already."""
+    device: str = ""
+    failure: Failure | None = None
+    hopeless: bool = False
+    """Whether nothing of the text can be heard in the take: it is not kept."""
+
+
+class Vanished(Exception):
+    """A take that was kept when the run began, and cannot be read any more."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Maker:
+    """Which takes are made and which are found, one after the other."""
+
+    def __init__(
+        self,
+        store: Results | None,
+        named: Sequence[str],
+        there: set[str],
+        anew: bool,
+        early: bool,
+        engine: str,
+    ) -> None:
+        self._store, self._named, self._there, self._anew = store, named, there, anew
+        self._engine = engine
+        self._first_made = threading.Event()
+        if not early:
+            self._first_made.set()
+        self._uses = Counter(named)
+        self._held: dict[str, tuple[Recording, str]] = {}
+        """What was made and is wanted again."""
+        self._failed: dict[str, Outcome[Recording]] = {}
+        self._asked: list[str] = []
+        """The names of the lines that are made, in their order."""
+
+    def missing(self, segments: Sequence[Segment]) -> Iterator[Line]:
+        """The lines to be made, each once."""
+        seen = set(self._there)
+        for name, segment in zip(self._named, segments, strict=True):
+            if name not in seen:
+                seen.add(name)
+                self._asked.append(name)
+                yield segment.line
+                self._first_made.wait()
+
+    def __enter__(self) -> Maker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._first_made.set()  # whoever leaves early leaves no thread waiting
+
+    def next(self, index: int, segment: Segment, made: Iterator[Outcome[Recording]]) -> Spoken:
+        """The take of one segment; they are asked for in order."""
+        from anyrig.speech.sound.pack import unpack
+
+        name = self._named[index]
+        if name in self._held:
+            recording, device = self._again(name)
+            return Spoken(
+                index, segment, unpack(recording.data), recording.problems, device=device,
+                kept=True,
+            )  # fmt: skip
+        if name in self._there:
+            return self._found(index, segment, name)
+        outcome = self._failed.get(name) or next(made)
+        self._first_made.set()
+        if outcome.failure is not None or outcome.result is None:
+            self._failed[name] = outcome
+            return Spoken(index, segment, None, failure=outcome.failure, device=outcome.device)
+        recording = outcome.result
+        self._uses[name] -= 1
+        if self._uses[name]:
+            self._held[name] = (recording, outcome.device)
+        return Spoken(
+            index, segment, unpack(recording.data), recording.problems, recording.tries,
+            device=outcome.device, hopeless=recording.hopeless,
+        )  # fmt: skip
+
+    def _again(self, name: str) -> tuple[Recording, str]:
+        self._uses[name] -= 1
+        return self._held[name] if self._uses[name] else self._held.pop(name)
+
+    def _found(self, index: int, segment: Segment, name: str) -> Spoken:
+        from anyrig.speech.sound.pack import unpack
+
+        assert self._store is not None
+        result = self._store.get(name)
+        if result is None:
+            raise Vanished(name)
+        try:
+            take = unpack(result.data)
+        except StoreFailed as error:
+            log.warning("a kept take is made again: %s", error.message)
+            self._store.drop(name)
+            raise Vanished(name) from error
+        problems = cast("Sequence[str]", result.note.get("problems", ()))
+        return Spoken(index, segment, take, tuple(problems), kept=True)
+
+    def keep(self, outcome: Outcome[Recording]) -> None:
+        """Store a take the moment it is there, whatever must still be made before it."""
+        recording = outcome.result
+        if self._store is None or recording is None or recording.hopeless:
+            return  # the next run tries again
+        note: dict[str, keys.Plain] = {
+            "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
+        }  # fmt: skip
+        put = self._store.replace if self._anew else self._store.put
+        put(self._asked[outcome.index], recording.data, kind=KIND, note=note)
