@@ -29,7 +29,7 @@ from anyrig.speech.recite import Reciter, Spoken, Terms
 from anyrig.speech.script import Omission, OmissionKind, Script, Segment, Span
 from anyrig.speech.split import SHORT_WORDS, first_clause
 
-_LEAST_LIMIT = 20
+LEAST_LIMIT = 20
 _ROW = re.compile(r"\s+|\S++(?:[^\S\n\r]++\S++)*+")
 
 
@@ -71,31 +71,56 @@ def prepare(
         shortest: sentences of so few words are joined with a neighbour.
     """
     terms = Terms(
-        max(_LEAST_LIMIT, limit), phonemes, tuple(languages), voice, voices or {}, _rate(rate),
+        max(LEAST_LIMIT, limit), phonemes, tuple(languages), voice, voices or {}, _rate(rate),
         seed, lexicon or Lexicon(), pauses or Pauses(), shortest,
     )  # fmt: skip
     marked = ssml_reader.looks_like(text) if ssml == "auto" else ssml
     flow = ssml_reader.read(text) if marked else plain(text)
+    script = compose(
+        flow, _blocks(flow), terms, language=language, default_language=default_language,
+        first_short=first_short,
+    )  # fmt: skip
+    if not script.segments:
+        raise CannotSpeak(
+            "There is nothing to say in the text", hint="Give a text with words or numbers in it."
+        )
+    return script
+
+
+def compose(
+    flow: Flow,
+    found: Sequence[Block],
+    terms: Terms,
+    *,
+    language: str = "auto",
+    default_language: str = "en",
+    first_short: bool = False,
+) -> Script:
+    """The script of a flow whose blocks are known; without segments when nothing can be said.
+
+    Args:
+        flow: the words and what belongs to them.
+        found: its blocks in order; what lies between them is not spoken.
+        terms: what the caller wants and the engine can.
+        language: of the text; `auto` finds it by block.
+        default_language: what a text too short to tell is taken for.
+        first_short: cut the first segment after a short clause, so that it is heard early.
+    """
     reciter = Reciter(flow, terms, dict.fromkeys(flow.warnings))
-    found = _blocks(flow)
     chosen = _tongues(reciter, found, language, default_language)
     reciter.main = chosen.main
     reciter.warnings.update(dict.fromkeys(chosen.warnings))
     spoken: list[Spoken] = []
     for number, (block, tongue) in enumerate(zip(found, chosen.each, strict=True)):
         spoken += reciter.recite(block, number, tongue)
-    if not spoken:
-        raise CannotSpeak(
-            "There is nothing to say in the text", hint="Give a text with words or numbers in it."
-        )
-    if first_short:
+    if first_short and spoken:
         one = spoken[0]
         spoken[:1] = [
             Spoken(part, one.style, one.kind, one.block) for part in first_clause(one.part)
         ]
     segments = tuple(_segments(flow, spoken, terms))
     return Script(
-        text, segments, tuple(_omissions(flow, spoken)), tuple(reciter.warnings),
+        flow.source, segments, tuple(_omissions(flow, spoken)), tuple(reciter.warnings),
         tuple(dict.fromkeys(segment.line.language for segment in segments)),
     )  # fmt: skip
 

@@ -14,8 +14,10 @@ from anyrig.speech.protocol import Line
 
 Span = tuple[int, int]
 OmissionKind = Literal[
-    "space", "markup", "comment", "unsupported", "symbol", "unspeakable", "control"
-]
+    "space", "markup", "comment", "unsupported", "symbol", "unspeakable", "control",
+    # Of books, where a setting says what is done with each:
+    "note", "page", "table", "image", "code", "poem", "foreign",
+]  # fmt: skip
 SegmentKind = Literal["sentence", "heading", "dialogue"]
 
 
