@@ -1,7 +1,9 @@
 """A finished book as sound: its chapters, and its samples in parts that never fill the memory.
 
 m4b, m4a and mp4 are opened by PyAV, which honours the edit list, so that sample 0 is the first one
-a listener hears; wav, flac, mp3 and Ogg by libsndfile. A folder is a book of one file per chapter.
+a listener hears. So are mp3s: libsndfile reads them too, but complains on the terminal about frames
+that its own encoder wrote. wav, flac and Ogg go through libsndfile. A folder is a book of one file
+per chapter.
 """
 
 from __future__ import annotations
@@ -202,7 +204,10 @@ def _from_name(file: Path) -> str:
 
 
 def _open(file: Path) -> Opened:
-    return _Av(file) if file.suffix.lower() in _AV else _Libsndfile(file)
+    ending = file.suffix.lower()
+    if ending == ".mp3":
+        return _Mp3(file)
+    return _Av(file) if ending in _AV else _Libsndfile(file)
 
 
 def _unreadable(file: Path, why: object) -> BadInput:
@@ -213,7 +218,7 @@ def _unreadable(file: Path, why: object) -> BadInput:
 
 
 class _Libsndfile:
-    """wav, flac, mp3, Ogg Opus."""
+    """wav, flac, Ogg Opus."""
 
     def __init__(self, file: Path) -> None:
         import soundfile
@@ -224,8 +229,7 @@ class _Libsndfile:
             raise _unreadable(file, error) from error
         self._file = file
         sound = self._sound
-        kind = sound.subtype if sound.subtype in ("OPUS", "VORBIS") else sound.format
-        codec = "mp3" if "MPEG" in sound.subtype else kind.lower()
+        codec = (sound.subtype if sound.subtype in ("OPUS", "VORBIS") else sound.format).lower()
         self._about = About(
             codec, sound.samplerate, sound.channels, sound.frames, sound.title or ""
         )
@@ -240,7 +244,7 @@ class _Libsndfile:
 
         size = round(_BLOCK_S * self._about.rate)
         try:
-            self._go(start)
+            self._sound.seek(start)
             while start < end:
                 block = self._sound.read(min(size, end - start), dtype="float32", always_2d=True)
                 if not len(block):
@@ -250,27 +254,12 @@ class _Libsndfile:
         except soundfile.LibsndfileError as error:
             raise _unreadable(self._file, error) from error
 
-    def _go(self, place: int) -> None:
-        """To a sample. An mp3 is read up to it: after a jump its first frames would be wrong."""
-        if self._about.codec != "mp3":
-            self._sound.seek(place)
-            return
-        if self._sound.tell() > place:
-            import soundfile
-
-            self._sound.close()
-            self._sound = soundfile.SoundFile(self._file)
-        size = round(_BLOCK_S * self._about.rate)
-        while self._sound.tell() < place:
-            if not len(self._sound.read(min(size, place - self._sound.tell()), dtype="float32")):
-                return
-
     def close(self) -> None:
         self._sound.close()
 
 
 class _Av:
-    """AAC in mp4."""
+    """AAC in mp4, whose index leads to any sample."""
 
     def __init__(self, file: Path) -> None:
         try:
@@ -336,6 +325,55 @@ class _Av:
 
     def close(self) -> None:
         self._container.close()
+
+
+class _Mp3(_Av):
+    """An mp3 has no index that is exact, so it is read from its beginning, forwards."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self._place = 0
+        self._held: Block | None = None
+        self._stretch = self._frames()
+
+    def _count(self) -> int:
+        whole = sum(frame.samples for frame in self._frames())
+        self._again()
+        return whole
+
+    def read(self, start: int, end: int) -> Iterator[Block]:
+        if start < self._place:
+            self._again()
+        while self._place < end:
+            block = self._next()
+            if block is None:
+                return
+            first, last = self._place, self._place + len(block)
+            if last > end:  # the next stretch may begin within it
+                self._held, self._place = block[end - first :], end
+            else:
+                self._place = last
+            if last > start:
+                yield block[max(0, start - first) : end - first]
+
+    def _next(self) -> Block | None:
+        held, self._held = self._held, None
+        if held is not None:
+            return held
+        frame = next(self._stretch, None)
+        return None if frame is None else _rows(frame.to_ndarray(), frame)
+
+    def _frames(self) -> Iterator[AudioFrame]:
+        try:
+            yield from self._container.decode(self._stream)
+        except (self._av.FFmpegError, OSError) as error:
+            raise _unreadable(self._file, error) from error
+
+    def _again(self) -> None:
+        self._container.close()
+        super().__init__(self._file)
+        self._place, self._held = 0, None
+        self._stretch = self._frames()
 
 
 def _rows(samples: NDArray[Any], frame: AudioFrame) -> Block:
