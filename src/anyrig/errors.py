@@ -7,6 +7,7 @@
     │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
     │   ├── BadRecord            2  a recorded machine that cannot be read
     │   ├── BadArchive           2  an exported store that cannot be read
+    │   ├── Protected            2  a file locked by its seller or by a password
     │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
     │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
     │       └── ForeignText      2  a text in a language that the chosen engine does not speak
@@ -63,6 +64,10 @@ class BadRecord(BadInput):
 
 class BadArchive(BadInput):
     """An exported store cannot be read."""
+
+
+class Protected(BadInput):
+    """A file that only its seller's programs, or those who know a password, can read."""
 
 
 class UnsafePickle(BadInput):

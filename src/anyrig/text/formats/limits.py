@@ -1,0 +1,33 @@
+"""How much a file may ask of the machine before it is refused.
+
+Far above any honest book, and low enough that a file made to do harm ends in seconds with an
+error. A caller who trusts a file, and owns the memory, gives larger ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one file may hold."""
+
+    file_bytes: int = 1_500 * _MB
+    """Of the file as it lies on disk: picture books are large, texts are not."""
+    member_bytes: int = 200 * _MB
+    """Of one member of an archive, unpacked: the longest text, the largest picture."""
+    text_bytes: int = 64 * _MB
+    """Of one piece of text or mark-up that is taken as a whole: a chapter, a table of contents."""
+    total_bytes: int = 1_000 * _MB
+    """Of all members that are read, unpacked."""
+    members: int = 50_000
+    """Of an archive."""
+    ratio: int = 250
+    """Unpacked over packed, of a member above `ratio_from_bytes`."""
+    ratio_from_bytes: int = 20 * _MB
+    """Smaller members may be as repetitive as they like: they cannot fill a memory."""
+    characters: int = 50 * _MB
+    """Of text in the whole document: fifty times a long novel."""

@@ -1,0 +1,214 @@
+"""The one opener of zip archives that others made: every member is read into memory, none to disk.
+
+    with opened(path, limits) as archive:
+        archive.read("META-INF/container.xml")
+
+Refused with one `BadInput`: what is no archive or cut short, too many members, members that lie
+over one another (how a small file claims to hold petabytes), names that lead out of a folder,
+symbolic links, two different members of one name, methods other than stored and deflated, and
+more bytes than `Limits` allow, whatever the headers say of them.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+from anyrig.errors import BadInput, Protected
+from anyrig.text.formats.limits import Limits
+
+_AGAIN = "Get the file anew: this copy is damaged, or was made to do harm."
+_HEADER_BYTES = 30  # of a member, before its name
+_ENTRY_BYTES = 46  # of the directory, before a name
+_LONGEST_NAME = 300  # in the directory, on average: what bounds the directory's size
+
+
+class Zipped:
+    """An archive that has passed every check that its directory allows."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str, limits: Limits) -> None:
+        self._archive = archive
+        self._limits = limits
+        self._left = limits.total_bytes
+        self.name = name
+        """Of the file, for errors."""
+        self._members = _checked(archive, name, limits)
+        self._folded = {_folded(member): member for member in reversed(self._members)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all members that are no folders, as the archive lists them, with `/` between."""
+        return tuple(self._members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._members
+
+    def find(self, name: str) -> str | None:
+        """The member that is meant, also by another case, by percent signs or by backslashes."""
+        if name in self._members:
+            return name
+        return self._folded.get(_folded(name))
+
+    def size(self, name: str) -> int:
+        """The bytes that a member says it has."""
+        return self._members[name].file_size
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """A member's bytes; `BadInput` if it is not there, is damaged or too large.
+
+        Args:
+            name: as in `names`.
+            most: of its bytes; `Limits.member_bytes` by default.
+        """
+        member = self._members.get(name)
+        if member is None:
+            raise BadInput(f"{self.name} has no {_short(name)} in it", hint=_AGAIN)
+        most = min(most or self._limits.member_bytes, self._limits.member_bytes)
+        if member.file_size > most:
+            raise _too_large(self.name, name, most)
+        if member.file_size > self._left:
+            raise _too_large(self.name, "", self._limits.total_bytes)
+        data = self._unpacked(member)
+        self._left -= len(data)
+        return data
+
+    def _unpacked(self, member: zipfile.ZipInfo) -> bytes:
+        try:
+            # Never gives more than the header says: a longer stream ends as a wrong checksum.
+            return self._archive.read(member)
+        except (
+            zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError,
+            struct.error, ValueError,
+        ) as error:  # fmt: skip
+            raise BadInput(
+                f"{_short(member.filename)} in {self.name} is damaged ({error})", hint=_AGAIN
+            ) from error
+
+
+@contextmanager
+def opened(path: Path, limits: Limits) -> Iterator[Zipped]:
+    """An archive, checked, for as long as it is read."""
+    _count_first(path, limits)
+    try:
+        archive = zipfile.ZipFile(path)
+    except (
+        zipfile.BadZipFile, zipfile.LargeZipFile, OSError, struct.error, ValueError,
+        NotImplementedError, UnicodeError, OverflowError,
+    ) as error:  # fmt: skip
+        raise BadInput(f"{path.name} is no whole zip archive ({error})", hint=_AGAIN) from error
+    with archive:
+        yield Zipped(archive, path.name, limits)
+
+
+def _count_first(path: Path, limits: Limits) -> None:
+    """Refuse a huge directory before it is read: that alone would take minutes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 66_000))
+        tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or len(tail) < at + 22:
+        raise BadInput(f"{path.name} is no whole zip archive: its end is missing", hint=_AGAIN)
+    num_members, directory_bytes = struct.unpack("<HI", tail[at + 10 : at + 16])
+    large = tail.rfind(b"PK\x06\x06", 0, at)
+    if large >= 0 and len(tail) >= large + 48:
+        more, more_bytes = struct.unpack("<QQ", tail[large + 32 : large + 48])
+        num_members, directory_bytes = (
+            max(num_members, more),
+            max(directory_bytes if directory_bytes != 0xFFFFFFFF else 0, more_bytes),
+        )
+    most_bytes = limits.members * (_ENTRY_BYTES + _LONGEST_NAME)
+    if num_members > limits.members or directory_bytes > most_bytes:
+        raise _too_many(path.name, limits)
+
+
+def _checked(archive: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, zipfile.ZipInfo]:
+    members = archive.infolist()
+    if len(members) > limits.members:
+        raise _too_many(name, limits)
+    _refuse_overlaps(members, name)
+    kept: dict[str, zipfile.ZipInfo] = {}
+    for member in members:
+        clean = _clean(member.filename, name)
+        if clean.endswith("/") or not clean:
+            continue
+        _refuse_odd(member, name, limits)
+        before = kept.get(clean)
+        if before and (before.CRC, before.file_size) != (member.CRC, member.file_size):
+            raise BadInput(f"{name} has two different members {_short(clean)}", hint=_AGAIN)
+        kept[clean] = member
+    return kept
+
+
+def _refuse_overlaps(members: list[zipfile.ZipInfo], name: str) -> None:
+    end = -1
+    for member in sorted(members, key=lambda each: each.header_offset):
+        if member.header_offset < max(end, 0):
+            raise BadInput(
+                f"the members of {name} lie over one another, as in a zip bomb", hint=_AGAIN
+            )
+        end = member.header_offset + _HEADER_BYTES + member.compress_size
+
+
+def _refuse_odd(member: zipfile.ZipInfo, name: str, limits: Limits) -> None:
+    """What no honest book has; encryption by password is said for what it is."""
+    short = _short(member.filename)
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise BadInput(f"{short} in {name} is a link to another file", hint=_AGAIN)
+    if member.flag_bits & 0x1:
+        raise Protected(
+            f"{name} is encrypted with a password", hint="Unpack it and pack it anew without one."
+        )
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise BadInput(
+            f"{short} in {name} is packed in a way that books do not use",
+            hint="Unpack it and zip it anew.",
+        )
+    packed = max(member.compress_size, 1)
+    if member.file_size > limits.ratio_from_bytes and member.file_size / packed > limits.ratio:
+        raise BadInput(
+            f"{short} in {name} unpacks to {member.file_size // packed} times its size, "
+            "as in a zip bomb",
+            hint=_AGAIN,
+        )
+
+
+def _clean(member: str, name: str) -> str:
+    clean = member.replace("\\", "/")
+    while clean.startswith("./"):
+        clean = clean[2:]
+    parts = clean.split("/")
+    if clean.startswith("/") or ".." in parts or ":" in parts[0][:2]:
+        raise BadInput(
+            f"{name} has a member whose name leads out of it: {_short(member)}", hint=_AGAIN
+        )
+    return clean
+
+
+def _folded(name: str) -> str:
+    return unquote(name).replace("\\", "/").casefold()
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) < 80 else f"{name[:77]}...")
+
+
+def _too_large(archive: str, member: str, most: int) -> BadInput:
+    what = f"{_short(member)} in {archive}" if member else archive
+    return BadInput(
+        f"{what} unpacks to more than {most // 1_000_000} MB",
+        hint="No book is that large; get the file anew.",
+    )
+
+
+def _too_many(name: str, limits: Limits) -> BadInput:
+    return BadInput(
+        f"{name} lists more than {limits.members:,} members",
+        hint="No book has that many; get the file anew.",
+    )
