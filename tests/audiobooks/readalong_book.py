@@ -1,0 +1,202 @@
+"""Plans, timelines and sound made without an engine, and the finished read-along book taken apart."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from lxml import etree
+
+from anyrig.audiobooks.plan import Part, Plan
+from anyrig.audiobooks.readalong import write_readalong
+from anyrig.audiobooks.timeline import Cue, Mark, Timeline
+from anyrig.errors import CannotSpeak
+from anyrig.speech.prepare import prepare
+from anyrig.speech.script import Omission, Script
+from anyrig.speech.sound.encode import encoder
+from anyrig.text.document import About, Block, Chapter, Document, Inline
+
+RATE = 24000
+NAMES = {
+    "x": "http://www.w3.org/1999/xhtml",
+    "o": "http://www.idpf.org/2007/opf",
+    "s": "http://www.w3.org/ns/SMIL",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "e": "http://www.idpf.org/2007/ops",
+}
+
+
+def part(chapter: Chapter, number: int = 1, script: Script | None = None) -> Part:
+    """A chapter with every block spoken."""
+    places, at = [], 0
+    for block in chapter.blocks:
+        places.append(at)
+        at += len(block.text) + 2
+    source = "\n\n".join(block.text for block in chapter.blocks)
+    return Part(
+        number, chapter.title, chapter.level, chapter, script or _script(source), tuple(places)
+    )
+
+
+def _script(source: str) -> Script:
+    try:
+        return prepare(source, language="en", ssml=False)
+    except CannotSpeak:
+        left = (Omission((0, len(source)), "symbol"),) if source else ()
+        return Script(source, (), left)
+
+
+def plan(*chapters: Chapter, about: About | None = None, outside: Sequence[Chapter] = ()) -> Plan:
+    """A book of these chapters; those outside are in the document and not spoken."""
+    about = about or About("A trial", ("The anyrig authors",), "en")
+    document = Document(about, (*chapters, *outside), format="epub")
+    return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)))
+
+
+def timeline(of: Plan, rate: int = RATE) -> Timeline:
+    """Fifty milliseconds for each letter, and pauses."""
+    marks, cues, at = [], [], 0
+    for number, each in enumerate(of.parts):
+        begin = at
+        at += rate // 2
+        for index, segment in enumerate(each.script.segments):
+            length = len(segment.text) * rate // 20
+            span = segment.spans[0][0], segment.spans[-1][1]
+            cues.append(Cue(number, index, at, at + length, segment.text, span))
+            at += length + rate // 3
+        marks.append(Mark(each.title, begin, at, each.level))
+    return Timeline(rate, tuple(marks), tuple(cues))
+
+
+def sound(folder: Path, times: Timeline, ending: str = ".m4a") -> list[Path]:
+    """A quiet tone for each part, as long as its mark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for number, mark in enumerate(times.marks):
+        path = folder / f"{number}{ending}"
+        wave = 0.1 * np.sin(np.arange(mark.end - mark.start) * 0.06)
+        with encoder(path, rate=times.rate) as out:
+            out.write(wave.astype(np.float32))
+        made.append(path)
+    return made
+
+
+@dataclass(frozen=True)
+class Par:
+    text: str
+    audio: str
+    start_s: float
+    end_s: float
+
+
+class Book:
+    """A finished read-along book, its files parsed."""
+
+    def __init__(self, path: Path) -> None:
+        with zipfile.ZipFile(path) as archive:
+            self.entries = archive.infolist()
+            self.files = {entry.filename: archive.read(entry) for entry in self.entries}
+        self.opf = self.xml("EPUB/package.opf")
+
+    def xml(self, name: str) -> etree._Element:
+        return etree.fromstring(self.files[name])
+
+    def page(self, number: int) -> etree._Element:
+        return self.xml(f"EPUB/text/part-{number:03d}.xhtml")
+
+    def text(self, number: int) -> str:
+        """Of the body."""
+        return "".join(self.find(self.page(number), "//x:body")[0].itertext())
+
+    def find(self, of: etree._Element, path: str) -> list[etree._Element]:
+        found = of.xpath(path, namespaces=NAMES)
+        assert isinstance(found, list)
+        return [each for each in found if isinstance(each, etree._Element)]
+
+    def pars(self, number: int) -> list[Par]:
+        made = []
+        for each in self.find(self.xml(f"EPUB/smil/part-{number:03d}.smil"), "//s:par"):
+            words, heard = each[0], each[1]
+            made.append(
+                Par(
+                    words.attrib["src"], heard.attrib["src"],
+                    seconds(heard.attrib["clipBegin"]), seconds(heard.attrib["clipEnd"]),
+                )  # fmt: skip
+            )
+        return made
+
+    def lit(self, number: int) -> list[str]:
+        """What lights up, in the order in which it is heard."""
+        page = self.page(number)
+        ids = [par.text.partition("#")[2] for par in self.pars(number)]
+        return ["".join(self.find(page, f"//*[@id='{name}']")[0].itertext()) for name in ids]
+
+    def durations(self) -> dict[str, float]:
+        """By what they refine; the whole book's under an empty name."""
+        found = self.find(self.opf, "//o:meta[@property='media:duration']")
+        return {each.get("refines", ""): seconds(each.text or "") for each in found}
+
+
+def seconds(clock: str) -> float:
+    hours, minutes, rest = clock.split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+
+def make(folder: Path, of: Plan, ending: str = ".m4a", **options: object) -> Book:
+    """The read-along book of a plan."""
+    times = timeline(of)
+    path = folder / "book.epub"
+    write_readalong(path, of, times, sound(folder / "sound", times, ending), **options)  # type: ignore[arg-type]
+    return Book(path)
+
+
+def odd() -> Plan:
+    """A book with one of everything, and characters that XML cannot hold."""
+    said = "He stopped.1 She said: bonjour, mes amis. Was it late? It was. 12"
+    first = Chapter(
+        "Part <One> & more",
+        (
+            Block("The Beginning", "heading", level=1),
+            Block(
+                said,
+                inlines=(
+                    Inline(11, 12, "noteref", "a#n1"),
+                    Inline(23, 41, "language", "fr"),
+                    Inline(58, 58, "page", "12"),
+                    Inline(len(said), len(said), "page", "13"),
+                ),
+            ),
+            Block("Bell\x00s \x0brang\ud800 \uffff<out> & 'over' \"all\" ]]> the \U0001f514 town.\x85"),
+            Block("Roses are red,\nViolets are blue,\n\nThe sea is wide,\nAnd so are you.", "poem"),
+            Block("Hour\tTide\nSix\tHigh water\nNoon\t", "table"),
+            Block("A first item in a list.", "item"),
+            Block("A second item, which is longer.", "item"),
+            Block("Nobody who sails alone is ever alone.", "quote"),
+            Block("for x in y:\n    print(x < 3)", "code"),
+            Block("A lighthouse in the rain.", "image"),
+            Block("* * *", "rule"),
+            Block("", "rule"),
+            Block("14", "page"),
+            Block("", "image"),
+            Block("C'est la vie, mon vieux.", language="fr"),
+            Block("A line in a script that reads the other way.", language="he"),
+            Block("The first note, which is spoken here.", "note", id="a#n1"),
+            Block("Its second paragraph.", "note", id="a#n1"),
+            Block("Another note.", "note", id="a#n2"),
+        ),
+    )
+    second = Chapter(
+        "", (Block("Far away2 and alone3.", inlines=(
+            Inline(8, 9, "noteref", "z#far"), Inline(19, 20, "noteref", "nowhere"))),), level=3,
+    )  # fmt: skip
+    third = Chapter("Silence", (Block("* * *"),), level=2)
+    fourth = Chapter("The end", (Block("And so it ended."),), level=1, role="back")
+    notes = Chapter("Notes", (Block("A note from far away.", "note", id="z#far"),), role="notes")
+    about = About(
+        "Odd & <strange>", ("Ann\x01 Author", ""), "not a language!", "The Oddities", "2",
+        "2026", "A book\nof everything", "anyrig", "urn:isbn:123", "MIT", ("tests", "odd & even"),
+    )  # fmt: skip
+    return plan(first, second, third, fourth, about=about, outside=(notes,))
