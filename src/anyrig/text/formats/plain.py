@@ -1,0 +1,173 @@
+"""Plain text: paragraphs and chapters found from how the lines lie; every character is kept.
+
+Underscores around words (`_so_`) stay: a reader aloud takes them for emphasis by itself. Only a
+hyphen at a line's end may go, where the text has the whole word elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from anyrig.errors import BadInput
+from anyrig.text.decode import decode
+from anyrig.text.document import Block, Chapter, Document
+from anyrig.text.formats import brackets, gutenberg
+from anyrig.text.formats.divisions import Entry, chapters
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.paragraphs import Piece, Shape, cells, groups, joined, shape, split
+from anyrig.text.formats.paragraphs import vocabulary as words_of
+from anyrig.text.formats.titles import Label, label
+
+_CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """A text file as a document."""
+    return document(decode(content(path, limits), path.name), path.name)
+
+
+def content(path: Path, limits: Limits) -> bytes:
+    """The bytes of a file that is text as a whole; too many, or none, are an error."""
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if size <= limits.text_bytes else b""
+    except OSError as error:
+        raise BadInput(
+            f"{path.name} cannot be read: {error.strerror}", hint="Check the path and its rights."
+        ) from error
+    if size > limits.text_bytes:
+        raise BadInput(
+            f"{path.name} is larger than {limits.text_bytes // 1_000_000} MB of text",
+            hint="No book is that long; split the file.",
+        )
+    if not data.strip():
+        raise empty(path.name)
+    return data
+
+
+def empty(name: str) -> BadInput:
+    """What a file without a word is."""
+    return BadInput(f"{name} has no text in it", hint="Give a file with text.")
+
+
+def document(text: str, name: str, form: str = "txt") -> Document:
+    """A document from a text, whatever held it.
+
+    Args:
+        text: all of it.
+        name: of the file, for errors.
+        form: what `Document.format` says.
+    """
+    _refuse_binary(text, name)
+    text = text.lstrip("\ufeff")
+    lines = text.splitlines()
+    core = gutenberg.frame(lines)
+    words = words_of(text)
+    made = [
+        *_around(lines[: core.start], words, "front"),
+        *_body(lines[core.start : core.end], words),
+        *_around(lines[core.end :], words, "back"),
+    ]
+    if not made:
+        raise empty(name)
+    return Document(gutenberg.about(lines, core.start), tuple(made), format=form)
+
+
+def _refuse_binary(text: str, name: str) -> None:
+    sample = text[:200_000]
+    if sum(sign in _CONTROLS for sign in sample) > len(sample) / 50:
+        raise BadInput(f"{name} is no text", hint="Give a text file, or a book.")
+
+
+def _around(lines: Sequence[str], words: frozenset[str], role: str) -> Iterator[Chapter]:
+    """What stands before or after the text as one chapter."""
+    blocks = tuple(entry.block for entry in _entries(lines, words))
+    if not blocks:
+        return
+    if role == "front":
+        yield Chapter("Project Gutenberg", blocks, role="front")
+    else:
+        yield Chapter("Project Gutenberg licence", blocks, role="back")
+
+
+def _body(lines: Sequence[str], words: frozenset[str]) -> list[Chapter]:
+    entries = list(_entries(lines, words))
+    if not entries:
+        return []
+    named = brackets.marked([entry.block for entry in entries])
+    return chapters(
+        [replace(entry, block=block) for entry, block in zip(entries, named, strict=True)]
+    )
+
+
+def _entries(lines: Sequence[str], words: frozenset[str]) -> Iterator[Entry]:
+    runs = list(groups(lines))
+    form = shape(runs)
+    for run in runs:
+        heads = [label(line) for line in run.lines]
+        listed = sum(head is not None for head in heads)
+        if listed >= 2 and listed >= 0.6 * len(heads):
+            yield from _listing(run, heads)
+        else:
+            yield from _headed(run, heads, form, words)
+
+
+def _listing(run: Piece, heads: Sequence[Label | None]) -> Iterator[Entry]:
+    """Lines that each look like a heading: a list of them, as in a table of contents."""
+    for at, (line, head) in enumerate(zip(run.lines, heads, strict=True)):
+        text = " ".join(line.split())
+        yield Entry(Block(text, "item"), 1, 0 if at else run.gap, head, listing=True)
+
+
+def _headed(
+    run: Piece, heads: Sequence[Label | None], form: Shape, words: frozenset[str]
+) -> Iterator[Entry]:
+    """A run of lines, its headings cut off where they stand right above text."""
+    start = 0
+    for at, head in enumerate(heads):
+        if at < start or head is None or not _stands_out(run, at, head, form):
+            continue
+        if at > start:
+            yield from _parts(run, start, at, form, words)
+        start = at + 1 + _more_title(run.lines[at + 1 :], head, form)
+        text = joined(run.lines[at:start], words)
+        yield Entry(Block(text), start - at, 0 if at else run.gap, label(text) or head)
+    yield from _parts(run, start, len(run.lines), form, words)
+
+
+def _stands_out(run: Piece, at: int, head: Label, form: Shape) -> bool:
+    """Whether a line in a run is a heading: first in it or, without blank lines, a clear one."""
+    if len(run.lines) == 1:
+        return True
+    if head.sort in {"numeral", "titled", "named"}:
+        return not form.wrapped and not form.spaced or head.sort == "named" and at == 0
+    return at == 0 or not form.spaced or not form.wrapped
+
+
+def _more_title(lines: Sequence[str], head: Label, form: Shape) -> int:
+    """How many of the lines under a heading are its title still."""
+    if not 1 <= len(lines) <= 3 or not form.wrapped and not all(map(str.isupper, lines)):
+        return 0
+    if all(line.isupper() for line in lines):
+        return len(lines)
+    if head.title or len(lines) > 2:
+        return 0
+    short = all(len(line.strip()) < 0.8 * max(form.width, 60) for line in lines)
+    return len(lines) if short and lines[-1].rstrip()[-1] not in '.,;:!?"”' else 0
+
+
+def _parts(run: Piece, start: int, end: int, form: Shape, words: frozenset[str]) -> Iterator[Entry]:
+    if start >= end:
+        return
+    for piece in split(Piece(run.lines[start:end], gap=0 if start else run.gap), form):
+        yield Entry(_block(piece, words), len(piece.lines), piece.gap)
+
+
+def _block(piece: Piece, words: frozenset[str]) -> Block:
+    if piece.kind == "table":
+        return Block("\n".join(map(cells, piece.lines)), "table")
+    if piece.kind == "poem":
+        return Block("\n".join(" ".join(line.split()) for line in piece.lines), "poem")
+    return Block(joined(piece.lines, words), piece.kind)
