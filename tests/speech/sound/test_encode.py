@@ -308,11 +308,12 @@ FAKE_FFMPEG = """#!{python}
 import sys
 words = sys.argv[1:]
 rate = int(words[words.index("-ar") + 1])
+about = open(words[words.index("ffmetadata") + 2], encoding="utf-8").read()
 data = sys.stdin.buffer.read()
-if "fail" in " ".join(words):
+if "fail" in about:
     sys.exit("Unknown encoder 'aac'")
 with open(words[-1], "wb") as file:
-    file.write(b"%d %d " % (rate, len(data) // 4) + " ".join(words).encode())
+    file.write(b"%d %d " % (rate, len(data) // 4) + " ".join([*words, about]).encode())
 """
 
 

@@ -11,20 +11,21 @@ one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes l
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
 import numpy as np
 
-from anyrig.errors import AnyrigError, BadInput, StoreFailed
+from anyrig.errors import BadInput
 from anyrig.speech.audio import Samples
+from anyrig.speech.sound.beside import failed, open_beside
+from anyrig.speech.sound.labels import ChapterMark, Labels, cleaned
 from anyrig.speech.sound.resample import Resampler
+from anyrig.text.document import Picture
 
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 _OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
@@ -92,6 +93,8 @@ def encoder(
     *,
     bitrate: int | None = None,
     tags: Mapping[str, str] | None = None,
+    picture: Picture | None = None,
+    chapters: Sequence[ChapterMark] = (),
 ) -> Encoder:
     """A file or a pipe that takes samples.
 
@@ -100,7 +103,9 @@ def encoder(
         format: of `FORMATS`; the path's ending tells it when None.
         rate: of the samples that will be given.
         bitrate: bits a second, for formats that have one.
-        tags: `title`, `artist`, `album`, `comment`, `date`: where the format has a place for it.
+        tags: of `labels.NAMES`: `title`, `artist` ... where the format has a place for it.
+        picture: a JPEG or PNG; wav and pcm have no place for one.
+        chapters: in samples at `rate`; m4a alone has a place for them.
     """
     if format is None:
         if not isinstance(target, (str, Path)):
@@ -113,7 +118,8 @@ def encoder(
         _check_bitrate(made, bitrate)
     if not 1000 <= rate <= 192_000:
         raise BadInput(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
-    return Encoder(target, made, rate, bitrate or made.bitrate, dict(tags or {}))
+    labels = Labels(cleaned(tags or {}), picture, tuple(chapters))
+    return Encoder(target, made, rate, bitrate or made.bitrate, labels)
 
 
 def _check_bitrate(made: Format, bitrate: int) -> None:
@@ -137,7 +143,7 @@ class Encoder:
         made: Format,
         rate: int,
         bitrate: int,
-        tags: Mapping[str, str],
+        labels: Labels,
     ) -> None:
         self.format = made
         self.num_samples = 0
@@ -150,8 +156,9 @@ class Encoder:
         self.rate = written_rate
         """Of what is written."""
         self._sink = Sink(raw, seekable=self._part is not None)
+        labels = _at_rate(labels, rate, written_rate)
         try:
-            self._writer = _writer(made.name, self._sink, self._part, written_rate, bitrate, tags)
+            self._writer = _writer(made.name, self._sink, self._part, written_rate, bitrate, labels)
         except BaseException:
             self.abort()
             raise
@@ -171,7 +178,7 @@ class Encoder:
                 self._raw.flush()  # somebody listens
         except OSError as error:
             self.abort()
-            raise _failed(error, self._path) from error
+            raise failed(error, self._path) from error
         except BaseException:
             self.abort()
             raise
@@ -187,12 +194,14 @@ class Encoder:
             self._sink.check()
             self._raw.flush()
             if self._path is not None:
+                if self._part is not None:
+                    os.fsync(self._raw.fileno())  # on the disk before it has the name
                 self._raw.close()
                 if self._part is not None:
                     os.replace(self._part, self._path)
         except OSError as error:
             self.abort()
-            raise _failed(error, self._path) from error
+            raise failed(error, self._path) from error
         except BaseException:
             self.abort()
             raise
@@ -239,8 +248,14 @@ class Sink:
         self._raw = raw
         self.seekable = seekable
         self.dead = False
-        self._place = self._end = 0
+        self._place = self._end = self._front = 0
         self._error: OSError | None = None
+
+    def begin(self, front: bytes) -> None:
+        """Put something in front of all that the writer writes, which does not count it."""
+        self.write(front)
+        self._front = self._place
+        self._place = self._end = 0
 
     def write(self, data: bytes) -> int:
         """All of it, or as though: `check` tells."""
@@ -263,7 +278,7 @@ class Sink:
         base = (0, self._place, self._end)[whence]
         self._place = base + offset
         if self.seekable and not self.dead:
-            self._raw.seek(self._place)
+            self._raw.seek(self._front + self._place)
         return self._place
 
     def tell(self) -> int:
@@ -294,10 +309,9 @@ def _opened(
                 raise BadInput(f"{path} is a folder", hint="Name a file in it.")
             _needs_pipe(made)
             return path, None, open(path, "wb", buffering=0)
-        part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
-        return path, part, open(part, "xb", buffering=1 << 16)
+        return path, *open_beside(path)
     except OSError as error:
-        raise _failed(error, path) from error
+        raise failed(error, path) from error
 
 
 def _needs_pipe(made: Format) -> None:
@@ -309,24 +323,6 @@ def _needs_pipe(made: Format) -> None:
         )
 
 
-def _failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
-    """What a person is told; a closed pipe stays what it is, as commands end quietly on it."""
-    if isinstance(error, BrokenPipeError) or path is None:
-        return error
-    if isinstance(error, FileNotFoundError):
-        return BadInput(f"there is no folder {path.parent}", hint="Make it first, or name another.")
-    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return BadInput(
-            f"{path.parent} does not let {path.name} be written", hint="Name another folder."
-        )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFailed(
-            f"the disk is full: {path} was not written",
-            hint="Free some room, or name another disk.",
-        )
-    return StoreFailed(f"{path} was not written: {error}", hint="Name another place for it.")
-
-
 def _rate(made: Format, rate: int) -> int:
     """The rate that is written: the next that the format takes."""
     if not made.rates or rate in made.rates:
@@ -335,23 +331,34 @@ def _rate(made: Format, rate: int) -> int:
     return higher[0] if higher else made.rates[-1]
 
 
+def _at_rate(labels: Labels, rate: int, written: int) -> Labels:
+    """Chapters in samples of what is written, each rounded by itself, so that none drifts."""
+    if rate == written or not labels.chapters:
+        return labels
+    moved = [
+        ChapterMark(mark.title, *(round(place * written / rate) for place in mark[1:]))
+        for mark in labels.chapters
+    ]
+    return replace(labels, chapters=tuple(moved))
+
+
 def _writer(
     name: str,
     sink: Sink,
     part: Path | None,
     rate: int,
     bitrate: int,
-    tags: Mapping[str, str],
+    labels: Labels,
 ) -> Writer:
     if name == "m4a":
         from anyrig.speech.sound.aac import aac_writer
 
         assert part is not None
-        return aac_writer(part, rate, bitrate, tags)
+        return aac_writer(part, rate, bitrate, labels)
     if name in ("wav", "pcm"):
         from anyrig.speech.sound.wave import Pcm, Wave
 
-        return Wave(sink, rate, tags) if name == "wav" else Pcm(sink)
+        return Wave(sink, rate, labels.tags) if name == "wav" else Pcm(sink)
     from anyrig.speech.sound.libsndfile import Libsndfile
 
-    return Libsndfile(sink, name, rate, bitrate, tags)
+    return Libsndfile(sink, name, rate, bitrate, labels)

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import soundfile
 
 from anyrig.errors import StoreFailed
 from anyrig.speech.audio import Samples
+from anyrig.speech.sound.id3 import id3_block
+from anyrig.speech.sound.labels import Labels
+from anyrig.speech.sound.vorbis import FlacTags, OpusTags
 
 if TYPE_CHECKING:
     from anyrig.speech.sound.encode import Sink
 
 _KINDS = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", "MPEG_LAYER_III"), "opus": ("OGG", "OPUS")}
-_TAGS = ("title", "artist", "album", "comment", "date")
 _BLOCK = 24000  # libsndfile's Opus keeps a whole call on its stack
 
 
 class Libsndfile:
     """A file of libsndfile over a sink."""
 
-    def __init__(
-        self, sink: Sink, name: str, rate: int, bitrate: int, tags: Mapping[str, str]
-    ) -> None:
+    def __init__(self, sink: Sink, name: str, rate: int, bitrate: int, labels: Labels) -> None:
         kind, subtype = _KINDS[name]
         level = _level(name, rate, bitrate) if bitrate else None
         mode = "CONSTANT" if name == "mp3" else None
         try:
             self._file = soundfile.SoundFile(
-                sink, "w", rate, 1, subtype, format=kind, compression_level=level, bitrate_mode=mode
-            )
+                _labelled(sink, name, labels), "w", rate, 1, subtype,
+                format=kind, compression_level=level, bitrate_mode=mode,
+            )  # fmt: skip
         except soundfile.LibsndfileError as error:
             raise StoreFailed(
                 f"{name} cannot be written here: {error}",
                 hint="Install a newer soundfile (`pip install -U soundfile`), or write wav.",
             ) from error
-        for tag in _TAGS:
-            if tags.get(tag):
-                setattr(self._file, tag, tags[tag])
 
     def write(self, samples: Samples) -> None:
         """Take samples."""
@@ -54,6 +51,16 @@ class Libsndfile:
         """Close it; the sink is dead."""
         with contextlib.suppress(soundfile.LibsndfileError, RuntimeError):
             self._file.close()
+
+
+def _labelled(sink: Sink, name: str, labels: Labels) -> Sink | FlacTags | OpusTags:
+    """A sink that brings the tags along, where there are any."""
+    if not labels:
+        return sink
+    if name == "mp3":
+        sink.begin(id3_block(labels))
+        return sink
+    return FlacTags(sink, labels) if name == "flac" else OpusTags(sink, labels)
 
 
 def _level(name: str, rate: int, bitrate: int) -> float:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from anyrig.speech.sound.encode import Sink
 
 _UNKNOWN = 0xFFFFFFFF
-_INFO = {"title": b"INAM", "artist": b"IART", "album": b"IPRD", "comment": b"ICMT", "date": b"ICRD"}
+_INFO = {
+    "title": b"INAM", "artist": b"IART", "album": b"IPRD", "comment": b"ICMT", "date": b"ICRD",
+    "genre": b"IGNR", "track": b"ITRK", "language": b"ILNG",
+}  # fmt: skip
 
 
 def whole_samples(samples: Samples) -> bytes:

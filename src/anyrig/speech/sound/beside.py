@@ -1,0 +1,85 @@
+"""A file that is written beside its place and moved there when it is whole.
+
+A process that is killed leaves the unfinished one behind: `clear_leftovers` is for the next run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import BinaryIO
+
+from anyrig.errors import AnyrigError, BadInput, StoreFailed
+
+
+def open_beside(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file in the same folder, for this process alone."""
+    part = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
+    raw = open(part, "xb", buffering=1 << 16)  # noqa: SIM115  # the caller closes it
+    _locked(raw)
+    return part, raw
+
+
+def clear_leftovers(target: str | Path) -> int:
+    """Remove what killed runs left beside a file; what another run is still writing stays."""
+    path = Path(os.path.realpath(target))
+    # The second form is that of `store.atomic`, which writes the small files beside a book.
+    mine = re.compile(re.escape(_beside(path)) + r"(?:[0-9a-f]{8}\.part|[0-9a-f]{12})")
+    removed = 0
+    with contextlib.suppress(OSError):  # no such folder, or not ours: then nothing was left
+        for found in path.parent.iterdir():
+            if mine.fullmatch(found.name) and found.is_file() and _unused(found):
+                found.unlink()
+                removed += 1
+    return removed
+
+
+def _beside(path: Path) -> str:
+    """How the names of a file's unfinished forms begin; bounded, as systems take 255 bytes."""
+    name = path.name.encode("utf-8", "surrogateescape")
+    if len(name) <= 200:
+        return f".{path.name}."
+    return f".{path.name[:40]}.{hashlib.sha256(name).hexdigest()[:12]}."
+
+
+def _locked(raw: BinaryIO) -> bool:
+    """Take the file's lock, which ends with this process; on Windows open files are safe."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(raw.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _unused(path: Path) -> bool:
+    with open(path, "rb") as raw:
+        return _locked(raw)
+
+
+def failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
+    """What a person is told; a closed pipe stays what it is, as commands end quietly on it."""
+    if isinstance(error, BrokenPipeError) or path is None:
+        return error
+    if isinstance(error, FileNotFoundError):
+        return BadInput(f"there is no folder {path.parent}", hint="Make it first, or name another.")
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return BadInput(
+            f"{path.parent} does not let {path.name} be written", hint="Name another folder."
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFailed(
+            f"the disk is full: {path} was not written",
+            hint="Free some room, or name another disk.",
+        )
+    return StoreFailed(f"{path} was not written: {error}", hint="Name another place for it.")
