@@ -1,13 +1,38 @@
-"""What of a book is spoken, and how: every character in a segment or in a named omission."""
+"""What of a book is spoken, and how: every character in a segment or in a named omission.
+
+    book = settled(read(path))
+    plan = plan_of(book, terms, main="en", ways=Ways(), chosen=chosen(book, "3-7,9", Ways()))
+
+A pure function of its arguments: the same book gives the same plan in any process.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anyrig.audiobooks.aloud import Aloud, Reader, Ways
+from anyrig.errors import BadInput, CannotSpeak, ForeignText
+from anyrig.speech.prepare import compose
+from anyrig.text.document import Block, Chapter, Document, Role
+from anyrig.text.language import detect
+from anyrig.units import plural
+
 if TYPE_CHECKING:
-    from anyrig.speech.script import Script
-    from anyrig.text.document import Chapter, Document
+    from anyrig.audiobooks.cast import Casting
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.script import OmissionKind, Script, Segment
+
+SKIPPED: tuple[Role, ...] = ("cover", "contents", "front", "back")
+"""Matter that nobody wants to hear, unless it is asked for."""
+PLAIN = Ways()
+_RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
+_LETTERS = re.compile(r"[^\W_]+")
+_SAMPLE = 40_000  # characters, to tell a book's language by
+_TOP_BLOCKS = 3
 
 
 @dataclass(frozen=True)
@@ -31,8 +56,227 @@ class Plan:
 
     document: Document
     parts: tuple[Part, ...]
+    main: str = "en"
+    """The language of the whole."""
+    foreign: tuple[tuple[str, str], ...] = ()
+    """What no voice here speaks, by language and beginning; it is among the omissions, or read
+    by a voice of another language where that was asked for."""
 
     @property
     def num_segments(self) -> int:
         """Of all parts."""
         return sum(len(part.script.segments) for part in self.parts)
+
+    @property
+    def num_characters(self) -> int:
+        """That are spoken."""
+        return sum(len(segment.line.text) for segment in self.segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Of all parts, in order."""
+        return [segment for part in self.parts for segment in part.script.segments]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of all parts, each once."""
+        return tuple(dict.fromkeys(w for part in self.parts for w in part.script.warnings))
+
+    def omitted(self) -> Counter[OmissionKind]:
+        """How many characters of each kind are not spoken; white space is not counted."""
+        counted: Counter[OmissionKind] = Counter()
+        for part in self.parts:
+            for omission in part.script.omissions:
+                left, right = omission.span
+                text = part.script.source[left:right]
+                if omission.kind != "space":
+                    counted[omission.kind] += len(text) - sum(map(str.isspace, text))
+        return counted
+
+
+def language_of(document: Document) -> str:
+    """The language of a book: what its text tells; where that is unsure, what it says of itself."""
+    said = document.about.language.lower()
+    body = [chapter for chapter in document.chapters if chapter.role == "body"]
+    sample, longest = "", sorted(body or document.chapters, key=lambda c: -c.num_characters)
+    for chapter in longest:
+        sample += "\n".join(block.text for block in chapter.blocks)[:_SAMPLE]
+        if len(sample) >= _SAMPLE:
+            break
+    told = detect(sample, default=said or "en")
+    if told.sure and told.language != said.partition("-")[0]:
+        return told.language
+    return said or told.language
+
+
+def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
+    """Which chapters are spoken, as positions in the book's list.
+
+    Args:
+        document: the book.
+        wanted: such as `3-7,9` or `5-`; empty is all but what `ways` leaves out.
+        ways: what is done with covers, contents and the like.
+    """
+    count = len(document.chapters)
+    if not wanted.strip():
+        spoken = [n for n in range(count) if _is_wanted(document.chapters[n], ways)]
+        return tuple(spoken or range(count))
+    found: dict[int, None] = {}
+    for piece in wanted.split(","):
+        match = _RANGE.fullmatch(piece)
+        if match is None:
+            raise BadInput(f"--chapters {wanted}", hint="Give numbers such as 3-7,9 or 5-.")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[3] or count)
+        if not 1 <= first <= last <= count:
+            raise BadInput(
+                f"there is no chapter {piece.strip()}: the book has {plural(count, 'chapter')}",
+                hint="--list shows them with their numbers.",
+            )
+        found.update(dict.fromkeys(range(first - 1, last)))
+    return tuple(sorted(found))
+
+
+def _is_wanted(chapter: Chapter, ways: Ways) -> bool:
+    if ways.matter == "skip" and chapter.role in SKIPPED:
+        return False
+    return not (ways.notes == "skip" and chapter.role == "notes") and chapter.num_characters > 0
+
+
+def plan_of(
+    document: Document,
+    terms: Terms,
+    *,
+    main: str,
+    ways: Ways = PLAIN,
+    chosen: Sequence[int] | None = None,
+    casting: Casting | None = None,
+) -> Plan:
+    """A book as it will be spoken; CannotSpeak when nothing of it can be.
+
+    Args:
+        document: the book.
+        terms: what the person wants and the engine can.
+        main: the language of the book, as the engine calls it.
+        ways: what is done with notes, tables and the like.
+        chosen: positions of chapters; all when None.
+        casting: who speaks which words; the narrator speaks all when None.
+    """
+    document = moved_notes(document, ways)
+    positions = range(len(document.chapters)) if chosen is None else chosen
+    parts: list[Part] = []
+    foreign: dict[tuple[str, str], None] = {}
+    for position in positions:
+        part, aloud = _part(document, position, terms, main, ways, casting)
+        foreign.update(dict.fromkeys(aloud.foreign))
+        if part.script.segments:
+            parts.append(part)
+    if foreign and ways.foreign == "refuse":
+        raise _refusal(tuple(foreign), terms.languages)
+    if not parts:
+        raise CannotSpeak(
+            "there is nothing to say in the book",
+            hint="--list shows its chapters; --matter speak reads covers and contents as well.",
+        )
+    return Plan(document, tuple(parts), main, tuple(foreign))
+
+
+def _part(
+    document: Document,
+    position: int,
+    terms: Terms,
+    main: str,
+    ways: Ways,
+    casting: Casting | None,
+) -> tuple[Part, Aloud]:
+    chapter = document.chapters[position]
+    if ways.titles == "speak":
+        chapter = with_title(chapter)
+    roles = casting.chapter(chapter.blocks, position + 1) if casting is not None else ()
+    aloud = Reader(main, terms.languages, ways).read(chapter.blocks, roles)
+    script = compose(aloud.flow, aloud.blocks, terms, language=main)
+    title = title_of(chapter, position + 1)
+    return Part(position + 1, title, chapter.level, chapter, script, aloud.places), aloud
+
+
+def title_of(chapter: Chapter, number: int) -> str:
+    """What a chapter is called in lists and marks."""
+    headings = (block.text for block in chapter.blocks if block.kind == "heading")
+    return " ".join((chapter.title or next(headings, "")).split()) or f"Chapter {number}"
+
+
+def with_title(chapter: Chapter) -> Chapter:
+    """A chapter that begins with its title, also where the book has it in its contents alone."""
+    top = [block for block in chapter.blocks if block.text.strip()][:_TOP_BLOCKS]
+    printed = any(block.kind == "heading" for block in top)
+    if not chapter.title.strip() or not top or printed or _within(chapter.title, top):
+        return chapter
+    heading = Block(chapter.title.strip(), "heading", level=chapter.level)
+    return replace(chapter, blocks=(heading, *chapter.blocks))
+
+
+def _within(title: str, blocks: Sequence[Block]) -> bool:
+    """Whether the first words of a chapter are its title, whatever case and signs it is in."""
+    wanted = _LETTERS.findall(title.lower())
+    words = [word for block in blocks for word in _LETTERS.findall(block.text.lower()[:400])]
+    return words[: len(wanted)] == wanted
+
+
+def moved_notes(document: Document, ways: Ways) -> Document:
+    """The notes where they are to be heard: after what names them, or at their chapter's end."""
+    if ways.notes == "skip":
+        return document
+    notes = {
+        block.id: block
+        for chapter in document.chapters
+        for block in chapter.blocks
+        if block.kind == "note" and block.id
+    }
+    named = {
+        one.value
+        for chapter in document.chapters
+        for block in chapter.blocks
+        if block.kind != "note"
+        for one in block.inlines
+        if one.kind == "noteref" and one.value in notes
+    }
+    placed: set[str] = set()
+    chapters = tuple(
+        replace(chapter, blocks=tuple(_moved(chapter, notes, named, placed, ways)))
+        for chapter in document.chapters
+    )
+    return replace(document, chapters=chapters)
+
+
+def _moved(
+    chapter: Chapter, notes: dict[str, Block], named: set[str], placed: set[str], ways: Ways
+) -> list[Block]:
+    """The blocks of a chapter with the notes that they name, each note once in the book."""
+    blocks: list[Block] = []
+    held: list[Block] = []
+    for block in chapter.blocks:
+        if block.kind == "note" and block.id in named:
+            continue  # it goes where it is named
+        blocks.append(block)
+        if block.kind == "note":
+            continue
+        for name in [one.value for one in block.inlines if one.kind == "noteref"]:
+            if name in notes and name not in placed:
+                placed.add(name)
+                (blocks if ways.notes == "inline" else held).append(notes[name])
+    return blocks + held
+
+
+def _refusal(foreign: Sequence[tuple[str, str]], languages: Sequence[str]) -> ForeignText:
+    from anyrig.speech.tongues import title
+
+    counted = Counter(language for language, _ in foreign)
+    language = counted.most_common(1)[0][0]
+    named = ", ".join(f"{count} in {title(code)}" for code, count in counted.most_common())
+    spoken = ", ".join(map(title, languages))
+    return ForeignText(
+        f"{plural(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
+        f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
+        hint="--foreign skip leaves them out, --foreign read has them read all the same.",
+        language=language,
+    )

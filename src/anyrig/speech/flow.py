@@ -137,6 +137,15 @@ class Gatherer:
         if start < end:
             self._omissions.append(Omission((start, end), kind))
 
+    @property
+    def num_pieces(self) -> int:
+        """How many stretches were taken so far."""
+        return len(self._texts)
+
+    def since(self, piece: int) -> str:
+        """What was taken from the piece of that number on."""
+        return "".join(self._texts[piece:])
+
     def warn(self, words: str) -> None:
         """Something that could not be done, said once."""
         self._warnings[words] = None

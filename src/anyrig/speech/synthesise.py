@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from anyrig.store.protocol import Results
 
 log = logging.getLogger(__name__)
+_OTHER_TAKE, _OTHER_PACE = 104_729, 0.02
 LOOK_AHEAD, LOOK_AHEAD_CPU = 512, 64
 """Segments that may be made ahead of the listener. A GPU sorts many into batches of like length,
 and some 100 MB of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."""
@@ -212,6 +213,47 @@ class Studio:
             except Vanished as vanished:  # evicted or damaged meanwhile: made like the others
                 gone.add(vanished.name)
                 early = False
+
+    def num_kept(self, segments: Sequence[Segment]) -> int:
+        """How many characters of some segments need not be made, as their takes are kept."""
+        if self._store is None:
+            return 0
+        named = [(self.key(segment.line), len(segment.line.text)) for segment in segments]
+        there = self._store.has({name for name, _ in named})
+        return sum(count for name, count in named if name in there)
+
+    def again(self, segments: Sequence[Segment]) -> Generator[Spoken]:
+        """Another take of each segment, kept in the place of the one there is.
+
+        Another seed where the engine has one; else a pace that differs by a few per cent, as the
+        same words at the same pace would only sound the same again.
+        """
+        from anyrig.speech.sound.pack import pack
+
+        assert self._store is not None, "a take is made again in a store"
+        own = [self.key(segment.line) for segment in segments]
+        found = [self._store.get(name) for name in own]
+        counts = [int(str(one.note.get("again", 0))) + 1 if one else 1 for one in found]
+        others = [
+            replace(segment, line=self._varied(segment.line, count))
+            for segment, count in zip(segments, counts, strict=True)
+        ]
+        maker = Maker(None, [str(n) for n in range(len(own))], set(), True, False, "")
+        for spoken in self._run(maker, others, Report()):
+            name, count = own[spoken.index], counts[spoken.index]
+            if spoken.take is not None and not spoken.hopeless:
+                note: dict[str, keys.Plain] = {
+                    "engine": self._found.engine, "problems": spoken.problems,
+                    "tries": spoken.tries, "again": count,
+                }  # fmt: skip
+                self._store.replace(name, pack(spoken.take), kind=KIND, note=note)
+            yield replace(spoken, segment=segments[spoken.index])
+
+    def _varied(self, line: Line, count: int) -> Line:
+        if self._kind.spec.seeded:
+            return replace(line, seed=(line.seed + count * _OTHER_TAKE) % 2**31)
+        step = (count + 1) // 2 * _OTHER_PACE
+        return replace(line, rate=line.rate * (1 - step if count % 2 else 1 + step))
 
     def _there(self, named: Sequence[str], gone: set[str]) -> set[str]:
         """Which takes are kept. Once one has vanished, only those that can be read count."""

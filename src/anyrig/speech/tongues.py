@@ -126,6 +126,35 @@ def _chosen(
     return spoken
 
 
+def spoken_in(text: str, marked: str, main: str, languages: Sequence[str]) -> str:
+    """What a paragraph among others is spoken in; empty when no voice here speaks it.
+
+    Files mark languages wrongly as often as not, so where a paragraph is long enough to tell its
+    language, that counts; else its mark; else it is in the main language.
+
+    Args:
+        text: the paragraph.
+        marked: what its file says, or nothing.
+        main: the language of the whole, which the engine speaks.
+        languages: what the engine speaks.
+    """
+    words = num_words(text)
+    named = marked or main
+    strange = not _same(named, main)
+    several = len({each.partition("-")[0] for each in languages}) > 1
+    if strange or words >= (_SWITCH_WORDS if several else PARAGRAPH_WORDS):
+        told = _detected(text[:_LOOKED_AT], main)
+        enough = _SWITCH_WORDS if matched(told.language, languages) else PARAGRAPH_WORDS
+        if told.sure and told.confidence >= _CONFIDENT and words >= enough:
+            named = named if _same(named, told.language) else told.language
+    spoken = main if _same(named, main) else matched(named, languages)
+    return spoken or ("" if words >= PARAGRAPH_WORDS else main)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.lower().partition("-")[0] == other.lower().partition("-")[0]
+
+
 def beginning(text: str) -> str:
     """The first words of a text, for messages."""
     words = " ".join(text[:200].split())

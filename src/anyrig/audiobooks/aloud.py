@@ -1,0 +1,264 @@
+"""A chapter's blocks as a flow of speech: what is said, what is left out, in whose voice.
+
+Everything of the chapter is in the flow or in an omission of a named kind. A table is read row by
+row, a poem line by line; a note's sign is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Literal, get_args, get_type_hints
+
+from anyrig.errors import BadInput
+from anyrig.speech import blocks as speech_blocks
+from anyrig.speech import tongues
+from anyrig.speech.flow import Flow, Gatherer, Style
+from anyrig.speech.script import OmissionKind
+from anyrig.text.document import Block, Inline
+from anyrig.text.language import detect, num_words
+
+_ANNOUNCED = {
+    "note": {"en": "Note", "es": "Nota", "fr": "Note", "de": "Anmerkung", "it": "Nota"},
+    "image": {"en": "Image", "es": "Imagen", "fr": "Image", "de": "Bild", "it": "Immagine"},
+    "page": {"en": "Page", "es": "Página", "fr": "Page", "de": "Seite", "it": "Pagina"},
+}
+_WHOLE: dict[str, OmissionKind] = {
+    "note": "note", "image": "image", "page": "page", "table": "table", "code": "code",
+    "poem": "poem",
+}  # fmt: skip
+SEPARATOR = "\n\n"
+Roles = Sequence[tuple[int, int, Style]]
+"""Stretches of a block that another voice than the narrator's speaks."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What is done with the parts of a book that are no plain prose."""
+
+    notes: Literal["skip", "inline", "end"] = "skip"
+    """Footnotes: left out, after the paragraph that names them, or at the chapter's end."""
+    tables: Literal["speak", "skip"] = "speak"
+    images: Literal["speak", "skip"] = "speak"
+    """The words that stand for a picture."""
+    poems: Literal["lines", "prose", "skip"] = "lines"
+    """With a rest after each line, or read through."""
+    code: Literal["skip", "speak"] = "skip"
+    pages: Literal["skip", "speak"] = "skip"
+    """Page numbers and running heads."""
+    titles: Literal["speak", "skip"] = "speak"
+    """A chapter's title where the text itself does not print it."""
+    matter: Literal["skip", "speak"] = "skip"
+    """Covers, copyright pages, tables of contents, advertisements."""
+    foreign: Literal["refuse", "skip", "read"] = "refuse"
+    """Paragraphs in a language that no voice here speaks."""
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    name: get_args(hint) for name, hint in get_type_hints(Ways).items()
+}
+
+
+def checked(ways: Ways) -> Ways:
+    """The same, or an error that names what there is to choose from."""
+    for each in fields(ways):
+        value = getattr(ways, each.name)
+        if value not in CHOICES[each.name]:
+            raise BadInput(
+                f"{each.name} cannot be {value!r}",
+                hint=f"It is one of: {', '.join(CHOICES[each.name])}.",
+            )
+    return ways
+
+
+@dataclass(frozen=True)
+class Aloud:
+    """A chapter, ready to become a script."""
+
+    flow: Flow
+    blocks: tuple[speech_blocks.Block, ...]
+    places: tuple[int, ...]
+    """Where each block of the chapter begins in the flow's source."""
+    foreign: tuple[tuple[str, str], ...] = ()
+    """What no voice here speaks: the language, and how it begins."""
+
+
+class Reader:
+    """Builds the flow of one chapter.
+
+    Args:
+        main: the book's language.
+        languages: what the engine speaks.
+        ways: what is done with what.
+    """
+
+    def __init__(self, main: str, languages: Sequence[str], ways: Ways) -> None:
+        self._main, self._languages, self._ways = main, languages, ways
+        self._gather = Gatherer("")
+        self._found: list[speech_blocks.Block] = []
+        self._foreign: dict[tuple[str, str], None] = {}
+
+    def read(self, blocks: Sequence[Block], roles: Sequence[Roles] = ()) -> Aloud:
+        """The whole chapter; `roles` has an entry for each block, or is empty."""
+        self._gather = Gatherer(SEPARATOR.join(block.text for block in blocks))
+        places, position = [], 0
+        for number, block in enumerate(blocks):
+            if number:
+                self._gather.take(position, position + len(SEPARATOR))
+                position += len(SEPARATOR)
+            places.append(position)
+            self._block(block, position, roles[number] if roles else ())
+            position += len(block.text)
+        return Aloud(self._gather.flow(), tuple(self._found), tuple(places), tuple(self._foreign))
+
+    def _block(self, block: Block, at: int, roles: Roles) -> None:
+        kind = self._left_out(block)
+        if kind is not None:
+            self._gather.omit(at, at + len(block.text), kind)
+            return
+        tongue = self._tongue(block)
+        if not tongue:
+            language = block.language or detect(block.text).language
+            self._foreign.setdefault((language, tongues.beginning(block.text)))
+            if self._ways.foreign != "read":
+                self._gather.omit(at, at + len(block.text), "foreign")
+                return
+        if block.kind in ("table", "code") or (block.kind == "poem" and self._by_line):
+            self._rows(block, at, tongue, roles)
+        else:
+            self._stretch(block, at, 0, len(block.text), tongue, roles)
+
+    @property
+    def _by_line(self) -> bool:
+        return self._ways.poems == "lines"
+
+    def _left_out(self, block: Block) -> OmissionKind | None:
+        """Whether a setting says that a block is not spoken, and what the omission is called."""
+        ways = self._ways
+        skipped = {
+            "note": ways.notes == "skip",
+            "image": ways.images == "skip",
+            "page": ways.pages == "skip",
+            "table": ways.tables == "skip",
+            "code": ways.code == "skip",
+            "poem": ways.poems == "skip",
+        }
+        return _WHOLE[block.kind] if skipped.get(block.kind) else None
+
+    def _tongue(self, block: Block) -> str:
+        """What a block is spoken in; empty when no voice here can."""
+        if block.kind in ("table", "code", "rule"):
+            return self._main
+        return tongues.spoken_in(block.text, block.language, self._main, self._languages)
+
+    # -- rows and stretches ---------------------------------------------------------------------
+
+    def _rows(self, block: Block, at: int, tongue: str, roles: Roles) -> None:
+        """Each line of a block by itself."""
+        position = 0
+        for line in block.text.split("\n"):
+            end = position + len(line)
+            self._stretch(block, at, position, end, tongue, roles)
+            if end < len(block.text):
+                self._gather.take(at + end, at + end + 1)
+            position = end + 1
+
+    def _stretch(
+        self, block: Block, at: int, start: int, end: int, tongue: str, roles: Roles
+    ) -> None:
+        """A stretch of a block, as one block of speech."""
+        begun = self._gather.num_pieces
+        announced = _ANNOUNCED.get(block.kind) if start == 0 else None
+        inlines = [one for one in block.inlines if one.start < end and one.end > start]
+        edges = {start, end}
+        for left, right in [(one.start, one.end) for one in inlines] + [r[:2] for r in roles]:
+            edges.update(min(max(edge, start), end) for edge in (left, right))
+        for left, right in pairwise(sorted(edges)):
+            kind = self._kind_left_out(block, inlines, left, right)
+            if kind is not None:
+                self._gather.omit(at + left, at + right, kind)
+                continue
+            self._style(self._style_of(inlines, roles, left, right, tongue))
+            if announced and tongue:
+                word = announced.get(tongue.partition("-")[0], announced["en"])
+                self._gather.take(at + left, at + left + 1, f"{word}: {block.text[left]}")
+                left, announced = left + 1, None
+            self._take(block, at, left, right)
+        self._end(block, begun)
+
+    def _take(self, block: Block, at: int, start: int, end: int) -> None:
+        """Words; between the cells of a table the voice halts."""
+        if block.kind != "table":
+            self._gather.take_run(at + start, at + end)
+            return
+        position = start
+        for cell in block.text[start:end].split("\t"):
+            self._gather.take_run(at + position, at + position + len(cell))
+            position += len(cell)
+            if position < end:
+                self._gather.take(at + position, at + position + 1, ", ")
+                position += 1
+
+    def _end(self, block: Block, begun: int) -> None:
+        """Close the block of speech that began with a piece."""
+        text = self._gather.since(begun)
+        end = self._gather.length - len(text) + len(text.rstrip())
+        start = min(end, self._gather.length - len(text.lstrip()))
+        self._found.append(speech_blocks.Block(start, end, _speech_kind(block, text.strip())))
+
+    # -- voices ---------------------------------------------------------------------------------
+
+    def _kind_left_out(
+        self, block: Block, inlines: Sequence[Inline], start: int, end: int
+    ) -> OmissionKind | None:
+        """Why a stretch inside a block is not spoken, if it is not."""
+        for one in inlines:
+            if not (one.start <= start and end <= one.end):
+                continue
+            if one.kind == "noteref":
+                return "note"
+            if one.kind == "page" and self._ways.pages == "skip":
+                return "page"
+            if one.kind == "language" and self._is_foreign(one, block.text):
+                return "foreign"
+        return None
+
+    def _is_foreign(self, one: Inline, text: str) -> bool:
+        """A marked stretch that is long enough to count, and that no voice here speaks."""
+        if self._ways.foreign == "read" or tongues.matched(one.value, self._languages):
+            return False
+        stretch = text[one.start : one.end]
+        if num_words(stretch) < tongues.PARAGRAPH_WORDS:
+            return False
+        self._foreign.setdefault((one.value, tongues.beginning(stretch)))
+        return True
+
+    def _style_of(
+        self, inlines: Sequence[Inline], roles: Roles, start: int, end: int, tongue: str
+    ) -> Style:
+        language = tongue if tongue and tongue != self._main else ""
+        for one in inlines:
+            inside = one.start <= start and end <= one.end
+            if one.kind == "language" and inside:
+                language = tongues.matched(one.value, self._languages) or language
+        for left, right, style in roles:
+            if left <= start and end <= right:
+                return Style(style.language or language, style.voice, style.rate)
+        return Style(language)
+
+    def _style(self, style: Style) -> None:
+        if self._gather.styles[-1][1] == style:
+            return
+        if self._gather.styles[-1][0] == self._gather.length:
+            self._gather.styles.pop()
+        self._gather.styles.append((self._gather.length, style))
+
+
+def _speech_kind(block: Block, text: str) -> Literal["sentence", "heading", "dialogue"]:
+    if block.kind == "heading":
+        return "heading"
+    if block.kind in ("poem", "table", "item", "code"):
+        return "dialogue"
+    found = speech_blocks.blocks(text)
+    return found[0].kind if len(found) == 1 else "sentence"
