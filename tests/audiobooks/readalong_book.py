@@ -1,4 +1,4 @@
-"""Plans, timelines and sound made without an engine, and the finished read-along book taken apart."""
+"""Plans, timelines and sound made without an engine, and a read-along book taken apart."""
 
 from __future__ import annotations
 
@@ -122,8 +122,10 @@ class Book:
             words, heard = each[0], each[1]
             made.append(
                 Par(
-                    words.attrib["src"], heard.attrib["src"],
-                    seconds(heard.attrib["clipBegin"]), seconds(heard.attrib["clipEnd"]),
+                    words.attrib["src"],
+                    heard.attrib["src"],
+                    seconds(heard.attrib["clipBegin"]),
+                    seconds(heard.attrib["clipEnd"]),
                 )  # fmt: skip
             )
         return made
@@ -169,7 +171,9 @@ def odd() -> Plan:
                     Inline(len(said), len(said), "page", "13"),
                 ),
             ),
-            Block("Bell\x00s \x0brang\ud800 \uffff<out> & 'over' \"all\" ]]> the \U0001f514 town.\x85"),
+            Block(
+                "Bell\x00s \x0brang\ud800 \uffff<out> & 'over' \"all\" ]]> the \U0001f514 town.\x85"
+            ),
             Block("Roses are red,\nViolets are blue,\n\nThe sea is wide,\nAnd so are you.", "poem"),
             Block("Hour\tTide\nSix\tHigh water\nNoon\t", "table"),
             Block("A first item in a list.", "item"),

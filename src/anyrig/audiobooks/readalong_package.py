@@ -120,7 +120,7 @@ def overlay(page: Page, track: Track) -> str:
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         '<smil xmlns="http://www.w3.org/ns/SMIL" xmlns:epub="http://www.idpf.org/2007/ops" '
-        f'version="3.0">\n<body>\n<seq id="all" epub:textref="{text}" epub:type="chapter">\n'
+        f'version="3.0">\n<body>\n<seq id="all" epub:textref="{text}#part" epub:type="chapter">\n'
         f"{pars}</seq>\n</body>\n</smil>\n"
     )
 
@@ -143,7 +143,7 @@ def contents(pages: Sequence[Page], language: str, title: str, *, cover: bool) -
             f'<nav epub:type="page-list" hidden="hidden">\n<ol>\n{"".join(stops)}</ol>\n</nav>\n'
         )
     marks = [("cover", "text/cover.xhtml", "Cover")] if cover else []
-    marks += [("toc", "nav.xhtml#toc", "Contents"), ("bodymatter", _begin(pages), "Text")]
+    marks.append(("bodymatter", _begin(pages), "Text"))
     listed = "".join(
         f'<li><a epub:type="{kind}" href="{address}">{label}</a></li>\n'
         for kind, address, label in marks
@@ -170,6 +170,7 @@ def _nested(pages: Sequence[Page]) -> str:
             while len(open_levels) > 1 and page.level <= open_levels[-2]:
                 made.append("</ol>\n</li>\n")
                 open_levels.pop()
+            open_levels[-1] = page.level
         made.append(f'<li><a href="text/{page.name}.xhtml">{clean(page.title)}</a>')
     made.append("</li>\n</ol>\n" * len(open_levels))
     return "".join(made)

@@ -113,7 +113,7 @@ def pages(plan: Plan, language: str) -> Iterator[Page]:
             body += writer.blocks(guests, ())
         title = part.title.strip() or str(part.number)
         kind = _MATTER.get(part.chapter.role, "frontmatter")
-        xhtml = root(title, language, f"<section>\n{body}</section>\n", kind=kind)
+        xhtml = root(title, language, f'<section id="part">\n{body}</section>\n', kind=kind)
         yield Page(
             _name(number), title, part.level, part.chapter.role == "body", xhtml,
             tuple(writer.pieces), tuple(writer.stops),
@@ -218,7 +218,7 @@ class _Writer:
             "item": (f"<li{said}>", "</li>"),
             "poem": (f'<p class="poem"{said}>', "</p>"),
             "code": (f"<pre{said}><code>", "</code></pre>"),
-            "image": (f'<figure class="image"{said}><figcaption>', "</figcaption></figure>"),
+            "image": (f"<figure{said}><figcaption>", "</figcaption></figure>"),
             "rule": (f'<p class="rule"{said}>', "</p>"),
         }.get(block.kind, (f"<p{said}>", "</p>"))
         return f"{opening}{text.all()}{closing}\n"
