@@ -1,0 +1,216 @@
+"""Finished sound to files: one m4b with chapters, or a file for each chapter with a playlist.
+
+Samples come in order, as many as the timeline says, and are never held: an hour's chapter costs no
+more memory than a minute's. Each file is written beside its place and moved there when it is
+whole; whatever goes wrong, what was there before is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.audiobooks.cover import prepare
+from anyrig.audiobooks.names import PATTERN, chapter_titles, file_names, safe_name
+from anyrig.audiobooks.tags import Tags, named
+from anyrig.errors import BadInput, WorkFailed
+from anyrig.store.atomic import write_text
+
+if TYPE_CHECKING:
+    from anyrig.audiobooks.timeline import Mark, Timeline
+    from anyrig.speech.audio import Samples
+    from anyrig.text.document import Picture
+
+CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
+_BOOK_ENDINGS = (".m4b", ".m4a", ".mp4")
+
+Tell = Callable[[float], None]
+"""Is told how much is done, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written."""
+
+    files: tuple[Path, ...]
+    """The book, or its chapters in order."""
+    playlist: Path | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all files together."""
+        return sum(path.stat().st_size for path in self.files)
+
+
+def write_book(
+    path: str | Path,
+    parts: Iterable[Samples],
+    timeline: Timeline,
+    tags: Tags,
+    cover: Picture | None = None,
+    *,
+    bitrate: int | None = None,
+    tell: Tell | None = None,
+) -> Written:
+    """The whole book in one file, with marks that lie on the very sample.
+
+    The path ends in `.m4b` (or `.m4a`, `.mp4`). The parts are the samples in order, at the
+    timeline's rate and at the loudness they shall have; 64,000 bits a second unless told.
+    """
+    from anyrig.speech.sound.encode import encoder
+    from anyrig.speech.sound.labels import ChapterMark
+
+    target = Path(path)
+    if target.suffix.lower() not in _BOOK_ENDINGS:
+        raise BadInput(f"{target.name} is not called as a book", hint="End its name in .m4b.")
+    clear_leftovers(target)
+    picture, warning = prepare(cover)
+    marks = [
+        ChapterMark(title, mark.start, mark.end)
+        for title, mark in zip(chapter_titles(timeline.marks), timeline.marks, strict=True)
+    ]
+    with encoder(
+        target, "m4a", timeline.rate,
+        bitrate=bitrate, tags=named(tags), picture=picture, chapters=marks,
+    ) as out:  # fmt: skip
+        for samples in _watched(parts, timeline.num_samples, tell):
+            out.write(samples)
+    return Written((target,), None, (warning,) if warning else ())
+
+
+def write_chapters(
+    folder: str | Path,
+    parts: Iterable[Samples],
+    timeline: Timeline,
+    tags: Tags,
+    cover: Picture | None = None,
+    *,
+    format: str = "mp3",
+    pattern: str = PATTERN,
+    bitrate: int | None = None,
+    tell: Tell | None = None,
+) -> Written:
+    """A file for each chapter, and a playlist of them beside.
+
+    The folder is made if it is not there; files of the same names are replaced, others stay.
+    The format is of `CHAPTER_FORMATS`; `names.file_names` says what a pattern may hold.
+    """
+    from anyrig.speech.sound.encode import FORMATS, encoder
+
+    if format not in CHAPTER_FORMATS:
+        raise BadInput(
+            f"no chapters as {format!r}", hint=f"There are: {', '.join(CHAPTER_FORMATS)}."
+        )
+    paths = chapter_paths(folder, timeline, tags, format=format, pattern=pattern)
+    titles = chapter_titles(timeline.marks)
+    picture, warning = prepare(cover)
+    made = _folder(Path(folder))
+    stream = _Stream(_watched(parts, timeline.num_samples, tell))
+    for number, (path, title, mark) in enumerate(
+        zip(paths, titles, timeline.marks, strict=True), start=1
+    ):
+        clear_leftovers(path)
+        labels = named(tags.of_chapter(title, number, len(paths)))
+        with encoder(
+            path, format, timeline.rate, tags=labels, picture=picture,
+            bitrate=bitrate if FORMATS[format].bitrate else None,
+        ) as out:  # fmt: skip
+            for samples in stream.upto(mark.end):
+                out.write(samples)
+    stream.finish()
+    playlist = made / f"{safe_name(tags.title or 'book')}.m3u8"
+    _put(playlist, _playlist(paths, titles, timeline))
+    return Written(tuple(paths), playlist, (warning,) if warning else ())
+
+
+def chapter_paths(
+    folder: str | Path, timeline: Timeline, tags: Tags, *, format: str, pattern: str = PATTERN
+) -> list[Path]:
+    """Where each chapter's file goes: the same in every run with the same titles."""
+    about = {"book": tags.title, "author": tags.author}
+    names = file_names(chapter_titles(timeline.marks), pattern, about)
+    return [Path(folder) / f"{name}.{format}" for name in names]
+
+
+def clear_leftovers(path: str | Path) -> int:
+    """Remove what killed runs left beside a file; returns how many there were."""
+    from anyrig.speech.sound.beside import clear_leftovers as clear
+
+    return clear(path)
+
+
+def _watched(parts: Iterable[Samples], expected: int, tell: Tell | None) -> Iterator[Samples]:
+    """The parts; a book that is not as long as its timeline would have its marks elsewhere."""
+    given = 0
+    for samples in parts:
+        given += len(samples)
+        if given > expected:
+            break
+        yield samples
+        if tell is not None:
+            tell(given / expected)
+    if given != expected:
+        raise WorkFailed(
+            f"the book has {given:,} samples where its timeline has {expected:,}",
+            hint="Run the command again; if it stays so, please report it with the book's name.",
+        )
+
+
+class _Stream:
+    """Parts that are cut where a chapter ends."""
+
+    def __init__(self, parts: Iterator[Samples]) -> None:
+        self._parts = parts
+        self._rest: Samples | None = None
+        self._place = 0
+
+    def upto(self, end: int) -> Iterator[Samples]:
+        """What lies before that sample."""
+        while self._place < end:
+            samples = self._rest if self._rest is not None else next(self._parts, None)
+            if samples is None:
+                return
+            room = end - self._place
+            self._rest = samples[room:] if len(samples) > room else None
+            self._place += min(room, len(samples))
+            yield samples[:room]
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        for _ in self._parts:
+            pass
+
+
+def _folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be made: {error}", hint="Name another folder.") from error
+    return folder
+
+
+def _playlist(paths: Sequence[Path], titles: Sequence[str], timeline: Timeline) -> str:
+    """Extended M3U in UTF-8, names without folders, so that it may be moved with its files."""
+    lines = ["#EXTM3U"]
+    start = 0
+    for path, title, mark in zip(paths, titles, timeline.marks, strict=True):
+        lines.append(f"#EXTINF:{_seconds(start, mark, timeline.rate)},{title}")
+        lines.append(path.name)
+        start = mark.end
+    return "\n".join(lines) + "\n"
+
+
+def _seconds(start: int, mark: Mark, rate: int) -> int:
+    return round((mark.end - start) / rate)
+
+
+def _put(path: Path, text: str) -> None:
+    from anyrig.speech.sound.beside import failed
+
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise failed(error, path) from error
