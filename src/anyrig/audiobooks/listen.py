@@ -121,11 +121,25 @@ def recorded(path: Path) -> Recorded:
 
 def blocks(book: Recorded) -> Iterator[tuple[int, Block]]:
     """All of it from beginning to end, each block with the number of its track from 0."""
-    reader = Reader()
-    with contextlib.closing(reader):
+    with contextlib.closing(Reader()) as reader:
         for number, track in enumerate(book.tracks):
-            for block in reader.read(track.file, track.start, track.end):
+            size = round(_BLOCK_S * track.rate)
+            for block in _together(reader.read(track.file, track.start, track.end), size):
                 yield number, block
+
+
+def _together(parts: Iterator[Block], size: int) -> Iterator[Block]:
+    """Parts joined to blocks of `size` samples and more: frames of a codec are very short."""
+    import numpy as np
+
+    held: list[Block] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= size:
+            yield np.concatenate(held)
+            held = []
+    if held:
+        yield np.concatenate(held)
 
 
 class Reader:
@@ -290,7 +304,14 @@ class _Av:
             raise _unreadable(self._file, "there is nothing in it")
         context = self._stream.codec_context
         title = str(self._container.metadata.get("title", ""))
-        return About(context.name, self._rate, int(context.channels), whole, title, marks)
+        return About(
+            context.name.removesuffix("float"),
+            self._rate,
+            int(context.channels),
+            whole,
+            title,
+            marks,
+        )
 
     def _count(self) -> int:
         """How many samples there are: counted, as a file that was cut says that it is longer."""
