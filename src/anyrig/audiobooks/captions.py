@@ -1,0 +1,257 @@
+"""Captions beside a book: SRT and WebVTT of what is heard, and its chapters as WebVTT.
+
+A caption has at most two lines of 42 letters. It follows the segments, and within a long one the
+times of words where the engine gave them, else the number of letters. Captions never overlap, and
+stay a second where the pause after them allows it.
+
+SRT is UTF-8 without a mark in front and with CRLF, as the oldest players want it and all others
+take it. WebVTT is UTF-8 with LF.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.audiobooks.captions_cut import pieces, wrapped
+from anyrig.audiobooks.names import chapter_titles
+from anyrig.audiobooks.tags import shortened
+from anyrig.speech.sound.labels import clean
+from anyrig.store.atomic import write_text
+
+if TYPE_CHECKING:
+    from anyrig.audiobooks.timeline import Cue, Timeline
+
+CaptionKind = Literal["srt", "vtt"]
+KINDS: tuple[CaptionKind, ...] = ("srt", "vtt")
+
+_SHORTEST_S = 1.0
+_LONGEST_S = 7.0
+_TAG = re.compile(r"<(?=[/a-zA-Z])|\{(?=\\)")
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What is shown at one time."""
+
+    start_ms: int
+    end_ms: int
+    lines: tuple[str, ...]
+    part: int
+    """Which chapter, from 0."""
+
+
+def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
+    """Of the whole book; or of one chapter, in times of the chapter's own file."""
+    start, end = _bounds(timeline, part)
+    cues = [cue for cue in timeline.cues if part is None or cue.part == part]
+    found: list[Caption] = []
+    for number, cue in enumerate(cues):
+        following = cues[number + 1].start if number + 1 < len(cues) else end
+        until = max(cue.end, min(following, end))
+        for piece in _of_cue(cue, timeline.rate, until):
+            found.append(_shifted(piece, start, timeline.rate))
+    return list(_apart(found))
+
+
+def srt(shown: Sequence[Caption]) -> str:
+    """The captions as SubRip."""
+    blocks = []
+    for number, caption in enumerate(shown, 1):
+        times = f"{_clock(caption.start_ms, ',')} --> {_clock(caption.end_ms, ',')}"
+        blocks.append("\r\n".join([str(number), times, *map(_srt_text, caption.lines), ""]))
+    return "\r\n".join(blocks)
+
+
+def vtt(shown: Sequence[Caption], titles: Sequence[str] = ()) -> str:
+    """The captions as WebVTT; with titles, a note where each chapter begins."""
+    blocks = ["WEBVTT\n"]
+    chapter = -1
+    for number, caption in enumerate(shown, 1):
+        if titles and caption.part != chapter:
+            chapter = caption.part
+            blocks.append(f"NOTE {_note(titles[chapter])}\n")
+        text = "\n".join(map(_vtt_text, caption.lines))
+        blocks.append(f"{number}\n{_times(caption.start_ms, caption.end_ms)}\n{text}\n")
+    return "\n".join(blocks)
+
+
+def chapters_vtt(timeline: Timeline) -> str:
+    """The chapters as a WebVTT of their own, as web players read them."""
+    blocks = ["WEBVTT\n"]
+    titles = chapter_titles(timeline.marks)
+    for number, (mark, title) in enumerate(zip(timeline.marks, titles, strict=True), 1):
+        start, end = (_ms(place, timeline.rate) for place in (mark.start, mark.end))
+        if end > start:
+            blocks.append(f"{number}\n{_times(start, end)}\n{_vtt_text(title)}\n")
+    return "\n".join(blocks)
+
+
+def write_captions(
+    book: str | Path, timeline: Timeline, kinds: Sequence[CaptionKind] = KINDS
+) -> tuple[Path, ...]:
+    """Files beside a book and named after it; with WebVTT one of the chapters too."""
+    book = Path(book)
+    shown = captions(timeline)
+    written = []
+    if "srt" in kinds:
+        written.append(_put(book.with_suffix(".srt"), srt(shown)))
+    if "vtt" in kinds:
+        notes = chapter_titles(timeline.marks)
+        written.append(_put(book.with_suffix(".vtt"), vtt(shown, notes)))
+        written.append(_put(book.with_suffix(".chapters.vtt"), chapters_vtt(timeline)))
+    return tuple(written)
+
+
+def write_chapter_captions(
+    files: Sequence[Path], timeline: Timeline, kinds: Sequence[CaptionKind] = KINDS
+) -> tuple[Path, ...]:
+    """Files beside each chapter's, in its own times."""
+    forms: dict[CaptionKind, Callable[[Sequence[Caption]], str]] = {"srt": srt, "vtt": vtt}
+    written = []
+    for part, file in enumerate(files):
+        shown = captions(timeline, part)
+        written += [_put(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
+    return tuple(written)
+
+
+def _bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
+    """Where a file begins and ends; what comes before the first mark is in the first file."""
+    if part is None:
+        return 0, timeline.num_samples
+    return timeline.marks[part - 1].end if part else 0, timeline.marks[part].end
+
+
+def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
+    """A segment's captions, in the book's time; the last may stay until the next segment."""
+    text = clean(cue.text)
+    if not text:
+        return
+    start_s, end_s = cue.start / rate, cue.end / rate
+    if cue.gap:
+        parts = [f"[Not spoken: {shortened(text, 60)}]"]
+        if wrapped(parts[0]) is None:
+            parts = ["[Not spoken]"]
+    else:
+        parts = pieces(text, min(math.ceil((end_s - start_s) / _LONGEST_S), len(text.split())))
+    places = _begins(parts, cue, start_s, end_s)
+    ends = [*places[1:], min(until / rate, max(end_s, places[-1] + _SHORTEST_S))]
+    for part, begin, end in zip(parts, places, ends, strict=True):
+        lines = wrapped(part) or [part]
+        yield Caption(_floor(begin), _floor(end), tuple(lines), cue.part)
+
+
+def _begins(parts: Sequence[str], cue: Cue, start_s: float, end_s: float) -> list[float]:
+    """When each part of a segment begins."""
+    weights = [max(1, len(part.replace(" ", ""))) for part in parts]
+    whole, before = sum(weights), 0
+    words = _Words(cue) if len(parts) > 1 and cue.words else None
+    found: list[float] = []
+    for part, weight in zip(parts, weights, strict=True):
+        share = before / whole
+        place = start_s + share * (end_s - start_s)
+        if words is not None and found:
+            place = words.begin(part, share)
+        found.append(min(max(place, found[-1] if found else start_s), end_s))
+        before += weight
+    return found
+
+
+class _Words:
+    """The times of a segment's words, asked by what is written.
+
+    What is spoken may be more words than are written (`1984`), so a part's first word is looked
+    for where the letters say it should be, and that place itself serves if it is not found.
+    """
+
+    def __init__(self, cue: Cue) -> None:
+        self._words = cue.words
+        self._folded = [_folded(word.text) for word in cue.words]
+        total = 0
+        self._ends = [total := total + max(1, len(word)) for word in self._folded]
+
+    def begin(self, part: str, share: float) -> float:
+        guess = bisect.bisect_right(self._ends, share * self._ends[-1])
+        guess = min(guess, len(self._words) - 1)
+        wanted = [_folded(word) for word in part.split()[:2]]
+        near = [
+            place
+            for place in range(max(0, guess - 6), min(len(self._words), guess + 7))
+            if wanted and wanted[0] and self._folded[place] == wanted[0]
+        ]
+        best = min(near, key=lambda place: self._distance(place, guess, wanted), default=guess)
+        return self._words[best].start_s
+
+    def _distance(self, place: int, guess: int, wanted: Sequence[str]) -> float:
+        """How far off; half as far where the word after it is right too."""
+        second = place + 1 < len(self._folded) and len(wanted) > 1
+        right = second and self._folded[place + 1] == wanted[1]
+        return abs(place - guess) * (0.5 if right else 1.0)
+
+
+def _folded(word: str) -> str:
+    return "".join(sign for sign in word.casefold() if sign.isalnum())
+
+
+def _shifted(caption: Caption, start: int, rate: int) -> Caption:
+    if not start:
+        return caption
+    away = _ms(start, rate)
+    begin, end = max(0, caption.start_ms - away), max(0, caption.end_ms - away)
+    return Caption(begin, end, caption.lines, caption.part)
+
+
+def _apart(shown: Sequence[Caption]) -> Iterator[Caption]:
+    """Each ends before the next begins, and lasts at least a millisecond."""
+    end = 0
+    for number, caption in enumerate(shown):
+        begin = max(caption.start_ms, end)
+        end = max(caption.end_ms, begin + 1)
+        if number + 1 < len(shown):
+            end = max(min(end, shown[number + 1].start_ms), begin + 1)
+        yield Caption(begin, end, caption.lines, caption.part)
+
+
+def _ms(place: int, rate: int) -> int:
+    return place * 1000 // rate
+
+
+def _floor(seconds: float) -> int:
+    return math.floor(seconds * 1000 + 1e-6)
+
+
+def _clock(ms: int, point: str) -> str:
+    seconds, rest = divmod(ms, 1000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{point}{rest:03d}"
+
+
+def _times(start_ms: int, end_ms: int) -> str:
+    return f"{_clock(start_ms, '.')} --> {_clock(end_ms, '.')}"
+
+
+def _srt_text(line: str) -> str:
+    """SRT has no escapes: a word joiner keeps what looks like a tag from being taken for one."""
+    return _TAG.sub(lambda found: found[0] + "\u2060", line.replace("-->", "→"))
+
+
+def _vtt_text(line: str) -> str:
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _note(title: str) -> str:
+    return title.replace("-->", "→")
+
+
+def _put(path: Path, text: str) -> Path:
+    from anyrig.speech.sound.beside import failed
+
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise failed(error, path) from error
+    return path
