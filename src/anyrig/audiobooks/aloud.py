@@ -7,11 +7,11 @@ row, a poem line by line; a note's sign is never read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
-from anyrig.errors import BadInput
+from anyrig.audiobooks.ways import Ways
 from anyrig.speech import blocks as speech_blocks
 from anyrig.speech import tongues
 from anyrig.speech.flow import Flow, Gatherer, Style
@@ -31,45 +31,6 @@ _WHOLE: dict[str, OmissionKind] = {
 SEPARATOR = "\n\n"
 Roles = Sequence[tuple[int, int, Style]]
 """Stretches of a block that another voice than the narrator's speaks."""
-
-
-@dataclass(frozen=True)
-class Ways:
-    """What is done with the parts of a book that are no plain prose."""
-
-    notes: Literal["skip", "inline", "end"] = "skip"
-    """Footnotes: left out, after the paragraph that names them, or at the chapter's end."""
-    tables: Literal["speak", "skip"] = "speak"
-    images: Literal["speak", "skip"] = "speak"
-    """The words that stand for a picture."""
-    poems: Literal["lines", "prose", "skip"] = "lines"
-    """With a rest after each line, or read through."""
-    code: Literal["skip", "speak"] = "skip"
-    pages: Literal["skip", "speak"] = "skip"
-    """Page numbers and running heads."""
-    titles: Literal["speak", "skip"] = "speak"
-    """A chapter's title where the text itself does not print it."""
-    matter: Literal["skip", "speak"] = "skip"
-    """Covers, copyright pages, tables of contents, advertisements."""
-    foreign: Literal["refuse", "skip", "read"] = "refuse"
-    """Paragraphs in a language that no voice here speaks."""
-
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    name: get_args(hint) for name, hint in get_type_hints(Ways).items()
-}
-
-
-def checked(ways: Ways) -> Ways:
-    """The same, or an error that names what there is to choose from."""
-    for each in fields(ways):
-        value = getattr(ways, each.name)
-        if value not in CHOICES[each.name]:
-            raise BadInput(
-                f"{each.name} cannot be {value!r}",
-                hint=f"It is one of: {', '.join(CHOICES[each.name])}.",
-            )
-    return ways
 
 
 @dataclass(frozen=True)

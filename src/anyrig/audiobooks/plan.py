@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from anyrig.audiobooks.aloud import Aloud, Reader, Ways
+from anyrig.audiobooks.aloud import Aloud, Reader
+from anyrig.audiobooks.ways import Ways
 from anyrig.errors import BadInput, CannotSpeak, ForeignText
 from anyrig.speech.prepare import compose
 from anyrig.text.document import Block, Chapter, Document, Role

@@ -17,6 +17,9 @@ _WITH_VALUE = (
     " -f -o --from"
     " --file --output --format --lines --only --loudness --voice --model --language --rate --seed"
     " --set --lexicon --samples --text --match --repository --revision"
+    " --chapters --sample --voices --again --words --levels --title --author --narrator --cover"
+    " --captions --bitrate --cast --notes --tables --images --poems --code --pages --titles"
+    " --matter --foreign"
     " --shape --tokens --length --sizes --most --longest"
 ).split()
 

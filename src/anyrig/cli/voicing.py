@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,15 +22,16 @@ from anyrig.errors import BadInput
 if TYPE_CHECKING:
     from anyrig.placement import Placed
     from anyrig.speech.lexicon import Lexicon
-    from anyrig.speech.script import Script
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
     from anyrig.store.protocol import Results
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that speaks."""
+def arguments(parser: argparse.ArgumentParser, *, ssml: bool = True) -> None:
+    """The options of a command that speaks; `ssml` where its text may be marked up."""
     group = parser.add_argument_group("the voice")
     group.add_argument("--engine", metavar="NAME", help="which engine; `anyrig engines` lists them")
     group.add_argument(
@@ -47,9 +48,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="an option of the engine; `anyrig engines show NAME` lists them",
     )  # fmt: skip
     group.add_argument("--lexicon", metavar="FILE", help="how words are pronounced")
-    group.add_argument(
-        "--ssml", action="store_true", help="the text is SSML; found out when it begins with <speak"
-    )
+    if ssml:
+        group.add_argument(
+            "--ssml", action="store_true",
+            help="the text is SSML; found out when it begins with <speak",
+        )  # fmt: skip
 
 
 def rate(text: str) -> float:
@@ -135,45 +138,57 @@ def _stamp(context: Context, found: Placed) -> str:
 def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
     """A text as this engine will speak it."""
     from anyrig.errors import ForeignText
-    from anyrig.speech.pauses import Pauses
     from anyrig.speech.prepare import prepare
 
-    options, settings = context.options, context.loaded.settings.speech
-    spec, found = chosen.spec, chosen.found
+    terms = vars(terms_of(context, chosen))
     arguments: dict[str, Any] = {
-        "limit": spec.limit,
-        "phonemes": spec.phonemes,
-        "languages": found.languages,
-        "language": options.language or settings.language,
-        "voice": voice_of(context, chosen),
-        "voices": _voices(context, chosen),
-        "rate": options.rate or settings.rate,
-        "seed": options.seed or 0,
-        "lexicon": lexicon(context),
-        "pauses": Pauses(
+        **terms,
+        "language": context.options.language or context.loaded.settings.speech.language,
+        "ssml": True if context.options.ssml else "auto",
+    }
+    try:
+        made = prepare(text, **(arguments | more))
+    except ForeignText as error:
+        raise refusal(context, error, chosen) from error
+    check_voices(made.segments, chosen)  # the text may name some itself
+    return made
+
+
+def terms_of(context: Context, chosen: Chosen) -> Terms:
+    """What the person wants and the engine can: flags over settings."""
+    from anyrig.speech.lexicon import Lexicon
+    from anyrig.speech.pauses import Pauses
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.split import SHORT_WORDS
+
+    options, settings = context.options, context.loaded.settings.speech
+    return Terms(
+        limit=chosen.spec.limit,
+        phonemes=chosen.spec.phonemes,
+        languages=chosen.found.languages,
+        voice=voice_of(context, chosen),
+        voices=_voices(context, chosen),
+        rate=options.rate or settings.rate,
+        seed=options.seed or 0,
+        lexicon=lexicon(context) or Lexicon(),
+        pauses=Pauses(
             clause_s=settings.pause_clause,
             sentence_s=settings.pause_sentence,
             paragraph_s=settings.pause_paragraph,
             heading_s=settings.pause_heading,
             dialogue_s=settings.pause_dialogue,
         ),
-        "ssml": True if options.ssml else "auto",
-    }
-    try:
-        made = prepare(text, **(arguments | more))
-    except ForeignText as error:
-        raise refusal(context, error, chosen) from error
-    _check_voices(made, chosen)  # the text may name some itself
-    return made
+        shortest=SHORT_WORDS,
+    )
 
 
-def _check_voices(made: Script, chosen: Chosen) -> None:
+def check_voices(segments: Sequence[Segment], chosen: Chosen) -> None:
     """That each segment's voice is there and speaks its language, before anything is loaded."""
     from anyrig.speech.protocol import Line
     from anyrig.speech.voices import pick as pick_voice
 
     known = chosen.found.voices
-    lines = [segment.line for segment in made.segments if segment.line.voice]
+    lines = [segment.line for segment in segments if segment.line.voice]
     for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
         checked_voice(voice, chosen)
         for name in blended(voice) if known and not Path(voice).is_file() else ():

@@ -38,6 +38,11 @@ class Folders(NamedTuple):
         return self.cache / "selftests.json"
 
     @property
+    def rates(self) -> Path:
+        """How fast voices speak and are made here, as books have measured."""
+        return self.cache / "rates.json"
+
+    @property
     def models(self) -> Path:
         """Weights that were fetched, a folder for each engine."""
         return self.cache / "models"

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from anyrig.devices.describe import Precision
 from anyrig.errors import BadSetting
 from anyrig.precision.presets import Profile
+from anyrig.settings.books import BookSettings
 from anyrig.units import is_number
 
 log = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class Settings:
     log_file: str = ""
     """Where the log goes beside the terminal."""
     speech: SpeechSettings = field(default_factory=SpeechSettings)
+    book: BookSettings = field(default_factory=BookSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)

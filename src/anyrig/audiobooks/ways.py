@@ -1,0 +1,36 @@
+"""What is done with the parts of a book that are no plain prose: a choice for each.
+
+Light, as the settings of every command are made of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What is done with the parts of a book that are no plain prose."""
+
+    notes: Literal["skip", "inline", "end"] = "skip"
+    """Footnotes: left out, after the paragraph that names them, or at the chapter's end."""
+    tables: Literal["speak", "skip"] = "speak"
+    images: Literal["speak", "skip"] = "speak"
+    """The words that stand for a picture."""
+    poems: Literal["lines", "prose", "skip"] = "lines"
+    """With a rest after each line, or read through."""
+    code: Literal["skip", "speak"] = "skip"
+    pages: Literal["skip", "speak"] = "skip"
+    """Page numbers and running heads."""
+    titles: Literal["speak", "skip"] = "speak"
+    """A chapter's title where the text itself does not print it."""
+    matter: Literal["skip", "speak"] = "skip"
+    """Covers, copyright pages, tables of contents, advertisements."""
+    foreign: Literal["refuse", "skip", "read"] = "refuse"
+    """Paragraphs in a language that no voice here speaks."""
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    name: get_args(hint) for name, hint in get_type_hints(Ways).items()
+}

@@ -1,0 +1,371 @@
+"""`anyrig book`: a book in, a finished audiobook out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from anyrig.cli import book_show, compute, speaker, voicing
+from anyrig.cli.context import Context
+from anyrig.cli.show import Progress, print_warning
+from anyrig.errors import BadInput, ForeignText, StoreFailed
+
+if TYPE_CHECKING:
+    from anyrig.audiobooks.cast import Casting
+    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.ways import Ways
+    from anyrig.services.book import Caption, Order
+    from anyrig.store.results import Store
+    from anyrig.text.document import Document
+
+HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
+chapters, cover and tags out, or with --format a file for each chapter. --list shows the chapters
+with their words and how long they will be; --sample 60s --voices a,b writes previews. A run that
+was stopped or killed goes on where it was; only what changed is made again, and --again 3:17 makes
+one sentence of chapter 3 anew. --verify BOOK.m4b SOURCE listens to a finished book."""
+MIXED = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="the book; with --verify both")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="the m4b, or the folder for a file a chapter"
+    )
+    parser.add_argument(
+        "--format", metavar="NAME", help="m4b, or a file for each chapter: mp3, opus, flac, m4a"
+    )
+    parser.add_argument("--list", action="store_true", help="show the chapters and how long")
+    parser.add_argument("--chapters", metavar="LIST", default="", help="such as 3-7,9 or 5-")
+    parser.add_argument("--sample", metavar="TIME", help="write previews of so long, such as 60s")
+    parser.add_argument("--voices", metavar="LIST", help="with --sample: the voices to compare")
+    parser.add_argument(
+        "--again", metavar="LIST", action="append", default=[],
+        help="make a segment anew, as chapter:segment, such as 3:17,4:2",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-gaps", action="store_true", help="write the book also where passages failed"
+    )
+    parser.add_argument("--fresh", action="store_true", help="make again what is kept already")
+    parser.add_argument("--verify", action="store_true", help="check a finished book: BOOK SOURCE")
+    parser.add_argument(
+        "--words", choices=("none", "sample", "all"), default="sample",
+        help="with --verify: how much is listened to; sample when not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--levels", metavar="NAME", default="default", help="what loudness is right: default, acx"
+    )
+    _about(parser)
+    _reading(parser)
+    voicing.arguments(parser, ssml=False)
+    compute.arguments(parser)
+
+
+def _about(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the files say and carry")
+    group.add_argument("--title", default="", metavar="TEXT", help="instead of the book's own")
+    group.add_argument("--author", default="", metavar="NAME", help="instead of the book's own")
+    group.add_argument("--narrator", default="", metavar="NAME", help="instead of the voice's name")
+    group.add_argument("--cover", metavar="FILE", help="a JPEG or PNG instead of the book's own")
+    group.add_argument(
+        "--captions", metavar="LIST", default="", help="srt, vtt or both, beside the book"
+    )
+    group.add_argument(
+        "--read-along", action="store_true", help="an EPUB 3 too whose words light up as spoken"
+    )
+    group.add_argument(
+        "--loudness", type=voicing.lufs, metavar="LUFS", help="-19 when not given, 0 as it is"
+    )
+    group.add_argument("--bitrate", metavar="N", help="such as 96k; m4b has 64k")
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    from anyrig.audiobooks.ways import CHOICES
+
+    group = parser.add_argument_group("how it is read")
+    group.add_argument("--cast", metavar="FILE", help="who speaks in which voice")
+    told = {
+        "notes": "footnotes",
+        "tables": "tables",
+        "images": "the words that stand for pictures",
+        "poems": "poems",
+        "code": "listings",
+        "pages": "page numbers",
+        "titles": "titles that only the contents have",
+        "matter": "covers, copyright pages, contents",
+        "foreign": "paragraphs that no voice here speaks",
+    }
+    for name, choices in CHOICES.items():
+        group.add_argument(f"--{name}", choices=choices, help=told[name])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make it, show it, or check it."""
+    context = Context(options)
+    if options.verify:
+        from anyrig.cli import book_verify
+
+        return book_verify.run(context)
+    if len(options.files) != 1:
+        raise BadInput("one book at a time", hint="`anyrig book FILE -o OUT.m4b`.")
+    order = ordered(context)
+    with Progress(1, "book") as progress:
+        progress.step(f"reading {order.source.name}")
+        document = opened(order)
+    if options.sample:
+        from anyrig.cli import book_sample
+
+        return book_sample.run(context, order, document)
+    teller = teller_of(context, document)
+    if options.list:
+        from anyrig.cli import book_list
+
+        return book_list.run(context, order, document, teller)
+    return _make(context, order, document, teller)
+
+
+def _make(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> int:
+    from anyrig.services import book
+
+    size = sum(chapter.num_characters for chapter in document.chapters)
+    with ExitStack() as stack:
+        store = stack.enter_context(keeping(context, order))
+        # The workers load while the book is planned.
+        studio = stack.enter_context(voicing.studio(context, teller, size, store))
+        plan = planned(context, order, document, teller)
+        order = replace(order, narrator=order.narrator or narrator_of(context, teller))
+        show = stack.enter_context(book_show.Show(context, teller, plan))
+        show.begin(order)
+        _check_room(context, order, plan, studio.rate, studio.num_kept(plan.segments), teller)
+        made = book.make(order, plan, studio, store, tell=show.progress)
+        for warning in studio.warnings:
+            print_warning(warning)
+    book_show.learn(context, teller, plan, made)
+    show.end(order, made)
+    return 0
+
+
+def _check_room(
+    context: Context,
+    order: Order,
+    plan: Plan,
+    rate: int,
+    num_kept: int,
+    teller: speaker.Chosen,
+) -> None:
+    from anyrig.cli.cache import store_path
+    from anyrig.services.book import check_room
+
+    known = book_show.rate_of(context, teller)
+    check_room(
+        order,
+        known.audio_s(plan.num_characters),
+        known.audio_s(plan.num_characters - num_kept),
+        rate=rate,
+        store_folder=store_path(context).parent,
+    )
+
+
+# -- what was asked for ---------------------------------------------------------------------------
+
+
+def ordered(context: Context) -> Order:
+    """The order that the flags and settings make."""
+    from anyrig.audiobooks.make import Rests
+    from anyrig.services.book import Order
+
+    options, settings = context.options, context.loaded.settings.book
+    source = Path(options.files[-1]).expanduser()
+    output, format = _output(options, source)
+    return Order(
+        source=source,
+        output=output,
+        format=format,
+        chapters=options.chapters,
+        ways=ways(context),
+        title=options.title,
+        author=options.author,
+        narrator=options.narrator,
+        language=options.language or "",
+        cover=Path(options.cover).expanduser() if options.cover else None,
+        captions=_captions(options.captions),
+        readalong=options.read_along,
+        target_lufs=_loudness(context),
+        bitrate=_bitrate(options.bitrate) or settings.bitrate or None,
+        rests=Rests(settings.rest_before, settings.rest_after),
+        allow_gaps=options.allow_gaps,
+        again=_again(options.again),
+        fresh=options.fresh,
+    )
+
+
+def ways(context: Context) -> Ways:
+    """What is done with what: flags over settings."""
+    from anyrig.audiobooks.ways import CHOICES, Ways
+
+    settings = context.loaded.settings.book
+    return Ways(
+        **{name: getattr(context.options, name) or getattr(settings, name) for name in CHOICES}
+    )
+
+
+def _output(options: argparse.Namespace, source: Path) -> tuple[Path, str]:
+    from anyrig.services.book import BOOK_FORMATS, CHAPTER_FORMATS
+
+    known = (*BOOK_FORMATS, *CHAPTER_FORMATS)
+    named = Path(options.output).expanduser() if options.output else None
+    format = (options.format or "").lower().lstrip(".")
+    if format and format not in known:
+        raise BadInput(f"no format {options.format!r}", hint=f"There are: {', '.join(known)}.")
+    ending = named.suffix.lower().lstrip(".") if named else ""
+    if named is not None and not format and ending in CHAPTER_FORMATS:
+        raise BadInput(
+            f"a book in one file is an m4b, not {named.name}",
+            hint=f"-o {named.stem}.m4b, or -o {named.stem} --format {ending} for a file a chapter.",
+        )
+    format = format or "m4b"
+    if format in CHAPTER_FORMATS:
+        return named or Path(source.stem), format
+    if named is None:
+        return Path(f"{source.stem}.m4b"), format
+    if named.is_dir() or options.output.endswith(("/", "\\")):
+        return named / f"{source.stem}.m4b", format
+    return named if ending else named.with_name(f"{named.name}.m4b"), format
+
+
+def _captions(text: str) -> tuple[Caption, ...]:
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in ("srt", "vtt"):
+            raise BadInput(f"no captions as {name!r}", hint="There are: srt, vtt.")
+    return cast("tuple[Caption, ...]", names)
+
+
+def _again(texts: list[str]) -> tuple[tuple[int, int], ...]:
+    found = []
+    for piece in (piece.strip() for text in texts for piece in text.split(",")):
+        chapter, sign, segment = piece.partition(":")
+        if not (sign and chapter.isdecimal() and segment.isdecimal()):
+            raise BadInput(
+                f"--again {piece} names no segment", hint="Chapter and segment, such as 3:17."
+            )
+        found.append((int(chapter), int(segment)))
+    return tuple(found)
+
+
+def _bitrate(text: str | None) -> int | None:
+    if not text:
+        return None
+    number = text.lower().removesuffix("k")
+    if not number.isdecimal():
+        raise BadInput(f"--bitrate {text}", hint="Bits a second, such as 64k or 96000.")
+    return int(number) * (1000 if text.lower().endswith("k") else 1)
+
+
+def _loudness(context: Context) -> float:
+    if context.options.loudness is None and context.options.levels == "acx":
+        return -20.5
+    return voicing.loudness(context)
+
+
+# -- who reads it, and what -----------------------------------------------------------------------
+
+
+def opened(order: Order) -> Document:
+    """The book; its reader's warnings are printed."""
+    from anyrig.services import book
+
+    document = book.opened(order)
+    for warning in document.warnings:
+        print_warning(warning)
+    return document
+
+
+def teller_of(context: Context, document: Document) -> speaker.Chosen:
+    """Who reads a book: as asked for, else an engine for its language."""
+    return speaker.chosen(context, language_of(context, document))
+
+
+def language_of(context: Context, document: Document) -> str:
+    """The book's language, as told or as found."""
+    from anyrig.audiobooks import plan
+
+    asked = context.options.language or context.loaded.settings.speech.language
+    return str(asked) if asked != "auto" else plan.language_of(document)
+
+
+def narrator_of(context: Context, teller: speaker.Chosen) -> str:
+    """The voice's name, for the tags."""
+    voice = speaker.voice_of(context, teller)
+    named = next((one for one in teller.found.voices if one.name == voice or not voice), None)
+    return (named.title or named.name) if named is not None else voice or teller.name
+
+
+def planned(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> Plan:
+    """What will be spoken; warnings are printed."""
+    from anyrig.audiobooks import plan as plans
+    from anyrig.speech import tongues
+
+    language = language_of(context, document)
+    main = tongues.matched(language, teller.found.languages)
+    if not main:
+        foreign = tongues.refusal(language, teller.found.languages)
+        raise speaker.refusal(context, foreign, teller)
+    terms = voicing.terms_of(context, teller)
+    try:
+        plan = plans.plan_of(
+            document, terms, main=main, ways=order.ways,
+            chosen=plans.chosen(document, order.chapters, order.ways),
+            casting=_casting(context, teller),
+        )  # fmt: skip
+    except ForeignText as error:
+        refused = speaker.refusal(context, error, teller)
+        raise type(error)(
+            error.message, hint=f"{refused.hint} {error.hint}", language=error.language
+        ) from error
+    voicing.check_voices(plan.segments, teller)
+    return plan
+
+
+def _casting(context: Context, teller: speaker.Chosen) -> Casting | None:
+    if not context.options.cast:
+        return None
+    from anyrig.audiobooks.cast import Casting, load
+
+    people = load(Path(context.options.cast).expanduser())
+    for voice in people.voices:
+        speaker.checked_voice(voice, teller)
+    return Casting(people)
+
+
+@contextmanager
+def keeping(context: Context, order: Order) -> Iterator[Store]:
+    """The user's store; where that cannot be opened, one beside the book that goes with the run."""
+    from anyrig.cli.cache import open_store
+
+    try:
+        store = open_store(context)
+    except (StoreFailed, OSError) as error:
+        said = error.message if isinstance(error, StoreFailed) else str(error)
+        print_warning(f"what is made is kept beside the book until it is done: {said}")
+        with _beside(order) as own:
+            yield own
+        return
+    with store:
+        yield store
+
+
+@contextmanager
+def _beside(order: Order) -> Iterator[Store]:
+    import shutil
+
+    from anyrig.store.results import Store
+
+    folder = order.output.absolute().parent / f".{order.output.name}.anyrig"
+    with Store(folder / "takes.db") as store:
+        yield store
+    shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next

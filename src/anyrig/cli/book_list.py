@@ -1,0 +1,106 @@
+"""`anyrig book FILE --list`: chapters with words and lengths; with --chapters their segments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli.book_show import rate_of
+from anyrig.cli.context import Context
+from anyrig.cli.show import print_json, table
+from anyrig.text.language import num_words
+from anyrig.units import plural, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.cli.speaker import Chosen
+    from anyrig.services.book import Order
+    from anyrig.text.document import Chapter, Document
+
+
+def run(context: Context, order: Order, document: Document, teller: Chosen) -> int:
+    """Show them."""
+    from anyrig.audiobooks.plan import chosen
+
+    spoken = set(chosen(document, order.chapters, order.ways))
+    if order.chapters:
+        return _segments(context, order, document, teller)
+    rate = rate_of(context, teller)
+    pace = context.options.rate or context.loaded.settings.speech.rate
+    rows = [
+        _row(number, chapter, number in spoken, rate.audio_s(chapter.num_characters, pace))
+        for number, chapter in enumerate(document.chapters)
+    ]
+    audio_s = sum(row["estimated_s"] for row in rows if row["spoken"])
+    if context.options.json:
+        about = document.about
+        print_json(
+            {"title": about.title, "authors": about.authors, "language": about.language,
+             "series": about.series or None, "format": document.format,
+             "cover": document.cover is not None, "chapters": rows, "engine": teller.name,
+             "estimated_s": round(audio_s, 1), "measured": rate.measured,
+             "to_make_s": _to_make_s(audio_s, rate.times_real_time)}
+        )  # fmt: skip
+        return 0
+    _print(document, rows)
+    words = sum(row["words"] for row in rows if row["spoken"])
+    guess = "" if rate.measured else " (a guess: this voice has not been measured yet)"
+    print(f"\n{plural(words, 'word')}, about {seconds_text(audio_s)} of speech{guess}")
+    to_make = _to_make_s(audio_s, rate.times_real_time)
+    if to_make is not None:
+        fast = f"{rate.times_real_time:.0f} times real time, as last measured here"
+        print(f"about {seconds_text(to_make)} to make, at {fast}")
+    return 0
+
+
+def _to_make_s(audio_s: float, times_real_time: float | None) -> float | None:
+    return round(audio_s / times_real_time, 1) if times_real_time else None
+
+
+def _row(position: int, chapter: Chapter, spoken: bool, seconds: float) -> dict[str, Any]:
+    from anyrig.audiobooks.plan import title_of
+
+    return {
+        "number": position + 1,
+        "title": title_of(chapter, position + 1),
+        "level": chapter.level,
+        "role": chapter.role,
+        "words": sum(num_words(block.text) for block in chapter.blocks),
+        "characters": chapter.num_characters,
+        "estimated_s": round(seconds, 1),
+        "spoken": spoken,
+    }
+
+
+def _print(document: Document, rows: list[dict[str, Any]]) -> None:
+    about = document.about
+    by = f" by {', '.join(about.authors)}" if about.authors else ""
+    series = f" ({about.series} {about.series_index})".replace(" )", ")") if about.series else ""
+    print(f"{about.title}{by}{series}\n")
+    shown = [("", "chapter", "words", "about", "")]
+    for row in rows:
+        indent = "  " * (min(row["level"], 6) - 1)
+        note = "" if row["spoken"] else f"not read ({row['role']})"
+        shown.append(
+            (str(row["number"]), f"{indent}{row['title']}"[:60], f"{row['words']:,}",
+             seconds_text(row["estimated_s"]), note)
+        )  # fmt: skip
+    print(table(shown, right=(0, 2, 3)))
+
+
+def _segments(context: Context, order: Order, document: Document, teller: Chosen) -> int:
+    """Each segment of some chapters, under the number that --again takes."""
+    from anyrig.cli.book import planned
+
+    plan = planned(context, order, document, teller)
+    rows = [
+        {"chapter": part.number, "segment": place, "text": " ".join(segment.text.split()),
+         "spoken": segment.line.text, "language": segment.line.language,
+         "voice": segment.line.voice}
+        for part in plan.parts
+        for place, segment in enumerate(part.script.segments, 1)
+    ]  # fmt: skip
+    if context.options.json:
+        print_json({"engine": teller.name, "segments": rows, "omitted": dict(plan.omitted())})
+        return 0
+    for row in rows:
+        print(f"{row['chapter']}:{row['segment']:<4} {row['spoken']}")
+    return 0

@@ -1,0 +1,358 @@
+"""A book, from its file to the finished audiobook: what every door calls.
+
+    document = opened(order)
+    plan = plan_of(document, terms, ...)
+    made = make(order, plan, studio, store, tell=...)
+
+What is made is kept in the store as it comes, under the order's name, so a run that was cut off is
+resumed by ordering the same again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.audiobooks.make import Lack, Recorded, Rests, record, sound
+from anyrig.audiobooks.progress import Progress, Tell
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.ways import Ways
+from anyrig.errors import BadInput, StoreFailed, WorkFailed
+from anyrig.units import bytes_text, plural, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.audiobooks.plan import Plan
+    from anyrig.audiobooks.timeline import Timeline
+    from anyrig.speech.script import Segment
+    from anyrig.speech.synthesise import Studio
+    from anyrig.store.protocol import Results
+    from anyrig.text.document import About, Document
+
+Caption = Literal["srt", "vtt"]
+BOOK_FORMATS = ("m4b",)
+CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
+_STORE_BYTES_PER_SECOND = 2  # times the sample rate: takes are kept as 16-bit samples
+_SPARE_BYTES = 64 << 20
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is wanted of a book."""
+
+    source: Path
+    output: Path
+    """A file for a whole book, a folder for one file a chapter."""
+    format: str = "m4b"
+    """`m4b`, or what each chapter is written as: mp3, opus, flac, m4a, wav."""
+    chapters: str = ""
+    """Such as `3-7,9`; empty is all but covers and the like."""
+    ways: Ways = field(default_factory=Ways)
+    title: str = ""
+    author: str = ""
+    narrator: str = ""
+    language: str = ""
+    cover: Path | None = None
+    captions: tuple[Caption, ...] = ()
+    readalong: bool = False
+    target_lufs: float = -19.0
+    bitrate: int | None = None
+    rests: Rests = field(default_factory=Rests)
+    allow_gaps: bool = False
+    again: tuple[tuple[int, int], ...] = ()
+    """Chapters and segments, both from 1, whose takes are made again."""
+    fresh: bool = False
+
+    @property
+    def job(self) -> str:
+        """What its takes are held under in the store."""
+        return f"book {self.output.absolute()}"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished book."""
+
+    files: tuple[Path, ...]
+    beside: tuple[Path, ...]
+    """Captions, the playlist, the read-along book."""
+    timeline: Timeline
+    recorded: Recorded
+    wall_s: float
+    warnings: tuple[str, ...] = ()
+
+
+class Unfinished(WorkFailed):
+    """Some passages could not be spoken, and the person has not allowed gaps."""
+
+    def __init__(self, lacks: Sequence[Lack], plan: Plan) -> None:
+        named = [
+            f"{plan.parts[lack.part].number}:{lack.segment + 1} {lack.text[:60]!r}: {lack.said}"
+            for lack in lacks[:_MOST_NAMED]
+        ]
+        more = len(lacks) - len(named)
+        listed = "".join(f"\n  {line}" for line in named) + (f"\n  and {more} more" if more else "")
+        super().__init__(
+            f"{plural(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
+            hint="Run the same command again to try only those; --allow-gaps writes the book "
+            "with silence in their place.",
+        )
+        self.lacks = tuple(lacks)
+
+
+def opened(order: Order) -> Document:
+    """The book, its matter told apart, with what the order says of it."""
+    from anyrig.text.document import Picture
+    from anyrig.text.files import read
+    from anyrig.text.matter import settle
+
+    document = settle(read(order.source))
+    about = document.about
+    about = replace(
+        about,
+        title=order.title or about.title or order.source.stem,
+        authors=(order.author,) if order.author else about.authors,
+        language=order.language or about.language,
+    )
+    cover = document.cover
+    if order.cover is not None:
+        cover = Picture(_bytes(order.cover), _picture_type(order.cover))
+    return replace(document, about=about, cover=cover)
+
+
+def make(
+    order: Order,
+    plan: Plan,
+    studio: Studio,
+    store: Results,
+    *,
+    tell: Tell | None = None,
+) -> Made:
+    """Make what is missing and write the book; `Unfinished` when passages could not be spoken.
+
+    Args:
+        order: what is wanted.
+        plan: of the ordered book.
+        studio: who speaks, with `store` behind it.
+        store: where takes are kept.
+        tell: is told how far it is.
+    """
+    began = time.monotonic()
+    with store.holding(order.job):
+        if order.again:
+            _make_again(order, plan, studio)
+        recorded = record(
+            plan, studio, target_lufs=order.target_lufs, rests=order.rests, anew=order.fresh,
+            tell=tell,
+        )  # fmt: skip
+        if recorded.lacks and not order.allow_gaps:
+            raise Unfinished(recorded.lacks, plan)
+        files, beside, warnings = _write(order, plan, studio, recorded, tell, began)
+    wall_s = time.monotonic() - began
+    return Made(files, beside, recorded.timeline, recorded, wall_s, warnings)
+
+
+def _make_again(order: Order, plan: Plan, studio: Studio) -> None:
+    """Other takes of the segments that the person did not like."""
+    wanted = [segment_at(plan, chapter, number) for chapter, number in order.again]
+    for spoken in studio.again(wanted):
+        if spoken.failure is not None:
+            raise WorkFailed(
+                f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: "
+                f"{spoken.failure.said}",
+                hint=spoken.failure.hint or "The take there was is still kept.",
+            )
+
+
+def segment_at(plan: Plan, chapter: int, number: int) -> Segment:
+    """A segment by chapter and number, both counted from 1 as lists show them."""
+    part = next((part for part in plan.parts if part.number == chapter), None)
+    if part is None:
+        raise BadInput(
+            f"there is no chapter {chapter} in what is spoken", hint="--list shows the chapters."
+        )
+    count = len(part.script.segments)
+    if not 1 <= number <= count:
+        raise BadInput(
+            f"chapter {chapter} has no segment {number}: it has {count}",
+            hint=f"--list --chapters {chapter} shows them with their numbers.",
+        )
+    return part.script.segments[number - 1]
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def _write(
+    order: Order,
+    plan: Plan,
+    studio: Studio,
+    recorded: Recorded,
+    tell: Tell | None,
+    began: float,
+) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[str, ...]]:
+    from anyrig.audiobooks.write import write_book, write_chapters
+
+    timeline, tags, cover = recorded.timeline, tags_of(order, plan), plan.document.cover
+    told = _writing(plan, timeline, tell, began)
+    parts = sound(plan, studio, recorded)
+    if order.format in BOOK_FORMATS:
+        written = write_book(
+            order.output, parts, timeline, tags, cover, bitrate=order.bitrate, tell=told
+        )
+    else:
+        written = write_chapters(
+            order.output, parts, timeline, tags, cover,
+            format=order.format, bitrate=order.bitrate, tell=told,
+        )  # fmt: skip
+    beside = [*_captions(order, timeline, written.files)]
+    if written.playlist is not None:
+        beside.append(written.playlist)
+    if order.readalong:
+        beside.append(_readalong(order, plan, studio, recorded, written.files))
+    return written.files, tuple(beside), written.warnings
+
+
+def _captions(order: Order, timeline: Timeline, files: Sequence[Path]) -> list[Path]:
+    from anyrig.audiobooks.captions import write_captions
+
+    whole = order.format in BOOK_FORMATS
+    return [
+        path
+        for kind in order.captions
+        for path in write_captions(kind, timeline, files, whole=whole)
+    ]
+
+
+def _readalong(
+    order: Order, plan: Plan, studio: Studio, recorded: Recorded, files: Sequence[Path]
+) -> Path:
+    """The EPUB that is read along; its sound is a file for each chapter."""
+    from anyrig.audiobooks.readalong import write_readalong
+    from anyrig.audiobooks.write import write_chapters
+
+    whole = order.format in BOOK_FORMATS
+    path = readalong_path(order)
+    with tempfile.TemporaryDirectory(prefix=".anyrig-", dir=path.parent) as folder:
+        audio = files
+        if whole or order.format not in ("mp3", "m4a", "opus"):
+            audio = write_chapters(
+                folder, sound(plan, studio, recorded), recorded.timeline, tags_of(order, plan),
+                format="m4a", bitrate=order.bitrate,
+            ).files  # fmt: skip
+        write_readalong(
+            path, plan, recorded.timeline, audio, narrator=order.narrator,
+        )  # fmt: skip
+    return path
+
+
+def readalong_path(order: Order) -> Path:
+    """Beside the book, or among the chapters."""
+    if order.format in BOOK_FORMATS:
+        return order.output.with_name(f"{order.output.stem}.readalong.epub")
+    return order.output / f"{order.output.name}.readalong.epub"
+
+
+def tags_of(order: Order, plan: Plan) -> Tags:
+    """What the files say of the book."""
+    about: About = plan.document.about
+    return Tags(
+        title=about.title, author=", ".join(about.authors), narrator=order.narrator,
+        series=about.series, series_index=about.series_index, year=about.year,
+        language=about.language or plan.main, description=about.description,
+        publisher=about.publisher,
+    )  # fmt: skip
+
+
+def _writing(
+    plan: Plan, timeline: Timeline, tell: Tell | None, began: float
+) -> Callable[[float], None] | None:
+    """Turns the encoder's share of done into progress."""
+    if tell is None:
+        return None
+    since = time.monotonic()
+
+    def told(done: float) -> None:
+        now = time.monotonic()
+        at = done * timeline.num_samples
+        chapter = next((n for n, m in enumerate(timeline.marks) if m.end > at), len(plan.parts) - 1)
+        left = (now - since) / done * (1 - done) if done else None
+        speed = done * timeline.duration_s / (now - since) if now > since else None
+        tell(
+            Progress(
+                "writing",
+                done,
+                chapter + 1,
+                len(plan.parts),
+                plan.parts[chapter].title,
+                plan.num_segments,
+                plan.num_segments,
+                timeline.duration_s,
+                now - began,
+                speed,
+                left,
+            )  # fmt: skip
+        )
+
+    return told
+
+
+# -- room on the disk ---------------------------------------------------------------------------
+
+
+def check_room(
+    order: Order, audio_s: float, to_make_s: float, *, rate: int, store_folder: Path | None
+) -> None:
+    """That the disks hold what will be written; `StoreFailed` names the one that does not.
+
+    Args:
+        order: what is wanted.
+        audio_s: how long the book will be, about.
+        to_make_s: how much of it is not kept yet.
+        rate: samples per second.
+        store_folder: where takes are kept.
+    """
+    from anyrig.speech.sound.encode import FORMATS
+
+    made = FORMATS["m4a" if order.format == "m4b" else order.format]
+    per_second = (order.bitrate or made.bitrate) / 8 or rate * 2
+    needs: dict[Path, float] = {}
+    output = _existing(order.output.absolute().parent)
+    needs[output] = audio_s * per_second * (2 if order.readalong else 1) + _SPARE_BYTES
+    if store_folder is not None:
+        kept = _existing(store_folder)
+        share = to_make_s * rate * _STORE_BYTES_PER_SECOND
+        same = kept.stat().st_dev == output.stat().st_dev
+        needs[output if same else kept] = needs.get(output if same else kept, 0.0) + share
+    for folder, need in needs.items():
+        free = shutil.disk_usage(folder).free
+        if need > free:
+            raise StoreFailed(
+                f"{folder} has {bytes_text(free)} free, and the book of about "
+                f"{seconds_text(audio_s)} needs {bytes_text(int(need))}",
+                hint="Free some room, name another place with -o, or make some --chapters first.",
+            )
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"the cover {path} cannot be read: {error.strerror}", hint="Name another picture."
+        ) from error
+
+
+def _picture_type(path: Path) -> str:
+    return "image/png" if path.suffix.lower() == ".png" else "image/jpeg"
