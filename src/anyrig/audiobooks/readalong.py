@@ -8,24 +8,23 @@ same book gives the same bytes.
 
 from __future__ import annotations
 
-import io
 import shutil
 import zipfile
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from anyrig.audiobooks import readalong_package as package
-from anyrig.audiobooks.readalong_pages import Page, clean, pages, root, tag
+from anyrig.audiobooks.cover import prepare
+from anyrig.audiobooks.readalong_overlay import Clip, Track, by_part, clips, overlay
+from anyrig.audiobooks.readalong_pages import Page, pages, root, tag, words
 from anyrig.errors import BadInput, StoreFailed
 from anyrig.store.atomic import replacing
-from anyrig.text.document import Picture
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.timeline import Timeline
-    from anyrig.text.document import About
+    from anyrig.text.document import About, Picture
 
 MEDIA_TYPES = {
     ".m4a": "audio/mp4",
@@ -34,11 +33,7 @@ MEDIA_TYPES = {
     ".opus": "audio/ogg; codecs=opus",
 }
 """The audio that a reader of EPUB 3 must play; Opus came with EPUB 3.3, and older ones lack it."""
-_PICTURES = {
-    "JPEG": ("jpg", "image/jpeg"),
-    "PNG": ("png", "image/png"),
-    "GIF": ("gif", "image/gif"),
-}
+_ENDINGS = {"image/jpeg": "jpg", "image/png": "png"}
 _EPOCH = "2000-01-01T00:00:00Z"
 
 
@@ -69,49 +64,43 @@ def write_readalong(
     assert plan.parts, "a book without parts"
     assert len(audio) == len(plan.parts) == len(timeline.marks), "one audio file for each part"
     about = about or plan.document.about
-    language = tag(about.language) or _spoken_language(plan)
+    language = _language(about, plan)
     written = list(pages(plan, language))
-    tracks = [_track(page, timeline, number, audio[number]) for number, page in enumerate(written)]
-    picture = _usable(cover or plan.document.cover)
+    heard = by_part(timeline)
+    tracks = [
+        _track(page, clips(page.pieces, heard.get(number, ()), timeline, number), audio[number])
+        for number, page in enumerate(written)
+    ]
+    picture = prepare(cover or plan.document.cover).picture
+    face = (f"cover.{_ENDINGS[picture.media_type]}", picture.media_type) if picture else None
     name = package.identifier(about, "\n".join(part.script.source for part in plan.parts))
     described = package.metadata(about, language, name, narrator=narrator, modified=modified)
-    title = about.title.strip() or "Untitled"
-    texts = {
+    title = about.title if words(about.title) else "Untitled"
+    files: dict[str, str | bytes | Path] = {
         "META-INF/container.xml": package.CONTAINER,
-        "EPUB/package.opf": package.package(
-            written, tracks, described, language, (picture[0], picture[1]) if picture else None
-        ),
-        "EPUB/nav.xhtml": package.contents(written, language, title, cover=picture is not None),
+        "EPUB/package.opf": package.package(written, tracks, described, language, face),
+        "EPUB/nav.xhtml": package.contents(written, language, title, cover=face is not None),
         "EPUB/style.css": package.STYLE,
     }
-    if picture:
-        texts["EPUB/text/cover.xhtml"] = _cover_page(picture[0], title, language)
-    for page, track in zip(written, tracks, strict=True):
-        texts[f"EPUB/text/{page.name}.xhtml"] = page.xhtml
+    if picture and face:
+        files["EPUB/text/cover.xhtml"] = _cover_page(face[0], title, language)
+        files[f"EPUB/{face[0]}"] = picture.data
+    for page, track, sound in zip(written, tracks, audio, strict=True):
+        files[f"EPUB/text/{page.name}.xhtml"] = page.xhtml
         if track:
-            texts[f"EPUB/smil/{page.name}.smil"] = package.overlay(page, track)
-    sounds = [
-        (f"EPUB/{track.file}", each) for track, each in zip(tracks, audio, strict=True) if track
-    ]
-    pictures = {f"EPUB/{picture[0]}": picture[2]} if picture else {}
-    try:
-        with replacing(path) as file:
-            _pack(file, texts, pictures, sounds)
-    except OSError as error:
-        raise StoreFailed(
-            f"{path} was not written: {error}", hint="Free some room, or name another place for it."
-        ) from error
+            files[f"EPUB/smil/{page.name}.smil"] = overlay(page, track)
+            files[f"EPUB/{track.file}"] = sound
+    _write(path, files)
 
 
-def _spoken_language(plan: Plan) -> str:
-    """What most of it is spoken in, where the file does not say."""
-    heard = Counter(
-        tag(segment.line.language) for part in plan.parts for segment in part.script.segments
-    )
-    return next((language for language, _ in heard.most_common() if language), "und")
+def _language(about: About, plan: Plan) -> str:
+    """As the file says, unless its text is in another."""
+    main, said = tag(plan.main), tag(about.language)
+    alike = said.lower().partition("-")[0] == main.lower().partition("-")[0]
+    return said if said and (alike or not main) else main or "und"
 
 
-def _track(page: Page, timeline: Timeline, number: int, audio: Path) -> package.Track | None:
+def _track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
     """The audio of a part, or nothing where none of its text is heard."""
     ending = audio.suffix.lower()
     if ending not in MEDIA_TYPES:
@@ -119,54 +108,37 @@ def _track(page: Page, timeline: Timeline, number: int, audio: Path) -> package.
             f"readers of EPUB do not play {ending or audio.name}",
             hint=f"A read-along book takes one of: {', '.join(MEDIA_TYPES)}.",
         )
-    clips = package.clips(page.pieces, timeline, number)
-    if not clips:
-        return None
-    return package.Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], clips)
-
-
-def _usable(picture: Picture | None) -> tuple[str, str, bytes] | None:
-    """The cover's file, media type and bytes, as a JPEG where it is of a kind that EPUB lacks."""
-    if picture is None:
-        return None
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(picture.data)) as image:
-            image.load()
-            if image.format in _PICTURES:
-                ending, media_type = _PICTURES[image.format]
-                return f"cover.{ending}", media_type, picture.data
-            made = io.BytesIO()
-            image.convert("RGB").save(made, "JPEG", quality=90)
-            return "cover.jpg", "image/jpeg", made.getvalue()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None  # a broken picture is no reason to have no book
+    return Track(f"audio/{page.name}{ending}", MEDIA_TYPES[ending], heard) if heard else None
 
 
 def _cover_page(picture: str, title: str, language: str) -> str:
-    body = f'<section class="cover">\n<img src="../{picture}" alt="{clean(title)}"/>\n</section>\n'
+    body = f'<section class="cover">\n<img src="../{picture}" alt="{words(title)}"/>\n</section>\n'
     return root(title, language, body, kind="cover")
 
 
-def _pack(
-    file: IO[bytes],
-    texts: dict[str, str],
-    pictures: dict[str, bytes],
-    sounds: Sequence[tuple[str, Path]],
-) -> None:
+def _write(path: Path, files: Mapping[str, str | bytes | Path]) -> None:
     """The archive: its type first, text packed, sound and pictures as they are."""
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(_entry("mimetype"), "application/epub+zip")
-        for name, text in texts.items():
-            archive.writestr(_entry(name, zipfile.ZIP_DEFLATED), text.encode())
-        for name, data in pictures.items():
-            archive.writestr(_entry(name), data)
-        for name, sound in sounds:
-            entry = _entry(name)
-            entry.file_size = sound.stat().st_size
-            with sound.open("rb") as source, archive.open(entry, "w") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+    try:
+        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(_entry("mimetype"), "application/epub+zip")
+            for name, content in files.items():
+                if isinstance(content, Path):
+                    _copy(archive, name, content)
+                else:
+                    packed = zipfile.ZIP_DEFLATED if isinstance(content, str) else 0
+                    archive.writestr(_entry(name, packed), content)
+    except OSError as error:
+        raise StoreFailed(
+            f"{path} was not written: {error}", hint="Free some room, or name another place for it."
+        ) from error
+
+
+def _copy(archive: zipfile.ZipFile, name: str, path: Path) -> None:
+    """A file into the archive, without having it in memory."""
+    entry = _entry(name)
+    entry.file_size = path.stat().st_size
+    with path.open("rb") as source, archive.open(entry, "w") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
 
 
 def _entry(name: str, compression: int = zipfile.ZIP_STORED) -> zipfile.ZipInfo:

@@ -1,21 +1,21 @@
-"""What an EPUB says of itself: package, table of contents, overlays, style."""
+"""What an EPUB says of itself: package, metadata, table of contents, style."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from anyrig.audiobooks.readalong_pages import Page, Piece, clean, right_to_left, root
+from anyrig.audiobooks.readalong_overlay import clock
+from anyrig.audiobooks.readalong_pages import Page, right_to_left, root, words
 
 if TYPE_CHECKING:
-    from anyrig.audiobooks.timeline import Timeline
+    from anyrig.audiobooks.readalong_overlay import Track
     from anyrig.text.document import About
 
 ACTIVE = "-epub-media-overlay-active"
-_DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?")
+_DATE = re.compile(r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?")
 _FEATURES = ("synchronizedAudioText", "tableOfContents", "readingOrder")
 
 CONTAINER = """<?xml version="1.0" encoding="utf-8"?>
@@ -43,100 +43,14 @@ figure {{ font-style: italic; margin: 1em 2em; }}
 """
 
 
-@dataclass(frozen=True)
-class Clip:
-    """What of a part's audio belongs to a piece of its text, in milliseconds."""
-
-    piece: Piece
-    start_ms: int
-    end_ms: int
-
-
-@dataclass(frozen=True)
-class Track:
-    """A part that is heard: its audio and its clips."""
-
-    file: str
-    media_type: str
-    clips: tuple[Clip, ...]
-
-    @property
-    def duration_ms(self) -> int:
-        """Of all clips: they follow on each other."""
-        return sum(clip.end_ms - clip.start_ms for clip in self.clips)
-
-
-def clips(pieces: Sequence[Piece], timeline: Timeline, number: int) -> tuple[Clip, ...]:
-    """The clips of a part from its beginning to its end.
-
-    A player goes from clip to clip and leaves out what lies between, so each lasts until the next
-    begins: the pauses are heard as they are in the audiobook.
-    """
-    mark, rate = timeline.marks[number], timeline.rate
-    whole_ms = round((mark.end - mark.start) * 1000 / rate)
-    begun: list[tuple[int, Piece]] = []
-    for start, piece in _begins(pieces, timeline, number):
-        start_ms = round((start - mark.start) * 1000 / rate) if begun else 0
-        if start_ms < whole_ms and (not begun or start_ms > begun[-1][0]):
-            begun.append((start_ms, piece))
-    ends = [start_ms for start_ms, _ in begun[1:]] + [whole_ms]
-    return tuple(
-        Clip(piece, start_ms, end_ms)
-        for (start_ms, piece), end_ms in zip(begun, ends, strict=bool(begun))
-    )
-
-
-def _begins(
-    pieces: Sequence[Piece], timeline: Timeline, number: int
-) -> Iterator[tuple[float, Piece]]:
-    """When each piece begins, in samples; pieces of one segment share its time by their length."""
-    of: dict[int, list[Piece]] = {}
-    for piece in pieces:
-        of.setdefault(piece.segment, []).append(piece)
-    for cue in sorted((cue for cue in timeline.cues if cue.part == number), key=lambda c: c.start):
-        shared = of.get(cue.segment, [])
-        weight, done = sum(piece.weight for piece in shared), 0
-        for piece in shared:
-            yield cue.start + (cue.end - cue.start) * done / weight, piece
-            done += piece.weight
-
-
-def clock(milliseconds: int) -> str:
-    """A time as SMIL writes it: 1:02:03.456."""
-    seconds, rest = divmod(milliseconds, 1000)
-    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:03d}"
-
-
-def overlay(page: Page, track: Track) -> str:
-    """The SMIL file of a part."""
-    text, sound = f"../text/{page.name}.xhtml", f"../{track.file}"
-    pars = "".join(
-        f'<par id="{clip.piece.id}"{_type(clip.piece)}>'
-        f'<text src="{text}#{clip.piece.id}"/>'
-        f'<audio src="{sound}" clipBegin="{clock(clip.start_ms)}" clipEnd="{clock(clip.end_ms)}"/>'
-        "</par>\n"
-        for clip in track.clips
-    )
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        '<smil xmlns="http://www.w3.org/ns/SMIL" xmlns:epub="http://www.idpf.org/2007/ops" '
-        f'version="3.0">\n<body>\n<seq id="all" epub:textref="{text}#part" epub:type="chapter">\n'
-        f"{pars}</seq>\n</body>\n</smil>\n"
-    )
-
-
-def _type(piece: Piece) -> str:
-    return f' epub:type="{piece.type}"' if piece.type else ""
-
-
 def contents(pages: Sequence[Page], language: str, title: str, *, cover: bool) -> str:
     """The table of contents, nested as the book's is, and the pages of the printed book."""
     body = f'<nav epub:type="toc" role="doc-toc" id="toc">\n{_nested(pages)}</nav>\n'
     stops = [
-        f'<li><a href="text/{page.name}.xhtml#{stop.id}">{clean(stop.label)}</a></li>\n'
+        f'<li><a href="text/{page.name}.xhtml#{stop.id}">{words(stop.label)}</a></li>\n'
         for page in pages
         for stop in page.stops
-        if stop.label
+        if words(stop.label)
     ]
     if stops:
         body += (
@@ -171,7 +85,7 @@ def _nested(pages: Sequence[Page]) -> str:
                 made.append("</ol>\n</li>\n")
                 open_levels.pop()
             open_levels[-1] = page.level
-        made.append(f'<li><a href="text/{page.name}.xhtml">{clean(page.title)}</a>')
+        made.append(f'<li><a href="text/{page.name}.xhtml">{words(page.title)}</a>')
     made.append("</li>\n</ol>\n" * len(open_levels))
     return "".join(made)
 
@@ -187,27 +101,25 @@ def metadata(about: About, language: str, name: str, *, narrator: str, modified:
     """Who wrote it, what it is called, and that it can be heard."""
     made = [
         f'<dc:identifier id="uid">{name}</dc:identifier>',
-        f'<dc:title id="title">{clean(about.title.strip()) or "Untitled"}</dc:title>',
+        f'<dc:title id="title">{words(about.title) or "Untitled"}</dc:title>',
         f"<dc:language>{language}</dc:language>",
         f'<meta property="dcterms:modified">{modified}</meta>',
     ]
-    for number, author in enumerate(filter(str.strip, about.authors), 1):
-        made.append(f'<dc:creator id="author-{number}">{clean(author.strip())}</dc:creator>')
+    for number, author in enumerate(filter(words, about.authors), 1):
+        made.append(f'<dc:creator id="author-{number}">{words(author)}</dc:creator>')
         made.append(
             f'<meta refines="#author-{number}" property="role" scheme="marc:relators">aut</meta>'
         )
     for element in ("description", "publisher", "rights"):
-        if value := clean(getattr(about, element).strip()):
+        if value := words(getattr(about, element)):
             made.append(f"<dc:{element}>{value}</dc:{element}>")
-    if source := clean(about.identifier.strip()):
+    if source := words(about.identifier):
         made.append(f"<dc:source>{source}</dc:source>")
     if _DATE.fullmatch(about.year.strip()):
         made.append(f"<dc:date>{about.year.strip()}</dc:date>")
-    made += [
-        f"<dc:subject>{clean(each.strip())}</dc:subject>" for each in about.subjects if each.strip()
-    ]
+    made += [f"<dc:subject>{words(each)}</dc:subject>" for each in about.subjects if words(each)]
     made += _series(about)
-    if said := clean(narrator.strip()):
+    if said := words(narrator):
         made.append(f'<meta property="media:narrator">{said}</meta>')
     made += [
         f'<meta property="schema:accessMode">{each}</meta>' for each in ("textual", "auditory")
@@ -218,13 +130,13 @@ def metadata(about: About, language: str, name: str, *, narrator: str, modified:
 
 
 def _series(about: About) -> list[str]:
-    if not (series := clean(about.series.strip())):
+    if not (series := words(about.series)):
         return []
     made = [
         f'<meta property="belongs-to-collection" id="series">{series}</meta>',
         '<meta refines="#series" property="collection-type">series</meta>',
     ]
-    if re.fullmatch(r"\d+(?:\.\d+)*", about.series_index.strip()):
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", about.series_index.strip()):
         place = about.series_index.strip()
         made.append(f'<meta refines="#series" property="group-position">{place}</meta>')
     return made

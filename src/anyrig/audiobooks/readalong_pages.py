@@ -78,6 +78,11 @@ def clean(text: str) -> str:
     return escape(_UNPRINTABLE.sub("", text))
 
 
+def words(text: str) -> str:
+    """A name or a title in one line, escaped."""
+    return escape(" ".join(_UNPRINTABLE.sub("", text).split()))
+
+
 def tag(language: str) -> str:
     """A language as XML takes it, or nothing."""
     language = language.strip().replace("_", "-")
@@ -97,7 +102,7 @@ def root(title: str, language: str, body: str, *, depth: str = "../", kind: str 
         '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n'
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" '
         f'lang="{language}" xml:lang="{language}"{turned}>\n'
-        f"<head>\n<title>{clean(title)}</title>\n"
+        f"<head>\n<title>{words(title)}</title>\n"
         f'<link rel="stylesheet" type="text/css" href="{depth}style.css"/>\n</head>\n'
         f"<body{typed}>\n{body}</body>\n</html>\n"
     )
@@ -111,7 +116,7 @@ def pages(plan: Plan, language: str) -> Iterator[Page]:
         body = writer.blocks(part.chapter.blocks, part.places)
         for guests in notes.guests.get(number, ()):
             body += writer.blocks(guests, ())
-        title = part.title.strip() or str(part.number)
+        title = part.title if words(part.title) else str(part.number)
         kind = _MATTER.get(part.chapter.role, "frontmatter")
         xhtml = root(title, language, f'<section id="part">\n{body}</section>\n', kind=kind)
         yield Page(
@@ -226,9 +231,8 @@ class _Writer:
     def stop(self, element: str, label: str, inner: str) -> str:
         """A page number of the printed book; readers go there by it."""
         name = f"page-{len(self.stops) + 1}"
-        label = " ".join(_UNPRINTABLE.sub("", label).split())
         self.stops.append(Stop(name, label))
-        said = f' aria-label="{escape(label)}"' if label else ""
+        said = f' aria-label="{words(label)}"' if words(label) else ""
         return (
             f'<{element} class="page" epub:type="pagebreak" role="doc-pagebreak" '
             f'id="{name}"{said}>{inner}</{element}>'
