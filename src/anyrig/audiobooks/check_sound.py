@@ -4,7 +4,7 @@ One pass over the samples; what stays in memory is the power of every ten millis
 ten hours. True peaks are most of the cost: 400 times real time on one core.
 
 What it cannot see: clipping that was made quieter and then went through a lossy format, as the
-flat tops are no longer flat.
+flat tops are no longer flat; and most holes that were there before Opus, which fills them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FLAT = 0.25  # under this, equal samples in a row are no clipping
 _FLOOR_FRAMES = 30  # the noise floor is that of the quietest 0.3 s
 _DEAD = 10.0**-7.5  # a dropout is at least as quiet as this
 _DROP = 0.06  # of the power of loud speech, 12 dB under it: what is cut is speech, not its end
-_EDGE = 2  # frames within which the sound goes and comes; speech takes longer to fade
+_EDGE = 4  # frames within which the sound goes and comes; lossy formats smear it over three
 _DROP_FRAMES = 3, 100  # shorter is a stop consonant, longer a pause
 
 
