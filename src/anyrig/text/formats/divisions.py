@@ -18,7 +18,7 @@ from anyrig.text.document import Block, Chapter, Role
 from anyrig.text.formats.titles import RANK, Label, Sort, label
 
 _CLOSED = re.compile(r"""[.!?:;…。！？*\-—_]['"”’»)\]*_]*$""")
-_LONG = 200  # characters of a block that is surely text and not a line of a title page
+_LONG = 100  # characters of a block that is surely text and not a line of a title page
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A chapter begins at every heading of the three highest levels that a file uses; deeper ones stay
 headings inside a chapter. Levels are counted from those in use: a file that begins with its third
-level has chapters of level 1 all the same.
+level has chapters of level 1 all the same. A file with no heading at all is searched for lines
+that read as some, as a plain text is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from anyrig.text.document import Block, Chapter, Role
+from anyrig.text.formats import divisions
+from anyrig.text.formats.divisions import Entry
+from anyrig.text.formats.titles import Label, label
 
 _DEPTH = 3
 _SLIGHT = 300  # characters: no more than this stands on a title page
@@ -29,6 +33,8 @@ def chapters(blocks: Sequence[Block], roles: Mapping[int, Role] | None = None) -
         return []
     used = sorted({one.level for at, one in enumerate(blocks) if _opens(one) and at not in roles})
     depth = {level: place for place, level in enumerate(used[:_DEPTH], 1)}
+    if not used:
+        return _searched(blocks, roles)
     starts = {0, len(blocks)}
     for at, block in enumerate(blocks):
         before = roles.get(at - 1) if at else None
@@ -39,6 +45,23 @@ def chapters(blocks: Sequence[Block], roles: Mapping[int, Role] | None = None) -
         for start, end in pairwise(sorted(starts))
     ]
     return _titled(made)
+
+
+def _searched(blocks: Sequence[Block], roles: Mapping[int, Role]) -> list[Chapter]:
+    """Chapters by lines such as "Chapter 1", in a file that marks no headings."""
+    made: list[Chapter] = []
+    places = [at for at in range(len(blocks)) if not at or roles.get(at) != roles.get(at - 1)]
+    for start, end in pairwise([*places, len(blocks)]):
+        part, role = blocks[start:end], roles.get(start)
+        if role is not None:
+            made.append(_chapter(part, {}, role))
+        else:
+            made += divisions.chapters([Entry(block, label=_label(block)) for block in part])
+    return made
+
+
+def _label(block: Block) -> Label | None:
+    return label(block.text) if block.kind == "paragraph" and len(block.text) < 120 else None
 
 
 def _opens(block: Block) -> bool:
@@ -60,8 +83,13 @@ def _titled(made: list[Chapter]) -> list[Chapter]:
     first, others = made[0], [each for each in made[1:] if each.role == "body"]
     if first.role != "body" or not others or first.num_characters > _SLIGHT:
         return made
-    headed = first.title and all(each.level > first.level for each in others)
-    loose = not first.title and all(len(block.text) < 100 for block in first.blocks)
-    if not headed and not loose:
+    above = not first.title or all(each.level > first.level for each in others)
+    if not above or not all(map(_is_line, first.blocks)):
         return made
     return [replace(first, role="title"), *made[1:]]
+
+
+def _is_line(block: Block) -> bool:
+    """Whether a block may stand on a title page: a heading, or a line that is no sentence."""
+    short = len(block.text) < 100 and not block.text.endswith((".", "!", "?", ":", "”", '"'))
+    return block.kind in ("heading", "image", "rule", "page") or short

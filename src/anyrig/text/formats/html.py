@@ -1,0 +1,138 @@
+"""A web page, saved as a file: what it shows, with what surrounds the text named as such.
+
+Nothing of the page's text is left out. A `nav` is a chapter of role `contents`, what stands
+before or after the one `main` (or `article`) and in the page's own `header` or `footer` is
+`front` or `back`; an `aside` stays where it stands. Scripts and styles are no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.text.document import About, Block, Document, Role
+from anyrig.text.formats import outline
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.markup import Flow, flow
+from anyrig.text.formats.markup_notes import settled
+from anyrig.text.formats.plain import content, empty
+from anyrig.text.formats.xml import local, page
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_AUTHORS = ("author", "dc.creator", "dcterms.creator", "citation_author", "article:author")
+_TITLES = ("dc.title", "dcterms.title", "og:title", "citation_title")
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """A page as a document."""
+    root = page(content(path, limits), name=path.name, limits=limits)
+    return document(root, path.name, "html")
+
+
+def document(root: Element, name: str, form: str, about: About | None = None) -> Document:
+    """A document from the tree of a page.
+
+    Args:
+        root: from `xml.page`.
+        name: of the file, for errors.
+        form: what `Document.format` says.
+        about: what is known from elsewhere; the page's own head by default.
+    """
+    marked = list(_marked(root))
+    read_flow = flow(root)
+    blocks = settled([read_flow])[0]
+    if not any(block.text for block in blocks):
+        raise empty(name)
+    chapters = outline.chapters(blocks, _roles(read_flow, blocks, marked))
+    return Document(about or _about(root), tuple(chapters), format=form)
+
+
+def _marked(root: Element) -> Iterator[tuple[str, str]]:
+    """What surrounds the text, by an id that is given to it where it has none, and its name."""
+    found = [(element, local(element)) for element in root.iter()]
+    ids = (f"anyrig-{number}" for number in count(1))
+    mains = [element for element, name in found if name == "main" or _is_main(element)]
+    mains = mains or [element for element, name in found if name == "article"]
+    for element, name in found:
+        if name == "nav" or name in ("header", "footer") and local(_above(element)) == "body":
+            yield _id(element, ids), name
+    if len(mains) == 1:
+        yield _id(mains[0], ids), "main"
+
+
+def _above(element: Element) -> Element:
+    above = element.getparent()
+    return element if above is None else above
+
+
+def _is_main(element: Element) -> bool:
+    return isinstance(element.tag, str) and element.get("role") == "main"
+
+
+def _id(element: Element, ids: Iterator[str]) -> str:
+    name = element.get("id")
+    if not name:
+        name = next(ids)
+        element.set("id", name)
+    return name
+
+
+def _roles(read_flow: Flow, blocks: list[Block], marked: list[tuple[str, str]]) -> dict[int, Role]:
+    roles: dict[int, Role] = {}
+    meant: dict[str, Role] = {"nav": "contents", "header": "front", "footer": "back"}
+    for key, name in marked:
+        first, end = read_flow.places.get(key, (0, 0))
+        if name == "main" and _holds_most(blocks, first, end):
+            for at in (*range(first), *range(end, len(blocks))):
+                roles.setdefault(at, "front" if at < first else "back")
+        elif name in meant:
+            roles.update(dict.fromkeys(range(first, min(end, len(blocks))), meant[name]))
+    whole = len(roles) >= len(blocks)
+    notes = {at for at, block in enumerate(blocks) if block.kind == "note"}
+    return {} if whole else {at: role for at, role in roles.items() if at not in notes}
+
+
+def _holds_most(blocks: list[Block], first: int, end: int) -> bool:
+    inside = sum(len(block.text) for block in blocks[first:end])
+    return inside * 2 > sum(len(block.text) for block in blocks)
+
+
+def _about(root: Element) -> About:
+    metas: dict[str, list[str]] = {}
+    title = ""
+    for element in root.iter():
+        name = local(element)
+        if name == "meta":
+            key = (element.get("name") or element.get("property") or "").lower()
+            text = " ".join((element.get("content") or "").split())
+            if key and text:
+                metas.setdefault(key, []).append(text)
+        elif name == "title" and not title and local(_above(element)) == "head":
+            title = " ".join("".join(map(str, element.itertext())).split())
+
+    def first(*names: str) -> str:
+        return next((metas[name][0] for name in names if name in metas), "")
+
+    subjects = first("keywords", "dc.subject")
+    return About(
+        title=first(*_TITLES[:2]) or title or first(*_TITLES[2:]),
+        authors=tuple(metas.get(next((name for name in _AUTHORS if name in metas), ""), ())),
+        language=_language(root) or first("dc.language", "language"),
+        year=first("dc.date", "date", "citation_year")[:4],
+        description=first("description", "dc.description", "og:description"),
+        publisher=first("dc.publisher", "publisher"),
+        rights=first("dc.rights", "copyright"),
+        subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
+    )
+
+
+def _language(root: Element) -> str:
+    for element in (root, *(child for child in root if local(child) == "body")):
+        for key, value in element.attrib.items():
+            if str(key).rpartition("}")[2] in ("lang", "xml:lang") and value:
+                return str(value)
+    return ""

@@ -1,0 +1,91 @@
+"""Markdown (CommonMark with tables, footnotes and front matter) as the page it would become.
+
+markdown-it makes HTML of it, and that is read as any page is: so HTML inside the text, links and
+pictures come out as in a book. A link to a note that is not there stays as it is written.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import BadInput
+from anyrig.text.decode import decode
+from anyrig.text.document import Document
+from anyrig.text.formats import front_matter, html
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.plain import content, empty
+from anyrig.text.formats.xml import page_of
+
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+
+_DEFINITION = re.compile(r"\[\^([^\]\s]{1,60})\]:[ \t]*")
+_REFERENCE = re.compile(r"\[\^([^\]\s]{1,60})\]")
+_DEFINED = re.compile(r"^ {0,3}\[\^([^\]\s]{1,60})\]:", re.M)
+_DEEPEST = 60  # quotes in lists in quotes; markdown-it's own way goes by recursion
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """A Markdown file as a document."""
+    text = decode(content(path, limits), path.name).lstrip("\ufeff")
+    values, body = front_matter.parted(text)
+    if not body.strip():
+        raise empty(path.name)
+    root = page_of(f"<html><body>{rendered(body, path.name)}</body></html>", name=path.name)
+    return html.document(root, path.name, "md", front_matter.about(values))
+
+
+def rendered(text: str, name: str) -> str:
+    """Markdown as HTML, its footnotes as EPUB marks them."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST, "html": True})
+    parser.enable(["table", "strikethrough"])
+    noted = frozenset(_DEFINED.findall(text))
+    if noted:
+        parser.block.ruler.before("reference", "footnote", _note, {"alt": ["paragraph"]})
+        parser.inline.ruler.before("link", "footnote_reference", _reference)
+    try:
+        return str(parser.render(text, {"notes": noted}))
+    except (RecursionError, ValueError, IndexError) as error:
+        raise BadInput(
+            f"{name} cannot be read as Markdown ({error})", hint="Give it as plain text (.txt)."
+        ) from error
+
+
+def _reference(state: StateInline, silent: bool) -> bool:
+    found = _REFERENCE.match(state.src, state.pos)
+    if not found or found[1] not in state.env["notes"]:
+        return False
+    if not silent:
+        token = state.push("html_inline", "", 0)
+        mark = entities.escape(found[1])
+        token.content = f'<a role="doc-noteref" href="#fn-{mark}">{mark}</a>'
+    state.pos = found.end()
+    return True
+
+
+def _note(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A footnote: its first line, and those under it that are indented."""
+    begins = state.bMarks[start] + state.tShift[start]
+    found = _DEFINITION.match(state.src, begins, state.eMarks[start])
+    if not found or state.is_code_block(start):
+        return False
+    if silent:
+        return True
+    last = start + 1
+    while last < end and (state.isEmpty(last) or state.sCount[last] >= 4):
+        last += 1
+    lines = [state.src[found.end() : state.eMarks[start]]]
+    lines += [state.getLines(at, at + 1, 4, False) for at in range(start + 1, last)]
+    opening = state.push("html_block", "", 0)
+    opening.content = f'<aside role="doc-footnote" id="fn-{entities.escape(found[1])}">\n'
+    state.md.block.parse("\n".join(lines), state.md, state.env, state.tokens)
+    closing = state.push("html_block", "", 0)
+    closing.content = "</aside>\n"
+    state.line = last
+    return True

@@ -1,0 +1,347 @@
+"""RTF: paragraphs by style, tables, lists, footnotes, text boxes and what the file says of itself.
+
+Read here and not through a library: those at hand drop footnotes, break characters outside the
+first plane, and put link targets into the text. Hidden and deleted text, headers and footers are
+left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyrig.errors import BadInput
+from anyrig.text.document import About, Block, BlockKind, Document
+from anyrig.text.formats import outline
+from anyrig.text.formats import rtf_words as words
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.paragraphs import is_rule
+from anyrig.text.formats.plain import content, empty
+from anyrig.text.formats.runs import Run, table, woven
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """An RTF file as a document."""
+    data = content(path, limits).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not data.startswith(b"{\\rtf"):
+        raise BadInput(f"{path.name} is no RTF", hint="Give an RTF file, or rename it.")
+    reader = _Reader()
+    reader.take(data.decode("latin-1"))
+    if not any(block.text for block in reader.blocks):
+        raise empty(path.name)
+    info = {name: " ".join(text.split()) for name, text in reader.info.items()}
+    about = About(
+        title=info.get("title", ""),
+        authors=tuple(part.strip() for part in info.get("author", "").split(";") if part.strip()),
+        description=info.get("doccomm", ""),
+        publisher=info.get("company", ""),
+        subjects=tuple(
+            part.strip() for part in info.get("keywords", "").split(",") if part.strip()
+        ),
+    )
+    chapters = outline.chapters(reader.blocks)
+    return Document(about, tuple(chapters), None, "rtf", tuple(reader.warnings))
+
+
+@dataclass(frozen=True)
+class _State:
+    """What holds inside a group."""
+
+    skip: bool = False
+    hidden: bool = False
+    target: str = ""
+    """Where text goes if not into a paragraph: `style`, `fonts`, or a name of the info group."""
+    note: str = ""
+    font: int = -1
+    skipped_after: int = 1
+    """Characters that stand in for a Unicode one, after it."""
+    starred: bool = False
+
+
+@dataclass
+class _Paragraph:
+    runs: list[Run] = field(default_factory=list)
+    level: int = 0
+    item: bool = False
+    in_table: bool = False
+
+
+class _Reader:
+    """One file on its way to blocks."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.info: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self._state = _State()
+        self._stack: list[_State] = []
+        self._encoding = "cp1252"
+        self._fonts: dict[int, str] = {}
+        self._styles: dict[int, int] = {}
+        self._style, self._style_name = 0, ""
+        self._font = 0
+        self._bytes = bytearray()
+        self._pending = 0
+        self._open = _Paragraph()
+        self._outer: list[_Paragraph] = []
+        self._notes: list[Block] = []
+        self._num_notes = 0
+        self._rows: list[list[list[Run]]] = []
+        self._cells: list[list[Run]] = []
+
+    def take(self, text: str) -> None:
+        """Read the whole file."""
+        at = 0
+        while at < len(text):
+            found = words.TOKEN.match(text, at)
+            if found is None:
+                break
+            at = found.end()
+            word, number, code, symbol, brace, plain = found.groups()
+            if word == "bin":
+                at += max(int(number or 0), 0)
+            elif word:
+                self._word(word, int(number) if number else None)
+            elif code or plain:
+                self._add_bytes(bytes.fromhex(code) if code else plain.encode("latin-1"))
+            elif symbol:
+                self._symbol(symbol)
+            elif brace and not self._brace(brace):
+                break
+        if self._stack:
+            self.warnings.append("the file ends in the middle; what there is of it was read")
+        self._end_paragraph()
+        self._end_table()
+
+    # Groups
+
+    def _brace(self, brace: str) -> bool:
+        """A group opens or closes; False after the last."""
+        self._flush()
+        self._pending = 0
+        if brace == "{":
+            self._stack.append(self._state)
+            self._state = (
+                replace(self._state, starred=False) if self._state.starred else self._state
+            )
+            return True
+        before = self._stack.pop() if self._stack else _State()
+        if self._state.note and self._state.note != before.note:
+            self._end_note()
+        if self._state.target == "style":
+            self._end_style()
+        self._state = before
+        return bool(self._stack)
+
+    def _end_note(self) -> None:
+        self._end_paragraph()
+        self._open = self._outer.pop() if self._outer else _Paragraph()
+
+    def _end_style(self) -> None:
+        found = re.match(
+            r"(?:heading|überschrift|titre|título|titolo)\s*([1-9])\b", self._style_name
+        )
+        if found:
+            self._styles[self._style] = int(found[1])
+        elif self._style_name.strip(" ;") == "title":
+            self._styles[self._style] = 1
+        self._style_name = ""
+
+    # Words
+
+    def _word(self, word: str, number: int | None) -> None:
+        self._flush_unless_skipping(word)
+        if word == "u":
+            self._unicode(number)
+        elif word in words.SIGNS:
+            self._say(words.SIGNS[word])
+        elif word in ("par", "sect", "cell", "nestcell", "row", "nestrow"):
+            self._ends(word)
+        elif not (self._destination(word) or self._character(word, number)):
+            self._paragraph_word(word, number)
+
+    def _flush_unless_skipping(self, word: str) -> None:
+        self._flush()
+        if word != "u" and self._pending:
+            self._pending -= 1
+
+    def _destination(self, word: str) -> bool:
+        """A word that says what its group is."""
+        state = self._state
+        if word in words.TEXT_IN_LEFT_OUT:
+            self._state = replace(state, skip=False, target="")
+        elif word == "footnote" and not state.skip:
+            self._begin_note()
+        elif word in words.LISTS:
+            self._open.item = True
+            self._state = replace(state, skip=True)
+        elif word == "fonttbl" or word == "stylesheet":
+            self._state = replace(state, target="fonts" if word == "fonttbl" else "style")
+        elif word == "info":
+            self._state = replace(state, target="info")
+        elif state.target == "info" and word in words.INFO:
+            self._state = replace(state, target=word)
+        elif word in words.LEFT_OUT or (state.starred and word not in ("shpinst", "cs", "s", "ts")):
+            self._state = replace(state, skip=True, starred=False)
+        else:
+            return False
+        return True
+
+    def _begin_note(self) -> None:
+        self._num_notes += 1
+        name = f"note-{self._num_notes}"
+        self._open.runs.append(Run(str(self._num_notes), "noteref", name))
+        self._outer.append(self._open)
+        self._open = _Paragraph()
+        self._state = replace(self._state, note=name, hidden=False)
+
+    def _character(self, word: str, number: int | None) -> bool:
+        """A word on the characters that follow."""
+        value = 0 if number is None else number
+        if word == "f":
+            self._state = replace(self._state, font=value)
+            self._font = value
+        elif word == "fcharset":
+            self._fonts[self._font] = words.charset(value)
+        elif word == "uc":
+            self._state = replace(self._state, skipped_after=min(max(value, 0), 16))
+        elif word in ("v", "deleted"):
+            self._state = replace(self._state, hidden=number != 0)
+        elif word == "plain":
+            self._state = replace(self._state, hidden=False, font=-1)
+        elif word in ("ansi", "mac", "pc", "pca", "ansicpg"):
+            self._encoding = words.code_page(word, value) or self._encoding
+        else:
+            return False
+        return True
+
+    def _paragraph_word(self, word: str, number: int | None) -> None:
+        """A word on the paragraph as a whole, or on a style that is being told."""
+        value = 0 if number is None else number
+        if self._state.target == "style":
+            if word == "s":
+                self._style = value
+            elif word == "outlinelevel" and 0 <= value < 9:
+                self._styles.setdefault(self._style, value + 1)
+        elif self._state.skip:
+            return
+        elif word == "pard":
+            self._open.level, self._open.in_table = 0, False
+        elif word == "s":
+            self._open.level = self._styles.get(value, 0)
+        elif word == "outlinelevel":
+            self._open.level = value + 1 if 0 <= value < 9 else 0
+        elif word == "intbl":
+            self._open.in_table = True
+        elif word == "ls" and value > 0:
+            self._open.item = True
+
+    # Text
+
+    def _symbol(self, symbol: str) -> None:
+        self._flush()
+        if symbol == "*":
+            self._state = replace(self._state, starred=True)
+        elif symbol in "\r\n":
+            self._ends("par")
+        else:
+            self._say(words.SYMBOLS.get(symbol, ""))
+
+    def _add_bytes(self, data: bytes) -> None:
+        if self._pending:
+            cut = min(self._pending, len(data))
+            self._pending -= cut
+            data = data[cut:]
+        self._bytes += data
+
+    def _unicode(self, number: int | None) -> None:
+        if number is not None:
+            self._say(chr(number & 0xFFFF))
+            self._pending = self._state.skipped_after
+
+    def _flush(self) -> None:
+        if not self._bytes:
+            return
+        data, self._bytes = bytes(self._bytes), bytearray()
+        encoding = self._fonts.get(self._state.font, "") or self._encoding
+        try:
+            self._say(data.decode(encoding, "replace"))
+        except (LookupError, UnicodeError):
+            self._say(data.decode("cp1252", "replace"))
+
+    def _say(self, text: str) -> None:
+        state = self._state
+        if state.skip or not text:
+            return
+        if state.target == "style":
+            self._style_name += text.lower()
+        elif state.target in words.INFO:
+            self.info[state.target] = self.info.get(state.target, "") + text
+        elif not state.target and not state.hidden:
+            self._open.runs.append(Run(text))
+
+    # Paragraphs
+
+    def _ends(self, word: str) -> None:
+        if self._state.skip or self._state.target:
+            return
+        if word in ("cell", "nestcell"):
+            self._cells.append(self._open.runs)
+            self._open = _Paragraph(in_table=True)
+        elif word in ("row", "nestrow"):
+            if self._cells:
+                self._rows.append(self._cells)
+            self._cells = []
+        elif self._open.in_table and not self._state.note:
+            self._open.runs.append(Run(" "))  # a paragraph inside a cell
+        else:
+            self._end_paragraph()
+
+    def _end_paragraph(self) -> None:
+        ended = self._open
+        self._open = _Paragraph(level=ended.level, in_table=False)
+        said = woven(_paired(ended.runs))
+        if self._state.note:
+            if said.text:
+                self._notes.append(Block(said.text, "note", id=self._state.note))
+            return
+        if not said.text:
+            return
+        self._end_table()
+        kind: BlockKind = "heading" if ended.level else "item" if ended.item else "paragraph"
+        kind = "rule" if is_rule(said.text) else kind
+        self.blocks.append(Block(said.text, kind, ended.level, inlines=said.inlines))
+        self._place_notes()
+
+    def _end_table(self) -> None:
+        rows, self._rows = self._rows, []
+        if self._cells:
+            rows.append(self._cells)
+            self._cells = []
+        said = table([[_paired(cell) for cell in row] for row in rows])
+        if said.text.strip():
+            self.blocks.append(Block(said.text, "table", inlines=said.inlines))
+            self._place_notes()
+
+    def _place_notes(self) -> None:
+        self.blocks += self._notes
+        self._notes = []
+
+
+def _paired(runs: list[Run]) -> list[Run]:
+    """Runs of text with the halves of characters outside the first plane put together."""
+    made: list[Run] = []
+    texts: list[str] = []
+    for run in (*runs, Run("", "noteref")):
+        if run.kind is None:
+            texts.append(run.text)
+            continue
+        text = "".join(texts)
+        texts = []
+        if text:
+            whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            made.append(Run(whole))
+        if run.text:
+            made.append(run)
+    return made
