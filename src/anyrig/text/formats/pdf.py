@@ -1,0 +1,150 @@
+"""PDF by its text layer: characters with places become lines, paragraphs, notes and chapters.
+
+The reading itself happens in a process of its own (`pdf_child.py`), as PDFium may crash or hang
+on a hostile file; a new process costs about a third of a second. Pages that are pictures of text
+are named, not read: that is OCR's work.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
+from anyrig.text.formats.limits import Limits
+
+MOST_PAGES = 20_000
+_SILENT_S = 8.0
+"""How long a page may take. Honest ones take hundredths of a second."""
+_START_S = 60.0
+"""How long the process may take to begin, on a machine that has much else to do."""
+_ONCE_MORE_S = 0.05
+"""On top, for each page, while all pages are laid out together."""
+_COVER_S = 8.0
+_MOST_LINE = 1 << 30
+_DAMAGED = "Get the file anew, or convert it to EPUB with another program."
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """All that a PDF says.
+
+    Args:
+        path: of the file.
+        limits: how much it may ask of the machine.
+    """
+    _need_library()
+    document: Document | None = None
+    cover: Picture | None = None
+    for answer in _answers(path, limits):
+        if "refused" in answer:
+            kind = Protected if answer["locked"] else BadInput
+            raise kind(f"{path.name} {answer['refused']}", hint=str(answer["hint"]))
+        if "document" in answer:
+            document = _document(cast("dict[str, object]", answer["document"]))
+        if answer.get("cover"):
+            cover = Picture(base64.b64decode(str(answer["cover"])))
+    if document is None:
+        raise BadInput(f"{path.name} is damaged: PDFium fails on it", hint=_DAMAGED)
+    return Document(document.about, document.chapters, cover, "pdf", document.warnings)
+
+
+def _need_library() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("pypdfium2") is None:
+        raise MissingPackage("PDF needs the package pypdfium2", hint="pip install pypdfium2")
+
+
+def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
+    """What the process says, until it ends or is ended."""
+    # It finds anyrig where this process did, whatever way that was.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [
+        sys.executable, "-m", "anyrig.text.formats.pdf_child", str(path.resolve()),
+        str(MOST_PAGES), str(limits.characters),
+    ]  # fmt: skip
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=environment,
+    )  # fmt: skip
+    lines: queue.Queue[bytes] = queue.Queue()
+    assert child.stdout is not None
+    reader = threading.Thread(
+        target=_pump, args=(child.stdout, lines), name="pdf answers", daemon=True
+    )
+    reader.start()
+    try:
+        yield from _in_time(lines, path)
+    finally:
+        child.kill()
+        child.wait()
+        reader.join()
+        child.stdout.close()
+
+
+def _pump(source: IO[bytes], lines: queue.Queue[bytes]) -> None:
+    for line in source:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object]]:
+    """The answers, as long as they keep coming."""
+    allowed, last, told = _START_S, 0, False
+    while True:
+        begun = time.monotonic()
+        try:
+            line = lines.get(timeout=allowed)
+        except queue.Empty:
+            if told:
+                return  # the text is there: a cover that cannot be drawn is no loss
+            raise BadInput(
+                f"{path.name} takes too long: nothing came of page {last + 1}"
+                f" in {time.monotonic() - begun:.0f} seconds",
+                hint=_DAMAGED,
+            ) from None
+        if not line:
+            return
+        answer = cast("dict[str, object]", json.loads(line))
+        if "page" in answer:
+            last = int(str(answer["page"]))
+        told = told or "document" in answer
+        allowed = _COVER_S if told else _SILENT_S + _ONCE_MORE_S * last
+        yield answer
+
+
+def _document(said: dict[str, object]) -> Document:
+    """A document from its JSON."""
+    about = cast("dict[str, object]", said["about"])
+    about["authors"] = tuple(cast("list[str]", about["authors"]))
+    about["subjects"] = tuple(cast("list[str]", about["subjects"]))
+    chapters = cast("list[dict[str, object]]", said["chapters"])
+    warnings = cast("list[str]", said["warnings"])
+    return Document(
+        About(**about),  # type: ignore[arg-type]  # the fields of the class, as it wrote them
+        tuple(_chapter(chapter) for chapter in chapters),
+        None,
+        "pdf",
+        tuple(warnings),
+    )
+
+
+def _chapter(said: dict[str, object]) -> Chapter:
+    blocks = cast("list[dict[str, object]]", said.pop("blocks"))
+    return Chapter(blocks=tuple(_block(block) for block in blocks), **said)  # type: ignore[arg-type]
+
+
+def _block(said: dict[str, object]) -> Block:
+    inlines = cast("list[dict[str, object]]", said.pop("inlines"))
+    made = tuple(Inline(**inline) for inline in inlines)  # type: ignore[arg-type]
+    return Block(inlines=made, **said)  # type: ignore[arg-type]

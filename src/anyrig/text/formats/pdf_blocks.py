@@ -1,0 +1,217 @@
+"""Pages to chapters of blocks: the whole way from pieces of lines to a document's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anyrig.text.document import Block, BlockKind, Chapter, Inline
+from anyrig.text.formats.pdf_furniture import body_size, furniture
+from anyrig.text.formats.pdf_headings import (
+    Entry,
+    Start,
+    heading_levels,
+    named_by,
+    starts_by_looks,
+    starts_by_outline,
+)
+from anyrig.text.formats.pdf_hyphens import Raised, Words, joined
+from anyrig.text.formats.pdf_lines import lines_of
+from anyrig.text.formats.pdf_notes import Note, cut_notes, is_mark
+from anyrig.text.formats.pdf_page import Line, Page
+from anyrig.text.formats.pdf_paragraphs import (
+    Paragraph,
+    paragraphs_of,
+    style_of,
+    widened,
+    without_leaders,
+)
+
+_KINDS: dict[str, BlockKind] = {
+    "text": "paragraph", "item": "item", "code": "code", "table": "table", "verse": "poem",
+    "contents": "item",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A document's lines and what was set apart from them, by page."""
+
+    lines: list[Line]
+    notes: dict[int, list[Note]]
+    aside: dict[int, list[str]]
+
+
+def chapters_of(pages: Sequence[Page], outline: Sequence[Entry]) -> tuple[Chapter, ...]:
+    """The chapters of a document."""
+    body = body_size(pages)
+    kept = _sort(pages, body)
+    words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
+    style = style_of(kept.lines, body)
+    paragraphs = paragraphs_of(widened(kept.lines, style), style)
+    levels = heading_levels(paragraphs, style)
+    if outline:
+        starts = starts_by_outline(paragraphs, outline)
+        levels = _outlined(starts, paragraphs, levels)
+    else:
+        starts = starts_by_looks(paragraphs, levels)
+    marks = {
+        (page, note.mark): f"p{page}-{note.mark}"
+        for page, notes in kept.notes.items()
+        for note in notes
+        if note.mark
+    }
+    blocks = [
+        _block(paragraph, levels.get(number, 0), words, marks)
+        for number, paragraph in enumerate(paragraphs)
+    ]
+    extra = _extra(kept, words, [page.number for page in pages])
+    return _chapters(blocks, starts, extra)
+
+
+def _sort(pages: Sequence[Page], body: float) -> Sorted:
+    """Lines in reading order, with furniture and notes set apart."""
+    fixed = furniture(pages)
+    lines: list[Line] = []
+    notes: dict[int, list[Note]] = {}
+    region = 0
+    goes_on = False
+    for page in pages:
+        taken = {id(piece) for piece in fixed[page.number]}
+        free = [piece for piece in page.pieces if id(piece) not in taken]
+        here = lines_of(page, free, region)
+        region = max((line.region for line in here), default=region) + 1
+        here, found = cut_notes(here, body, goes_on=goes_on)
+        goes_on = bool(found) and found[-1].lines[-1].text[-1] not in ".!?"
+        notes[page.number] = found
+        lines += here
+    aside = {number: [piece.text for piece in pieces] for number, pieces in fixed.items()}
+    return Sorted(lines, notes, aside)
+
+
+def _outlined(
+    starts: Sequence[Start], paragraphs: Sequence[Paragraph], levels: dict[int, int]
+) -> dict[int, int]:
+    """The levels of headings, where the outline says them; others stand one below."""
+    named = {start.paragraph: start.level for start in starts if named_by(start, paragraphs)}
+    made: dict[int, int] = {}
+    above = 0
+    places = {start.paragraph: start.level for start in starts}
+    for number in range(len(paragraphs)):
+        above = places.get(number, above)
+        if number in named:
+            made[number] = min(named[number], 6)
+        elif number in levels:
+            made[number] = min(above + 1, 6)
+    return made
+
+
+def _block(
+    paragraph: Paragraph, level: int, words: Words, marks: dict[tuple[int, str], str]
+) -> Block:
+    page = paragraph.lines[0].page
+    if level:
+        text, _ = joined(paragraph.lines, words)
+        return Block(without_leaders(text) or text, "heading", level, page=page)
+    if paragraph.shape == "table":
+        rows = ("\t".join(cell for _, _, cell in line.cells) for line in paragraph.lines)
+        return Block("\n".join(rows), "table", page=page)
+    if paragraph.shape in ("code", "verse"):
+        text = "\n".join(_set_in(paragraph.lines, paragraph.shape))
+        return Block(text, _KINDS[paragraph.shape], page=page)
+    text, raised = joined(paragraph.lines, words)
+    if paragraph.shape == "contents":
+        return Block(without_leaders(text) or text, "item", page=page)
+    inlines = tuple(filter(None, (_reference(text, each, marks) for each in raised)))
+    return Block(text, _KINDS[paragraph.shape], page=page, inlines=inlines)
+
+
+def _set_in(lines: Sequence[Line], shape: str) -> list[str]:
+    """Lines as they are; those of code keep their indents."""
+    if shape != "code":
+        return [line.text for line in lines]
+    margin = min(line.left for line in lines)
+    return [
+        " " * min(round((line.left - margin) / (0.6 * line.size)), 40) + line.text for line in lines
+    ]
+
+
+def _reference(text: str, raised: Raised, marks: dict[tuple[int, str], str]) -> Inline | None:
+    """A raised stretch as a reference to a note, if it is one."""
+    said = text[raised.start : raised.end]
+    mark = said.strip("[]() ,")
+    if not is_mark(said) or not raised.start:
+        return None
+    for page in (raised.page, raised.page + 1):
+        if (page, mark) in marks:
+            return Inline(raised.start, raised.end, "noteref", marks[page, mark])
+    before = text[: raised.start].rstrip()
+    word = before.rpartition(" ")[2]
+    if mark.isalpha() or (mark.isdigit() and (before[-1:].isdigit() or len(word) < 2)):
+        return None  # a power, or the letters of an ordinal
+    return Inline(raised.start, raised.end, "noteref")
+
+
+def _extra(kept: Sorted, words: Words, numbers: list[int]) -> dict[int, list[Block]]:
+    """Notes and furniture of each page, as blocks; a note that goes over the page is one."""
+    made: dict[int, list[Block]] = {}
+    open_note: tuple[int, int] | None = None
+    for number in numbers:
+        blocks = made[number] = []
+        for note in kept.notes.get(number, ()):
+            text, _ = joined(note.lines, words)
+            if not note.mark and open_note is not None:
+                page, place = open_note
+                old = made[page][place]
+                gap = "" if old.text.endswith("-") else " "
+                made[page][place] = Block(
+                    f"{old.text.removesuffix('-')}{gap}{text}", "note", id=old.id, page=old.page
+                )
+                continue
+            name = f"p{number}-{note.mark}" if note.mark else ""
+            blocks.append(Block(text, "note", id=name, page=number))
+            open_note = (number, len(blocks) - 1)
+        blocks += [Block(text, "page", page=number) for text in kept.aside.get(number, ())]
+    return made
+
+
+def _chapters(
+    blocks: list[Block], starts: Sequence[Start], extra: dict[int, list[Block]]
+) -> tuple[Chapter, ...]:
+    """Blocks cut into chapters; what belongs to a page stands after what begins on it."""
+    after = _after(blocks, extra)
+    bounds = [*starts, Start(len(blocks), 1, "")]
+    made: list[Chapter] = []
+    if bounds[0].paragraph or not starts:
+        made.append(Chapter("", _slice(blocks, after, -1, bounds[0].paragraph)))
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        found = _slice(blocks, after, start.paragraph, end.paragraph)
+        made.append(Chapter(start.title, found, start.level))
+    if made and made[0].title == "" and not made[0].blocks:
+        made = made[1:]
+    return tuple(made)
+
+
+def _after(blocks: list[Block], extra: dict[int, list[Block]]) -> dict[int, list[Block]]:
+    """By the number of a paragraph, what stands after it; -1 is before all."""
+    last: dict[int, int] = {}
+    for number, block in enumerate(blocks):
+        last[block.page] = number
+    made: dict[int, list[Block]] = {}
+    place = -1
+    for page in sorted(extra):
+        place = last.get(page, place)
+        made.setdefault(place, []).extend(extra[page])
+    return made
+
+
+def _slice(
+    blocks: list[Block], after: dict[int, list[Block]], start: int, end: int
+) -> tuple[Block, ...]:
+    made: list[Block] = []
+    if start <= 0:
+        made += after.get(-1, []) if start < 0 or end > 0 else []
+    for number in range(max(start, 0), end):
+        made.append(blocks[number])
+        made += after.get(number, [])
+    return tuple(made)

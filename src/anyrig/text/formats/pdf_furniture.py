@@ -1,0 +1,234 @@
+"""Running heads, feet and page numbers: what is printed on every page and belongs to none.
+
+A line at the top or the foot is furniture when it comes again on other pages at the same height,
+or when it is a number that counts as the pages do. What merely happens to stand at the top of a
+page is text: it does not come again, or it follows on without the space that a head has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from anyrig.text.formats.pdf_lines import rows_of
+from anyrig.text.formats.pdf_page import Page, Piece
+
+_ZONE = 0.16  # of the height, at the top and at the foot
+_DEEP = 3  # rows
+_ROMAN = re.compile(r"[ivxlcdm]{1,9}", re.IGNORECASE)
+_NUMBER = re.compile(r"\d{1,5}")
+_DRESSED = re.compile(
+    r"(?:page|seite|p\.|pp\.|pg\.?|página|pagina|стр\.)?\s*[-–—|\[(·•]*\s*"
+    r"(?P<number>\d{1,5}|[ivxlcdm]{1,9})\s*[-–—|\])·•.]*\s*"
+    r"(?:(?:of|von|de|sur|/)\s*\d{1,5})?",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A row near the top or the foot of a page."""
+
+    page: int
+    top: bool
+    depth: int
+    """Counted from the edge, 0 is the outermost."""
+    base: float
+    size: float
+    apart: bool
+    """Whether more than a line's space parts it from the text, or there is no text."""
+    text: str
+    pieces: tuple[Piece, ...]
+
+
+def furniture(pages: Sequence[Page]) -> dict[int, list[Piece]]:
+    """What is furniture, by the page's number: what stands aside, and heads, feet, numbers."""
+    found: dict[int, list[Piece]] = {page.number: [] for page in pages}
+    for page in pages:
+        found[page.number] += [piece for piece in page.pieces if piece.aside]
+    leading = _leading(pages)
+    body = body_size(pages)
+    edges = [edge for page in pages for edge in _edges(page, leading)]
+    for edge in _repeated(edges, len(pages), body) | _counted(edges, pages):
+        found[edge.page] += edge.pieces
+    return found
+
+
+def body_size(pages: Sequence[Page]) -> float:
+    """The size that most letters have."""
+    sizes: Counter[float] = Counter()
+    for page in pages:
+        for piece in page.pieces:
+            if not piece.aside:
+                sizes[round(piece.size * 2) / 2] += len(piece.text)
+    return sizes.most_common(1)[0][0] if sizes else 10.0
+
+
+def _leading(pages: Sequence[Page]) -> float:
+    """From one base line to the next, as it mostly is."""
+    steps: Counter[float] = Counter()
+    for page in pages[:400]:
+        rows = rows_of(piece for piece in page.pieces if not piece.aside)
+        for above, below in zip(rows, rows[1:], strict=False):
+            if abs(above[0].size - below[0].size) < 0.5:
+                steps[round((above[0].base - below[0].base) * 2) / 2] += 1
+    return steps.most_common(1)[0][0] if steps else 14.0
+
+
+def _edges(page: Page, leading: float) -> list[Edge]:
+    rows = rows_of(piece for piece in page.pieces if not piece.aside)
+    made: list[Edge] = []
+    for top, ordered in ((True, rows), (False, rows[::-1])):
+        limit = page.height * (1 - _ZONE) if top else page.height * _ZONE
+        for depth, row in enumerate(ordered[:_DEEP]):
+            base = row[0].base
+            if (base < limit) if top else (base > limit):
+                break
+            inner = ordered[depth + 1][0].base if depth + 1 < len(ordered) else None
+            apart = inner is None or abs(base - inner) > 1.3 * leading
+            made.append(
+                Edge(
+                    page.number, top, depth, base, max(piece.size for piece in row), apart,
+                    " ".join(piece.text for piece in row), tuple(row),
+                )
+            )  # fmt: skip
+    return made
+
+
+def _plain(text: str) -> str:
+    """A row with its numbers taken out, so that the same head on two pages is the same."""
+    words = [
+        "#" if _NUMBER.fullmatch(word) or (_ROMAN.fullmatch(word) and _roman(word)) else word
+        for word in re.findall(r"\w+|[^\w\s]", text.casefold())
+    ]
+    return " ".join(words)
+
+
+def _repeated(edges: list[Edge], num_pages: int, body: float) -> set[Edge]:
+    """Rows that come again at the same height, and what else stands in the place of a head."""
+    groups: dict[tuple[bool, str], list[Edge]] = defaultdict(list)
+    for edge in edges:
+        plain = _plain(edge.text)
+        if any(letter.isalpha() for letter in plain):
+            groups[edge.top, plain].append(edge)
+    found: set[Edge] = set()
+    for group in groups.values():
+        for level in _levels(group):
+            if _comes_again(level, num_pages, body):
+                found |= set(level)
+    found |= _same_slot(edges, found, body)
+    return _from_the_edge(found, edges)
+
+
+def _levels(group: list[Edge]) -> list[list[Edge]]:
+    """The group's rows by height: a head keeps its place."""
+    levels: list[list[Edge]] = []
+    for edge in sorted(group, key=lambda edge: edge.base):
+        if levels and edge.base - levels[-1][-1].base <= 2.5:
+            levels[-1].append(edge)
+        else:
+            levels.append([edge])
+    return levels
+
+
+def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
+    pages = {edge.page for edge in level}
+    if len(pages) < 2 or (len(pages) == 2 and num_pages > 40 and not _near(pages)):
+        return False
+    if max(len(edge.text) for edge in level) > 160:
+        return False
+    numbered = len({edge.text for edge in level}) == len(pages) > 1
+    other = abs(level[0].size - body) > 0.06 * body
+    apart = sum(edge.apart for edge in level) * 2 > len(level)
+    return apart or numbered or (other and len(pages) > 2)
+
+
+def _near(pages: set[int]) -> bool:
+    ordered = sorted(pages)
+    return any(later - sooner <= 4 for sooner, later in zip(ordered, ordered[1:], strict=False))
+
+
+def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
+    """Heads that are printed once only: alone in the place that heads have on other pages."""
+    slots = Counter((edge.top, round(edge.base), round(edge.size)) for edge in found)
+    made: set[Edge] = set()
+    for edge in edges:
+        if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
+            continue
+        near = sum(
+            slots[edge.top, round(edge.base) + step, round(edge.size)] for step in (-1, 0, 1)
+        )
+        if near >= 3 and len(edge.text) < 120:
+            made.add(edge)
+    return made
+
+
+def _from_the_edge(found: set[Edge], edges: list[Edge]) -> set[Edge]:
+    """Without rows that have text of the page outside of them."""
+    taken = {(edge.page, edge.top, edge.depth) for edge in found}
+    outer = {
+        (edge.page, edge.top, edge.depth): edge for edge in edges if _number(edge.text) is not None
+    }
+    return {
+        edge
+        for edge in found
+        if all(
+            (edge.page, edge.top, depth) in taken or (edge.page, edge.top, depth) in outer
+            for depth in range(edge.depth)
+        )
+    }
+
+
+def _counted(edges: list[Edge], pages: Sequence[Page]) -> set[Edge]:
+    """Numbers at the edge that go up as the pages do."""
+    labels = {page.number: page.label for page in pages}
+    by_offset: dict[tuple[bool, bool, int], list[Edge]] = defaultdict(list)
+    found: set[Edge] = set()
+    for edge in edges:
+        number = _number(edge.text)
+        if number is None:
+            continue
+        value, roman = number
+        by_offset[edge.top, roman, value - edge.page].append(edge)
+        named = edge.text.strip(" -–—.[]()").casefold() == labels[edge.page].casefold() != ""
+        alone = len(pages) == 1 and value == 1
+        if edge.depth == 0 and edge.apart and (named or alone):
+            found.add(edge)
+    heights = [median(e.base for e in group) for group in by_offset.values() if len(group) > 2]
+    for group in by_offset.values():
+        if len({edge.page for edge in group}) >= 2:
+            found |= set(group)
+        else:  # a number whose pages were bound otherwise, at the height of the others
+            found |= {e for e in group if any(abs(e.base - height) < 2 for height in heights)}
+    return found
+
+
+def _number(text: str) -> tuple[int, bool] | None:
+    """The number that a row is, and whether it is a Roman one."""
+    match = _DRESSED.fullmatch(text.strip())
+    if match is None or _DATE.search(text):
+        return None
+    said = match["number"]
+    if said.isdigit():
+        return int(said), False
+    value = _roman(said)
+    return (value, True) if value else None
+
+
+_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
+_WELL_FORMED = re.compile(r"m{0,3}(cm|cd|d?c{0,3})(xc|xl|l?x{0,3})(ix|iv|v?i{0,3})", re.IGNORECASE)
+
+
+def _roman(text: str) -> int:
+    """The value of a Roman number, 0 if it is none."""
+    if not text or not _WELL_FORMED.fullmatch(text):
+        return 0
+    values = [_VALUES[letter] for letter in text.casefold()]
+    return sum(
+        -value if value < max(values[place + 1 :], default=0) else value
+        for place, value in enumerate(values)
+    )

@@ -1,0 +1,201 @@
+"""Pieces to lines in reading order: columns are read one after the other.
+
+A page is cut into bands by what goes across the gutter (a title, a wide figure's caption); inside
+a band the left column comes first. Only what looks like running text on both sides of a gutter is
+taken for columns: the cells of a table stay on their lines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+
+from anyrig.text.formats.pdf_page import Line, Page, Piece, line_of, placed
+
+_FEWEST = 4
+"""Lines on each side of a gutter."""
+_MOST_TRIES = 60
+
+
+def rows_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Pieces that share a base line, from the top; each row from left to right."""
+    rows: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
+        if rows and abs(rows[-1][0].base - piece.base) <= 0.25 * min(rows[-1][0].size, piece.size):
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    return [sorted(row, key=lambda piece: piece.left) for row in rows]
+
+
+def regions_of(pieces: Sequence[Piece], depth: int = 0) -> list[list[Piece]]:
+    """The parts of a page that are read one after the other."""
+    if not pieces:
+        return []
+    gutter = _gutter(pieces) if depth < 3 else None
+    if gutter is None:
+        return [list(pieces)]
+    made: list[list[Piece]] = []
+    for band in _bands(pieces, gutter):
+        left = [piece for piece in band if piece.right <= gutter]
+        right = [piece for piece in band if piece.left >= gutter]
+        if len(left) + len(right) < len(band):
+            made.append(band)
+            continue
+        made += regions_of(left, depth + 1) + regions_of(right, depth + 1)
+    return [region for region in made if region]
+
+
+def _bands(pieces: Sequence[Piece], gutter: float) -> list[list[Piece]]:
+    """Stretches from the top down, in turn across the gutter and on its two sides."""
+    bands: list[tuple[bool, list[Piece]]] = []
+    for row in rows_of(pieces):
+        across = any(piece.left < gutter < piece.right for piece in row)
+        if bands and bands[-1][0] == across:
+            bands[-1][1].extend(row)
+        else:
+            bands.append((across, list(row)))
+    return [band for _, band in bands]
+
+
+def _gutter(pieces: Sequence[Piece]) -> float | None:
+    """Where the space between two columns is, if there are columns."""
+    size = median(piece.size for piece in pieces)
+    places = Counter(round(piece.right / 3) for piece in pieces)
+    best: tuple[int, float] | None = None
+    for place, _ in places.most_common(_MOST_TRIES):
+        edge = place * 3 + 1.5
+        left = [piece for piece in pieces if piece.right <= edge]
+        right = [piece for piece in pieces if piece.left > edge]
+        if len(left) < _FEWEST or len(right) < _FEWEST:
+            continue
+        side = min(piece.left for piece in right)
+        gap = side - max(piece.right for piece in left)
+        if gap < 0.6 * size or not _are_columns(left, right, size):
+            continue
+        if best is None or len(left) + len(right) > best[0]:
+            best = (len(left) + len(right), side - gap / 2)
+    return best[1] if best else None
+
+
+def _are_columns(left: list[Piece], right: list[Piece], size: float) -> bool:
+    """Whether both sides are running text, and stand beside each other."""
+    if not _beside(left, right):
+        return False
+    if _is_prose(left, size) and _is_prose(right, size):
+        return True
+    # An index, or verse: many short lines on both sides, which begin at one place.
+    few = min(len(left), len(right))
+    widths = [max(p.right for p in side) - min(p.left for p in side) for side in (left, right)]
+    if few >= 8 and min(widths) > 15 * size and not _share_rows(left, right):
+        return True  # panels of a leaflet, whatever is in them
+    if _share_rows(left, right) and few < 20:
+        return False  # most likely a table
+    usual = [median(p.right - p.left for p in side) for side in (left, right)]
+    return (
+        few >= 10
+        and min(widths) > 0.6 * max(widths)
+        and min(usual) > 0.5 * max(usual)
+        and all(_begins_alike(side) and _is_words(side) for side in (left, right))
+    )
+
+
+def _beside(left: list[Piece], right: list[Piece]) -> bool:
+    top = min(max(p.top for p in left), max(p.top for p in right))
+    bottom = max(min(p.base for p in left), min(p.base for p in right))
+    least = min(max(p.top for p in side) - min(p.base for p in side) for side in (left, right))
+    return top - bottom > 0.5 * least
+
+
+def _share_rows(left: list[Piece], right: list[Piece]) -> bool:
+    """Whether most lines of one side have one at their height on the other, as cells have."""
+    heights = {round(piece.base) for piece in right}
+    bases = {round(piece.base) for piece in left}
+    shared = sum(bool({base - 1, base, base + 1} & heights) for base in bases)
+    return shared > 0.7 * min(len(bases), len(heights))
+
+
+def _is_prose(side: list[Piece], size: float) -> bool:
+    begin, end = min(p.left for p in side), max(p.right for p in side)
+    rows = rows_of(side)
+    widths = [row[-1].right - row[0].left for row in rows]
+    letters = [sum(len(p.text) for p in row) for row in rows]
+    return (
+        len(rows) >= _FEWEST
+        and end - begin > 9 * size
+        and median(widths) > 0.6 * (end - begin)
+        and median(letters) >= 18
+    )
+
+
+def _begins_alike(side: list[Piece]) -> bool:
+    places = Counter(round(piece.left / 2) for piece in side)
+    return sum(count for _, count in places.most_common(2)) >= 0.6 * len(side)
+
+
+def _is_words(side: list[Piece]) -> bool:
+    letters = sum(sum(letter.isalpha() for letter in piece.text) for piece in side)
+    return letters > 0.55 * sum(len(piece.text) for piece in side)
+
+
+def lines_of(page: Page, pieces: Sequence[Piece], first_region: int) -> list[Line]:
+    """The lines of a page in reading order, each with the bounds of its column."""
+    made: list[Line] = []
+    for number, region in enumerate(regions_of(pieces)):
+        lines = _with_initials([line_of(row, page.number) for row in rows_of(region)])
+        margin, edge = _bounds(lines)
+        made += [placed(line, margin, edge, first_region + number) for line in lines]
+    return made
+
+
+def _bounds(lines: list[Line]) -> tuple[float, float]:
+    """Where a column begins and ends: what its full lines share, not what sticks out."""
+    lefts = Counter(round(line.left) for line in lines)
+    usual = [place for place, count in lefts.items() if count >= max(2, 0.12 * len(lines))]
+    margin = min(usual) if usual else min(line.left for line in lines)
+    return float(margin), max(line.right for line in lines)
+
+
+def _with_initials(lines: list[Line]) -> list[Line]:
+    """Large initials put back before the line that they begin."""
+    made = list(lines)
+    for initial in lines:
+        if len(initial.text) > 2 or not initial.text[-1:].isalpha():
+            continue
+        beside = [
+            line
+            for line in made
+            if line is not initial
+            and initial.size > 1.6 * line.size
+            and initial.base - 0.3 * line.size <= line.base <= initial.base + initial.size
+            and -0.2 * line.size <= line.left - initial.right < 2.5 * line.size
+        ]
+        if beside:
+            made = _initial_joined(made, initial, beside)
+    return made
+
+
+def _initial_joined(lines: list[Line], initial: Line, beside: list[Line]) -> list[Line]:
+    first = max(beside, key=lambda line: line.base)
+    made: list[Line] = []
+    for line in lines:
+        if line is first:
+            # "A" and "I" may be words of their own; then the gap is a space's.
+            alone = initial.text in "AIO" and line.left - initial.right > 0.22 * line.size
+            alone = alone and not (len(line.text) > 1 and line.text[:2].isupper())
+            gap = " " if alone else ""
+            shift = len(initial.text) + len(gap)
+            made.append(
+                replace(
+                    line, text=f"{initial.text}{gap}{line.text}", left=initial.left,
+                    first=line.first + line.left - initial.left,
+                    raised=tuple((start + shift, end + shift) for start, end in line.raised),
+                )
+            )  # fmt: skip
+        elif line in beside:
+            made.append(replace(line, left=initial.left))
+        elif line is not initial:
+            made.append(line)
+    return made

@@ -1,0 +1,328 @@
+"""Lines to paragraphs, over the edges of columns and pages."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from anyrig.text.formats.pdf_page import Line
+
+Shape = Literal["text", "item", "code", "table", "verse", "contents"]
+_ENDS = re.compile(r"[.!?:;\u2026\u3002\uff01\uff1f][\"'\u201d\u2019\u00bb)\]\d*\u2020]*$")
+_ITEM = re.compile(r"(?:[\u2022\u25cf\u25aa\u25e6\u2023\u00b7\u25a0\uf0b7*]|[-\u2013])\s+\S")
+_COUNTED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
+_LEADERS = re.compile(r"(?:\s?[.\u2026\u00b7]){4,}\s*|\s_{4,}\s")
+_CONTENTS = re.compile(r".*(?:\s?\.){4,}\s*(?:\d+|[ivxlc]+)$|.*\S\s{0,3}\u2026+\s*\d+$")
+CAPTION = re.compile(
+    r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Lines that belong together."""
+
+    lines: tuple[Line, ...]
+    shape: Shape = "text"
+
+    @property
+    def size(self) -> float:
+        """Of its type."""
+        return self.lines[0].size
+
+    @property
+    def bold(self) -> bool:
+        """Whether all of it is bold."""
+        return all(line.bold for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Style:
+    """What the document does as a rule."""
+
+    body: float
+    leading: float
+    """From base line to base line, in ems."""
+    indents: bool
+    """Whether paragraphs begin with an indent."""
+    mono: bool
+    """Whether the text itself is of fixed width, as a typewriter's."""
+    width: float
+    """Of a full column, in points."""
+
+
+def style_of(lines: Sequence[Line], body: float) -> Style:
+    """The style of a document from all its lines."""
+    steps: Counter[float] = Counter()
+    indented = plain = letters = mono = 0
+    widths: Counter[int] = Counter()
+    for above, below in zip(lines, lines[1:], strict=False):
+        letters += len(below.text)
+        mono += len(below.text) * below.mono
+        if above.region != below.region or abs(above.size - body) > 0.6:
+            continue
+        step = above.base - below.base
+        if 0.8 * body < step < 4 * body:
+            steps[round(step / body, 1)] += 1
+        widths[round(above.edge - above.margin)] += 1
+        if _ENDS.search(above.text):
+            indented += 0.7 < (below.left - below.margin) / body < 4
+            plain += abs(below.left - below.margin) < 0.3 * body and step > 1.25 * body * _most(
+                steps
+            )
+    return Style(
+        body, _most(steps), indented > plain, 2 * mono > letters,
+        float(widths.most_common(1)[0][0]) if widths else 0.0,
+    )  # fmt: skip
+
+
+def _most(steps: Counter[float]) -> float:
+    return steps.most_common(1)[0][0] if steps else 1.2
+
+
+def paragraphs_of(lines: Sequence[Line], style: Style) -> list[Paragraph]:
+    """All paragraphs of a document, from its lines in reading order."""
+    made: list[list[Line]] = []
+    for number, line in enumerate(lines):
+        after = lines[number + 1] if number + 1 < len(lines) else None
+        if made and not _begins(made[-1], line, after, style):
+            made[-1].append(line)
+        else:
+            made.append([line])
+    shaped = [Paragraph(tuple(group), _shape(group, style)) for group in made]
+    return _verses(_tables(shaped, style), style)
+
+
+def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
+    """Whether a line begins a paragraph, after the lines of the one before."""
+    before = group[-1]
+    if abs(before.size - line.size) > 0.08 * max(before.size, line.size):
+        return not _continues_small(before, line)
+    if _is_contents(before) or _is_contents(line):
+        return not _is_contents(line) or _is_contents(before) or _is_full(before, line, style)
+    if before.cells or line.cells:
+        return not (_is_item(before) or _is_item(line)) or _is_item(line)
+    if before.mono != line.mono and not style.mono:
+        return True
+    if before.region != line.region:
+        return not _goes_over(group, line, style)
+    if before.bold != line.bold and not _is_full(before, line, style):
+        return True
+    step = (before.base - line.base) / line.size
+    if step > max(1.3 * style.leading, style.leading + 0.35) or step < -0.3:
+        return True
+    if (line.mono and not style.mono) or line.size > 1.15 * style.body:
+        return False
+    return _is_item(line) or _begins_by_place(group, line, after, style)
+
+
+def _begins_by_place(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
+    before = group[-1]
+    shift = (line.left - before.left) / line.size
+    full = _is_full(before, line, style)
+    ended = _ENDS.search(before.text) is not None
+    if shift > 0.6:
+        if _is_item(group[0]) and len(group) == 1:
+            return False  # an item's text hangs
+        if full and not ended:
+            return False  # a hanging indent
+        return not (len(group) == 1 and after is not None and _hangs(line, after))
+    if shift < -0.6 and len(group) > 1:
+        return _is_full(before, line, style) is False or ended or line.left < group[0].left - 1
+    if full:
+        return False
+    room = before.edge - before.right
+    return ended or room > 0.25 * (before.edge - before.margin)
+
+
+def _hangs(line: Line, after: Line) -> bool:
+    """Two lines that are set in alike, in one paragraph."""
+    return (
+        after.region == line.region
+        and abs(after.left - line.left) < 0.3 * line.size
+        and line.left - line.margin > 0.6 * line.size
+        and not _ENDS.search(line.text)
+        and after.text[:1].islower()
+    )
+
+
+def _is_full(before: Line, line: Line, style: Style) -> bool:
+    """Whether the first word of a line would not have fitted on the one before."""
+    edge = before.edge
+    if before.edge - before.margin < 0.8 * style.width and before.region != line.region:
+        edge = max(edge, before.margin + style.width)
+    return before.right + line.first + 0.2 * line.size > edge - 0.1 * line.size
+
+
+def _goes_over(group: list[Line], line: Line, style: Style) -> bool:
+    """Whether a paragraph goes on in the next column or on the next page."""
+    before = group[-1]
+    if before.bold != line.bold or _is_item(line):
+        return False
+    if before.text[-1] in "-\u00ad\u2010,":
+        return True
+    ended = _ENDS.search(before.text) is not None
+    starts_low = line.text.lstrip("\"'\u201c\u2018\u00ab([")[:1].islower()
+    indented = line.left - line.margin > 0.6 * line.size
+    if before.mono and not style.mono:
+        return False
+    if starts_low and not ended:
+        return True
+    if not _is_full(before, line, style) or (indented and not _is_item(group[0])):
+        return False
+    return style.indents if ended else True
+
+
+def _continues_small(before: Line, line: Line) -> bool:
+    """A line of which a part is small, such as capitals, in the middle of a paragraph."""
+    return (
+        before.region == line.region
+        and before.text[-1:].isalpha()
+        and line.text[:1].islower()
+        and 0.8 < line.size / before.size < 1.25
+        and before.base - line.base < 1.6 * max(before.size, line.size)
+    )
+
+
+def _is_item(line: Line) -> bool:
+    return bool(_ITEM.match(line.text) or _COUNTED.match(line.text))
+
+
+def _is_contents(line: Line) -> bool:
+    return bool(_CONTENTS.fullmatch(line.text))
+
+
+def without_leaders(text: str) -> str:
+    """A line of a table of contents without its row of dots."""
+    return _LEADERS.sub(" ", text).strip()
+
+
+def _shape(group: list[Line], style: Style) -> Shape:
+    if not style.mono and all(line.mono for line in group):
+        return "code"
+    if _is_contents(group[-1]):
+        return "contents"
+    if _ITEM.match(group[0].text) or (_COUNTED.match(group[0].text) and not group[0].bold):
+        return "item"
+    return "text"
+
+
+def _tables(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
+    """Lines in a row whose cells stand under each other are a table."""
+    made: list[Paragraph] = []
+    rows: list[Line] = []
+    for paragraph in [*paragraphs, None]:
+        line = paragraph.lines[0] if paragraph and len(paragraph.lines) == 1 else None
+        if (
+            line is not None
+            and line.cells
+            and paragraph is not None
+            and paragraph.shape != "contents"
+            and (not rows or _under(rows, line, style))
+        ):
+            rows.append(line)
+            continue
+        made += _table(rows)
+        rows = []
+        if line is not None and line.cells and paragraph and paragraph.shape != "contents":
+            rows = [line]
+        elif paragraph is not None:
+            made.append(paragraph)
+    return made
+
+
+def _table(rows: list[Line]) -> list[Paragraph]:
+    if len(rows) >= 3:
+        return [Paragraph(tuple(rows), "table")]
+    return [Paragraph((row,)) for row in rows]
+
+
+def _under(rows: list[Line], line: Line, style: Style) -> bool:
+    """Whether a line is the next row of a table: near, with cells where there were cells."""
+    last = rows[-1]
+    if last.region != line.region or last.base - line.base > 3.2 * style.leading * line.size:
+        return False
+    near = 0.6 * line.size
+    above = [cell for row in rows[-3:] for cell in row.cells]
+    aligned = sum(
+        any(
+            abs(left - other[0]) < near
+            or abs(right - other[1]) < near
+            or abs((left + right) - (other[0] + other[1])) < 2 * near
+            for other in above
+        )
+        for left, right, _ in line.cells
+    )
+    return aligned >= 0.6 * len(line.cells) and abs(len(last.cells) - len(line.cells)) <= 2
+
+
+def _verses(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
+    """Short lines in a row, of which none reaches the column's end, are verse."""
+    made: list[Paragraph] = []
+    run: list[Line] = []
+    for paragraph in [*paragraphs, None]:
+        line = paragraph.lines[0] if paragraph and len(paragraph.lines) == 1 else None
+        if (
+            line is not None
+            and paragraph is not None
+            and paragraph.shape == "text"
+            and _is_verse(run, line, style)
+        ):
+            run.append(line)
+            continue
+        made += _verse(run)
+        run = []
+        if line is not None and paragraph is not None and paragraph.shape == "text":
+            run = [line]
+        elif paragraph is not None:
+            made.append(paragraph)
+    return made
+
+
+def _verse(run: list[Line]) -> list[Paragraph]:
+    open_ends = sum(not _ENDS.search(line.text) for line in run)
+    if len(run) >= 4 and open_ends * 3 >= len(run):
+        return [Paragraph(tuple(run), "verse")]
+    return [Paragraph((line,)) for line in run]
+
+
+def _is_verse(run: list[Line], line: Line, style: Style) -> bool:
+    if line.bold or abs(line.size - style.body) > 0.15 * style.body:
+        return False
+    if line.width > 0.75 * (line.edge - line.margin) or line.cells:
+        return False
+    if not run:
+        return True
+    step = (run[-1].base - line.base) / line.size
+    return (
+        run[-1].region == line.region
+        and 0 < step < 1.35 * style.leading
+        and not run[-1].bold
+        and abs(run[-1].size - line.size) < 0.5
+    )
+
+
+def widened(lines: list[Line], style: Style) -> list[Line]:
+    """Lines with the end of their column, where none of them reaches it."""
+    columns: dict[int, list[Line]] = {}
+    for line in lines:
+        columns.setdefault(line.region, []).append(line)
+    short = {
+        region
+        for region, column in columns.items()
+        if column[0].edge - column[0].margin < style.width and not _is_set_narrow(column)
+    }
+    return [
+        replace(line, edge=line.margin + style.width) if line.region in short else line
+        for line in lines
+    ]
+
+
+def _is_set_narrow(column: list[Line]) -> bool:
+    """Whether several lines of a column end at one place, so that it is the column's end."""
+    ends = sum(line.edge - line.right < 0.02 * (line.edge - line.margin) for line in column)
+    return len(column) > 4 and ends > 2
