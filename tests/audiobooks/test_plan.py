@@ -1,0 +1,235 @@
+"""What of a book is spoken: every character in a segment or in an omission that has a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyrig.audiobooks.plan import (
+    Plan,
+    chosen,
+    language_of,
+    moved_notes,
+    plan_of,
+    title_of,
+    with_title,
+)
+from anyrig.audiobooks.ways import Ways
+from anyrig.errors import BadInput, CannotSpeak, ForeignText
+from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.recite import Terms
+from anyrig.speech.script import check
+from anyrig.text.document import About, Block, Chapter, Document, Inline
+
+FRENCH = (
+    "Il était une fois, dans une petite ville au bord de la mer, un horloger qui ne savait pas "
+    "lire l'heure et que tout le monde aimait beaucoup."
+)
+
+
+def terms(*languages: str) -> Terms:
+    return Terms(400, False, languages or ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+
+
+def book(*chapters: Chapter, **about: str) -> Document:
+    return Document(About(title="A book", **about), chapters)
+
+
+def chapter(*blocks: Block | str, title: str = "", **more: object) -> Chapter:
+    made = tuple(Block(one) if isinstance(one, str) else one for one in blocks)
+    return Chapter(title, made, **more)  # type: ignore[arg-type]
+
+
+def planned(document: Document, ways: Ways | None = None, *languages: str) -> Plan:
+    plan = plan_of(document, terms(*languages), main="en", ways=ways or Ways())
+    for part in plan.parts:
+        check(part.script)
+    return plan
+
+
+def said(plan: Plan) -> list[str]:
+    return [segment.line.text for segment in plan.segments]
+
+
+NOTED = chapter(
+    Block("The clock1 struck nine.", inlines=(Inline(9, 10, "noteref", "n1"),)),
+    "Nobody moved.",
+    Block("1. It was made in 1890.", "note", id="n1"),
+    title="",
+)
+
+
+def test_a_note_and_its_sign_are_left_out_and_named() -> None:
+    plan = planned(book(NOTED))
+    assert said(plan) == ["The clock struck nine.", "Nobody moved."]
+    kinds = {omission.kind for omission in plan.parts[0].script.omissions}
+    assert kinds == {"note", "space"}
+    assert plan.omitted()["note"] == 1 + len("1.Itwasmadein1890.")
+
+
+def test_a_note_is_heard_after_what_names_it_or_at_the_end() -> None:
+    inline = said(planned(book(NOTED), Ways(notes="inline")))
+    assert inline[0] == "The clock struck nine."
+    assert inline[1].startswith("Note: ")
+    assert "Nobody moved." in inline[-1]
+    end = said(planned(book(NOTED), Ways(notes="end")))
+    assert end[1] == "Nobody moved."
+    assert end[2].startswith("Note: ")
+
+
+def test_a_note_at_the_end_of_the_book_is_heard_where_it_is_named_and_only_there() -> None:
+    notes = chapter(Block("It was made in 1890.", "note", id="n1"), title="Notes", role="notes")
+    first = chapter(NOTED.blocks[0], "Nobody moved.")
+    moved = moved_notes(book(first, notes), Ways(notes="inline"))
+    assert [block.kind for block in moved.chapters[0].blocks] == ["paragraph", "note", "paragraph"]
+    assert moved.chapters[1].blocks == ()
+
+
+def test_notes_that_only_notes_name_are_not_lost() -> None:
+    one = Block("See2 also.", "note", id="a", inlines=(Inline(3, 4, "noteref", "b"),))
+    other = Block("This one.", "note", id="b", inlines=(Inline(0, 4, "noteref", "b"),))
+    for way in ("inline", "end"):
+        moved = moved_notes(book(chapter("Text.", one, other)), Ways(notes=way))  # type: ignore[arg-type]
+        assert {block.text for block in moved.chapters[0].blocks} == {
+            "Text.", "See2 also.", "This one.",
+        }  # fmt: skip
+
+
+def test_a_table_is_read_by_rows_and_a_poem_by_lines() -> None:
+    table = Block("Day\tTide\nMonday\t9:15", "table")
+    poem = Block("The sea came in\nand went away", "poem")
+    plan = planned(book(chapter(table, poem)))
+    assert said(plan)[:2] == ["Day, Tide", "Monday, nine fifteen"]
+    assert said(plan)[2:] == ["The sea came in", "and went away"]
+    prose = planned(book(chapter(poem)), Ways(poems="prose"))
+    assert said(prose) == ["The sea came in and went away"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ways", "omitted"),
+    [
+        ("table", Ways(tables="skip"), "table"),
+        ("image", Ways(images="skip"), "image"),
+        ("poem", Ways(poems="skip"), "poem"),
+        ("code", Ways(), "code"),
+        ("page", Ways(), "page"),
+        ("note", Ways(), "note"),
+    ],
+)
+def test_each_kind_of_block_can_be_left_out(kind: str, ways: Ways, omitted: str) -> None:
+    odd = Block("a lighthouse at night", kind)  # type: ignore[arg-type]
+    plan = planned(book(chapter("Before.", odd, "After that.")), ways)
+    assert "lighthouse" not in " ".join(said(plan))
+    assert dict(plan.omitted()) == {omitted: len("alighthouseatnight")}
+
+
+def test_pictures_pages_and_code_are_announced_or_read_when_asked_for() -> None:
+    blocks = (
+        Block("a lighthouse", "image"),
+        Block("23", "page"),
+        Block("x = 1", "code"),
+        Block("Then7 it ended.", inlines=(Inline(4, 5, "page", "7"),)),
+    )
+    told = said(planned(book(chapter(*blocks)), Ways(code="speak", pages="speak")))
+    assert told[0] == "Image: a lighthouse"
+    assert told[1].startswith("Page: twenty-three")
+    assert any("equals" in line or "x" in line for line in told)
+    assert "7" not in " ".join(said(planned(book(chapter(blocks[3])))))
+
+
+def test_a_row_of_stars_is_a_rest_and_not_spoken() -> None:
+    plan = planned(book(chapter("One day.", Block("* * *", "rule"), "Another day.")))
+    assert said(plan) == ["One day.", "Another day."]
+    plain = planned(book(chapter("One day.", "Another day.")))
+    assert plan.segments[0].pause_after_s > plain.segments[0].pause_after_s
+    empty = planned(book(chapter("One day.", Block("", "rule"), "Another day.")))
+    assert empty.segments[0].pause_after_s == plan.segments[0].pause_after_s
+
+
+def test_a_paragraph_in_a_language_of_the_engine_is_spoken_in_it() -> None:
+    document = book(chapter("The clock struck nine and nobody in the room said a word.", FRENCH))
+    plan = plan_of(document, terms("en", "fr"), main="en")
+    assert [segment.line.language for segment in plan.segments] == ["en", "fr"]
+
+
+def test_a_marked_stretch_is_spoken_in_its_language() -> None:
+    block = Block(
+        "He said au revoir mes amis and left.", inlines=(Inline(8, 26, "language", "fr"),)
+    )
+    plan = plan_of(book(chapter(block)), terms("en", "fr"), main="en")
+    assert "fr" in {segment.line.language for segment in plan.segments}
+    alone = plan_of(book(chapter(block)), terms("en"), main="en")
+    assert {segment.line.language for segment in alone.segments} == {"en"}
+
+
+def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
+    document = book(chapter("The clock struck nine.", FRENCH))
+    with pytest.raises(ForeignText) as refused:
+        planned(document)
+    assert refused.value.language == "fr"
+    assert "1 passage" in refused.value.message
+    assert "--foreign skip" in refused.value.hint
+    skipped = planned(document, Ways(foreign="skip"))
+    assert said(skipped) == ["The clock struck nine."]
+    assert set(skipped.omitted()) == {"foreign"}
+    assert len(said(planned(document, Ways(foreign="read")))) > 1
+
+
+def test_a_wrong_mark_does_not_make_english_foreign() -> None:
+    text = (
+        "The clock struck nine and nobody in the room said a word about it for a long while, " * 2
+    )
+    plan = planned(book(chapter(Block(text.strip(), language="de"))))
+    assert {segment.line.language for segment in plan.segments} == {"en"}
+
+
+def test_a_title_that_only_the_contents_have_is_spoken_once() -> None:
+    bare = chapter("It rained.", title="The Storm")
+    assert said(planned(book(bare)))[0] == "The Storm."
+    assert said(planned(book(bare), Ways(titles="skip"))) == ["It rained."]
+    printed = chapter(Block("THE STORM", "heading", 1), "It rained.", title="The Storm")
+    assert with_title(printed) is printed
+    run_in = chapter("The storm. It rained.", title="The Storm")
+    assert with_title(run_in) is run_in
+
+
+def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:
+    document = book(
+        chapter("A cover.", role="cover"),
+        chapter("One.", title="I"),
+        chapter("Two.", title="II"),
+        chapter("Rights.", role="front"),
+        chapter(title="Empty"),
+    )
+    assert chosen(document, "", Ways()) == (1, 2)
+    assert chosen(document, "", Ways(matter="speak")) == (0, 1, 2, 3)
+    assert chosen(document, "3-,1", Ways()) == (0, 2, 3, 4)
+    for wrong in ("0", "6", "2-1", "x", "1-9"):
+        with pytest.raises(BadInput):
+            chosen(document, wrong, Ways())
+
+
+def test_a_book_of_nothing_is_an_error() -> None:
+    with pytest.raises(CannotSpeak):
+        planned(book(chapter(Block("* * *", "rule"))))
+
+
+def test_the_language_of_a_book_is_that_of_its_text() -> None:
+    wrong = book(chapter(*[FRENCH] * 5), language="en")
+    assert language_of(wrong) == "fr"
+    right = book(chapter("Hm."), language="en-GB")
+    assert language_of(right) == "en-gb"
+
+
+def test_titles_come_from_the_contents_the_heading_or_the_number() -> None:
+    heading = Block("The  Storm", "heading", 1)
+    assert title_of(chapter(heading, title="I"), 4) == "I"
+    assert title_of(chapter("x", heading), 4) == "The Storm"
+    assert title_of(chapter("x"), 4) == "Chapter 4"
+
+
+def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
+    before = planned(book(chapter("One is here.", "Two is here.", "Three is here.")))
+    after = planned(book(chapter("One is here.", "Two was there.", "Three is here.")))
+    kept = {segment.line for segment in before.segments} & {s.line for s in after.segments}
+    assert len(kept) == 2
