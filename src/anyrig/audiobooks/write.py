@@ -16,6 +16,7 @@ from anyrig.audiobooks.cover import prepare
 from anyrig.audiobooks.names import PATTERN, chapter_titles, file_names, safe_name
 from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import BadInput, WorkFailed
+from anyrig.speech.sound.labels import ChapterMark
 from anyrig.store.atomic import write_text
 
 if TYPE_CHECKING:
@@ -61,20 +62,15 @@ def write_book(
     timeline's rate and at the loudness they shall have; 64,000 bits a second unless told.
     """
     from anyrig.speech.sound.encode import encoder
-    from anyrig.speech.sound.labels import ChapterMark
 
     target = Path(path)
     if target.suffix.lower() not in _BOOK_ENDINGS:
         raise BadInput(f"{target.name} is not called as a book", hint="End its name in .m4b.")
     clear_leftovers(target)
     picture, warning = prepare(cover)
-    marks = [
-        ChapterMark(title, mark.start, mark.end)
-        for title, mark in zip(chapter_titles(timeline.marks), timeline.marks, strict=True)
-    ]
     with encoder(
         target, "m4a", timeline.rate,
-        bitrate=bitrate, tags=named(tags), picture=picture, chapters=marks,
+        bitrate=bitrate, tags=named(tags), picture=picture, chapters=_marks(timeline),
     ) as out:  # fmt: skip
         for samples in _watched(parts, timeline.num_samples, tell):
             out.write(samples)
@@ -140,6 +136,17 @@ def clear_leftovers(path: str | Path) -> int:
     from anyrig.speech.sound.beside import clear_leftovers as clear
 
     return clear(path)
+
+
+def _marks(timeline: Timeline) -> list[ChapterMark]:
+    """The chapters that can be heard; the first begins with the book, as mp4 has it anyway."""
+    titles = chapter_titles(timeline.marks)
+    found = [
+        ChapterMark(title, mark.start, mark.end)
+        for title, mark in zip(titles, timeline.marks, strict=True)
+        if mark.end > mark.start
+    ]
+    return [found[0]._replace(start=0), *found[1:]] if found else []
 
 
 def _watched(parts: Iterable[Samples], expected: int, tell: Tell | None) -> Iterator[Samples]:

@@ -1,0 +1,278 @@
+"""An m4b as players find it: chapters on the very sample, whole or not there at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.write import clear_leftovers, write_book
+from anyrig.errors import BadInput, WorkFailed
+from anyrig.speech.audio import Samples
+from tests.audiobooks import clicks
+
+TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "out"
+    made.mkdir()
+    return made
+
+
+def odd_places(count: int, rate: int, seed: int = 3) -> list[int]:
+    """Starts that fall on no whole millisecond or frame; the first is the beginning."""
+    chance = np.random.default_rng(seed)
+    steps = chance.integers(rate // 4, rate, size=count - 1)
+    return [0, *(int(place) for place in np.cumsum(steps))]
+
+
+@pytest.mark.parametrize("rate", [24000, 22050, 16000, 48000, 23456, 11000, 44100])
+def test_marks_lie_where_chapters_are_heard(folder: Path, rate: int) -> None:
+    starts = odd_places(12, rate)
+    book = clicks.timeline(starts, starts[-1] + rate, rate)
+    path = folder / "book.m4b"
+    write_book(path, clicks.parts(book), book, TAGS)
+    found = clicks.chapters(path)
+    assert [title for title, _, _ in found] == [mark.title for mark in book.marks]
+    for (_, start, end), mark in zip(found, book.marks, strict=True):
+        assert abs(start - Fraction(mark.start, rate)) * 1000 < 0.1
+        assert abs(end - Fraction(mark.end, rate)) * 1000 < 0.1
+    away = clicks.heard(path, [start for _, start, _ in found])
+    assert max(map(abs, away)) < 0.2, away
+
+
+def test_five_hundred_chapters_all_stay(folder: Path) -> None:
+    rate = 8000
+    starts = [place * 1601 for place in range(500)]
+    book = clicks.timeline(starts, 500 * 1601, rate, [f"{n}: ü 🎉 <&>" for n in range(500)])
+    path = folder / "book.m4b"
+    write_book(path, clicks.parts(book), book, TAGS)
+    found = clicks.chapters(path)
+    assert [title for title, _, _ in found] == [mark.title for mark in book.marks]
+    assert max(map(abs, clicks.heard(path, [start for _, start, _ in found]))) < 0.3
+
+
+@pytest.mark.slow
+def test_marks_hold_after_ten_hours(folder: Path) -> None:
+    rate = 22050
+    starts = [round(place * rate * 1234.56789) for place in range(30)]
+    book = clicks.timeline(starts, starts[-1] + rate, rate)
+    assert book.duration_s > 9.9 * 3600
+    path = folder / "book.m4b"
+    write_book(path, clicks.parts(book, 1_000_003), book, TAGS)
+    found = clicks.chapters(path)
+    assert found[-1][1] == Fraction(starts[-1], rate)
+    assert max(map(abs, clicks.heard(path, [start for _, start, _ in found]))) < 0.2
+
+
+def test_places_of_a_hundred_hours_are_exact(folder: Path) -> None:
+    """Numbers alone: the encoder is asked where it would put marks."""
+    from anyrig.speech.sound.encode import _at_rate
+    from anyrig.speech.sound.labels import ChapterMark, Labels
+
+    start = 100 * 3600 * 23456 + 1
+    moved = _at_rate(Labels({}, None, (ChapterMark("x", start, start + 1),)), 23456, 24000)
+    exact = Fraction(start * 24000, 23456)
+    assert abs(moved.chapters[0].start - exact) <= Fraction(1, 2)
+
+
+def test_a_first_chapter_may_begin_late_and_one_may_be_empty(folder: Path) -> None:
+    marks = (Mark("One", 4800, 24000), Mark("None", 24000, 24000), Mark("Two", 24000, 48000))
+    book = Timeline(24000, marks, ())
+    path = folder / "book.m4b"
+    write_book(path, clicks.parts(book), book, TAGS)
+    found = [(title, float(start), float(end)) for title, start, end in clicks.chapters(path)]
+    assert found == [("One", 0.0, 1.0), ("Two", 1.0, 2.0)]
+
+
+def test_the_book_says_what_it_is(folder: Path) -> None:
+    import av
+
+    book = clicks.timeline([0], 24000, 24000)
+    tags = Tags(
+        title="Das Ende", author="Zoë Ü", narrator="Hibari", series="Reise", series_index="2",
+        year="1923", language="de-AT", description="Lang.\n\n" + "Wort " * 100, publisher="Haus",
+    )  # fmt: skip
+    path = folder / "book.m4b"
+    write_book(path, clicks.parts(book), book, tags)
+    with av.open(str(path)) as file:
+        found = dict(file.metadata)
+        assert file.streams.audio[0].metadata["language"] == "deu"
+    assert found["major_brand"] == "M4B "
+    assert (found["title"], found["album"], found["artist"]) == ("Das Ende", "Das Ende", "Zoë Ü")
+    assert (found["composer"], found["date"], found["genre"]) == ("Hibari", "1923", "Audiobook")
+    assert (found["media_type"], found["grouping"], found["show"]) == ("2", "Reise #2", "Reise")
+    assert len(found["description"]) <= 255
+    assert found["synopsis"].startswith("Lang.\n\nWort")
+    assert found["album_artist"] == "Zoë Ü"
+    assert found["episode_id"] == "2"
+
+
+def test_progress_is_told_and_ends_at_one(folder: Path) -> None:
+    book = clicks.timeline([0], 50000, 24000)
+    told: list[float] = []
+    write_book(folder / "b.m4b", clicks.parts(book), book, TAGS, tell=told.append)
+    assert told == sorted(told)
+    assert len(told) == 5
+    assert told[-1] == 1.0
+
+
+def test_samples_and_timeline_must_agree(folder: Path) -> None:
+    book = clicks.timeline([0], 50000, 24000)
+    path = folder / "b.m4b"
+    path.write_bytes(b"before")
+    short = list(clicks.parts(book))[:-1]
+    long = [*clicks.parts(book), np.zeros(5, dtype=np.float32)]
+    for wrong in (short, long):
+        with pytest.raises(WorkFailed, match="timeline has 50,000"):
+            write_book(path, wrong, book, TAGS)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(folder) == ["b.m4b"]
+
+
+def test_a_book_that_stops_leaves_the_old_one(folder: Path) -> None:
+    book = clicks.timeline([0], 500_000, 24000)
+
+    def stopped() -> Iterator[Samples]:
+        for number, part in enumerate(clicks.parts(book)):
+            if number == 20:
+                raise KeyboardInterrupt
+            yield part
+
+    path = folder / "b.m4b"
+    path.write_bytes(b"before")
+    with pytest.raises(KeyboardInterrupt):
+        write_book(path, stopped(), book, TAGS)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(folder) == ["b.m4b"]
+
+
+def test_only_names_of_books_are_taken(folder: Path) -> None:
+    with pytest.raises(BadInput, match="not called as a book"):
+        write_book(folder / "b.mp3", [], clicks.timeline([0], 0, 24000), TAGS)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.write import write_book
+from anyrig.errors import StoreFailed
+path, share, length = Path(sys.argv[1]), float(sys.argv[2]), 24000 * 20
+noise = np.random.default_rng(1).normal(0, 0.1, length).astype(np.float32)
+book = Timeline(24000, (Mark("x", 0, length),), ())
+write_book(path, [noise], book, Tags(title="t"))
+room = min(int(path.stat().st_size * share), path.stat().st_size - 1)
+path.write_bytes(b"before")
+resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+try:
+    write_book(path, [noise], book, Tags(title="t"))
+except StoreFailed as error:
+    print("told:", error.message)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.98, 1.0])
+def test_a_disk_without_room_is_told(folder: Path, share: float) -> None:
+    """Found wherever it happens: at the front, in the sound, in the index at the end."""
+    path = folder / "b.m4b"
+    run = [sys.executable, "-c", FULL, str(path), str(share)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("told:"), (done.stdout, done.stderr)
+    assert path.read_bytes() == b"before"
+    assert os.listdir(folder) == ["b.m4b"]
+
+
+KILLED = """
+import sys, time
+import numpy as np
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.write import write_book
+def parts():
+    for number in range(10 ** 6):
+        yield np.zeros(24000, dtype=np.float32)
+        print(number, flush=True)
+        time.sleep(0.02)
+write_book(sys.argv[1], parts(), Timeline(24000, (Mark("x", 0, 24000 * 10 ** 6),), ()), Tags())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_what_a_killed_run_left_is_cleared(folder: Path) -> None:
+    path = folder / "Bücher [1] und " / "b*.m4b"
+    path.parent.mkdir()
+    path.write_bytes(b"before")
+    (path.parent / ".b2.m4b.01234567.part").write_bytes(b"another's")
+    run = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"0\n"
+    assert clear_leftovers(path) == 0, "it is still being written"
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert len(os.listdir(path.parent)) == 3
+    assert clear_leftovers(path) == 1
+    assert sorted(os.listdir(path.parent)) == [".b2.m4b.01234567.part", "b*.m4b"]
+    assert path.read_bytes() == b"before"
+    assert clear_leftovers(folder / "nowhere" / "x.m4b") == 0
+
+
+def test_long_names_can_be_written(folder: Path) -> None:
+    book = clicks.timeline([0], 2400, 24000)
+    name = "書" * 80 + ".m4b"
+    write_book(folder / name, clicks.parts(book), book, TAGS)
+    assert os.listdir(folder) == [name]
+
+
+@pytest.mark.system("ffmpeg", "ffmpeg")
+@pytest.mark.parametrize("rate", [24000, 23456])
+def test_the_program_ffmpeg_puts_marks_as_well(
+    folder: Path, rate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import av
+
+    starts = odd_places(10, rate)
+    titles = [f"{n} = a;b #c \\d ü🎉" for n in range(10)]
+    book = clicks.timeline(starts, starts[-1] + rate, rate, titles)
+    path = folder / "book.m4b"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "av", None)
+        write_book(path, clicks.parts(book), book, TAGS)
+    found = clicks.chapters(path)
+    assert [title for title, _, _ in found] == titles
+    away = clicks.heard(path, [start for _, start, _ in found])
+    assert max(map(abs, away)) < 1.0, away
+    with av.open(str(path)) as file:
+        assert file.metadata["composer"] == "Hibari"
+        assert file.streams.audio[0].metadata["language"] == "deu"
+
+
+def test_memory_does_not_grow_with_the_book(folder: Path) -> None:
+    import psutil
+
+    def silent(seconds: int) -> Iterator[Samples]:
+        for _ in range(seconds):
+            yield np.zeros(8000, dtype=np.float32)
+
+    used = []
+    for hours in (0.1, 2.0):
+        seconds = int(hours * 3600)
+        book = clicks.timeline([0], seconds * 8000, 8000)
+        write_book(folder / "b.m4b", silent(seconds), book, TAGS)
+        used.append(psutil.Process().memory_info().rss)
+    assert used[1] - used[0] < 40e6
