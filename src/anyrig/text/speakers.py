@@ -1,0 +1,331 @@
+"""Who speaks, over the paragraphs of a chapter.
+
+    converse(["“Yes,” said Tom.", "“No,” said Mary.", "“Why?”"])   Tom, Mary, Tom
+
+A name beside the speech counts first. A pronoun is taken for a person only where one alone can be
+meant; speeches without a word on their speaker are told apart by turns, where two people talk and
+every name that is given agrees. All else is left open: a wrong voice is worse than the narrator's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from anyrig.text.attribution import ADJECTIVES, Tag, tags, tokens
+from anyrig.text.dialogue import Speech, speeches
+from anyrig.text.saying import Gender, gender, sayings
+
+_WINDOW = 4
+"""Paragraphs in which a pronoun's person must have been named."""
+_FARTHEST = 8
+"""Turns from the last name over which two people are told apart."""
+_SHORTEST, _NEAR = 2, 100
+"""Characters between two speeches of one person: side by side, two people speak."""
+_BEATS = frozenset(
+    "shook took gave sat stood rose bent drew threw held let put set swung spun caught rubbed bit "
+    "lit ran got came leant began grinned stared blinked paused frowned strode knelt wrote".split()
+)
+_STATES = frozenset("needed wanted liked loved hated seemed lived belonged remained used".split())
+
+
+@dataclass(frozen=True)
+class Said:
+    """A speech and its speaker."""
+
+    start: int
+    end: int
+    speaker: str = ""
+    """As the text names them; empty where that is not sure."""
+    continued: bool = False
+
+
+@dataclass
+class _Turn:
+    """What one person says before another does, or before the narrator comes between."""
+
+    paragraph: int
+    text: str
+    language: str
+    found: tuple[Speech, ...]
+    tags: list[Tag] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """One for each speech."""
+
+    @property
+    def name(self) -> str:
+        """The one speaker, if there is one."""
+        return self.names[0] if len(set(self.names)) == 1 else ""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether several people speak in it."""
+        return len(set(filter(None, self.names))) > 1
+
+
+def converse(
+    paragraphs: Sequence[str | None],
+    language: str | Sequence[str] = "en",
+    *,
+    who: Callable[[str], str] | None = None,
+    genders: Mapping[str, Gender] | None = None,
+) -> list[tuple[Said, ...]]:
+    """The speeches of each paragraph; None stands for a heading and the like.
+
+    Args:
+        paragraphs: Of one chapter, in order.
+        language: Of all of them, or of each.
+        who: What a name stands for: `Mrs. Dalloway` and `Clarissa` may be one. Names that it does
+            not know come back as they are.
+        genders: Of people, by the names that `who` gives.
+    """
+    codes = [language] * len(paragraphs) if isinstance(language, str) else list(language)
+    turns = _turns(paragraphs, codes)
+    names = [tag.name for turn in turns for tag in turn.tags if tag.kind == "name"]
+    who = who or partial(_same, tuple(Counter(names)))
+    for turn in turns:
+        turn.tags = [replace(tag, name=who(tag.name)) if tag.name else tag for tag in turn.tags]
+    people = {tag.name for turn in turns for tag in turn.tags if tag.kind == "name"}
+    known = _genders(people, turns, genders or {})
+    for turn in turns:
+        _beat(turn, people, who)
+        turn.names = _spread(turn, known)
+    for number in range(len(turns)):
+        _pronoun(turns, number, paragraphs, known, who)
+    for run in _runs(turns):
+        _join(run)
+        _alternate(run, known)
+    given: list[tuple[Said, ...]] = [()] * len(paragraphs)
+    for turn in turns:
+        given[turn.paragraph] = tuple(
+            Said(speech.start, speech.end, name, speech.continued)
+            for speech, name in zip(turn.found, turn.names, strict=True)
+        )
+    return given
+
+
+def _turns(paragraphs: Sequence[str | None], codes: Sequence[str]) -> list[_Turn]:
+    turns: list[_Turn] = []
+    left_open = False
+    for number, (text, language) in enumerate(zip(paragraphs, codes, strict=True)):
+        found = speeches(text, language, open=left_open) if text else ()
+        left_open = bool(found) and found[-1].open
+        if text and found:
+            turns.append(_Turn(number, text, language, found, tags(text, found, language)))
+    return turns
+
+
+# One paragraph
+
+
+def _spread(turn: _Turn, known: Mapping[str, Gender]) -> list[str]:
+    """The names of a paragraph's speeches: one holds until another is given.
+
+    Backwards too, over few words, unless it stands before its own speech: “No.” Tom said, “Yes.”
+    """
+    given = turn.tags
+    names = [tag.name for tag in given]
+    for number in range(1, len(given)):
+        if not names[number] and _fits(given[number], names[number - 1], known):
+            names[number] = names[number - 1]
+    for number in range(len(given) - 2, -1, -1):
+        follower, gap = given[number + 1], turn.found[number + 1].start - turn.found[number].end
+        near = _SHORTEST < gap < _NEAR and not follower.before and follower.kind != "other"
+        if near and not names[number] and _fits(given[number], names[number + 1], known):
+            names[number] = names[number + 1]
+    return names
+
+
+def _fits(tag: Tag, name: str, known: Mapping[str, Gender]) -> bool:
+    """Whether what stands beside a speech leaves room for a speaker."""
+    if tag.kind == "pronoun":
+        return "" in (tag.gender, known.get(name, "")) or known[name] == tag.gender
+    return tag.kind == "none"
+
+
+def _beat(turn: _Turn, people: set[str], who: Callable[[str], str]) -> None:
+    """Gives a speech without a verb of saying to the person who acts right beside it."""
+    if any(tag.kind != "none" for tag in turn.tags) or not turn.language.lower().startswith("en"):
+        return
+    acting: set[str] = set()
+    for low, high in _gaps(turn):
+        for sentence in re.split(r"(?<=[a-z][.!?…:])\s+", turn.text[low:high].strip(" —–")):
+            if sentence and (name := _actor(sentence, people, who)):
+                acting.add(name)
+    if len(acting) == 1:
+        turn.tags = [Tag("name", acting.pop()), *turn.tags[1:]]
+
+
+def _gaps(turn: _Turn) -> list[tuple[int, int]]:
+    edges = [0, *(place for each in turn.found for place in (each.start, each.end)), len(turn.text)]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _actor(sentence: str, people: set[str], who: Callable[[str], str]) -> str:
+    """Of `Tom shook his head.` Tom, if he is known to speak."""
+    given = tokens(sentence[:80], sayings("en"))
+    for length in (3, 2, 1):
+        name = who(" ".join(given[:length]))
+        if name in people and len(given) > length:
+            act = given[length]
+            acts = act in _BEATS or (act.endswith("ed") and act not in _STATES)
+            return name if acts else ""
+    return ""
+
+
+# Pronouns
+
+
+def _genders(
+    people: set[str], turns: Sequence[_Turn], given: Mapping[str, Gender]
+) -> dict[str, Gender]:
+    """Of the speakers: as given, by title or name, or by `said Zed ... he added` of one speaker."""
+    language = turns[0].language if turns else "en"
+    known: dict[str, Gender] = {name: given.get(name) or gender(name, language) for name in people}
+    for turn in turns:
+        names = {tag.name for tag in turn.tags if tag.kind == "name"}
+        told = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
+        if len(names) == len(told) == 1 and not known[name := names.pop()]:
+            known[name] = told.pop()
+    return known
+
+
+def _pronoun(
+    turns: Sequence[_Turn],
+    number: int,
+    paragraphs: Sequence[str | None],
+    known: Mapping[str, Gender],
+    who: Callable[[str], str],
+) -> None:
+    """Gives `he said` its person, where only one can be meant."""
+    turn = turns[number]
+    told = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
+    others = any(tag.kind in ("name", "other") for tag in turn.tags)
+    if len(told) != 1 or others:
+        return
+    wanted = told.pop()
+    near = paragraphs[max(0, turn.paragraph - _WINDOW) : turn.paragraph]
+    told_here = "".join(turn.text[low:high] for low, high in _gaps(turn))
+    people = _mentioned([*filter(None, near), told_here], turn.language, known, who)
+    fitting = [name for name, kind in people.items() if kind == wanted]
+    if len(fitting) != 1 or "" in people.values():
+        return
+    before = turns[number - 1] if number else None
+    last = before.name if before and before.paragraph == turn.paragraph - 1 else ""
+    if fitting[0] != last or turn.found[0].continued:
+        turn.names = [fitting[0]] * len(turn.names)
+
+
+_NAME = re.compile(r"(?:[^\W\d_]+\.?\s)?[^\W\d_a-z][^\W\d_]+(?:\s[^\W\d_a-z][^\W\d_]+)?")
+
+
+def _mentioned(
+    texts: Sequence[str], language: str, known: Mapping[str, Gender], who: Callable[[str], str]
+) -> dict[str, Gender]:
+    """People named in these paragraphs, and what is known of each."""
+    found: dict[str, Gender] = {}
+    text = "\n".join(texts)
+    for match in _NAME.finditer(text):
+        words = match[0].split()
+        if words[0].lower().rstrip(".") in ADJECTIVES or words[0].islower():
+            words = words[1:] if words[0].lower() not in sayings(language).articles else words
+        for name in {who(" ".join(words[low:])) for low in range(len(words))}:
+            kind = known.get(name) if name in known else gender(name, language)
+            if name in known or kind:
+                found[name] = kind or ""
+    for name in known:
+        if name not in found and name[:1].islower() and name in text:
+            found[name] = known[name]
+    return _merged(found)
+
+
+def _merged(found: dict[str, Gender]) -> dict[str, Gender]:
+    """Without names that are part of another: `Mary` beside `Mary Bennet`."""
+    return {
+        name: kind for name, kind in found.items()
+        if not any(name != other and f" {name} " in f" {other} " for other in found)
+    }  # fmt: skip
+
+
+# Turns
+
+
+def _runs(turns: Sequence[_Turn]) -> list[list[_Turn]]:
+    """Turns in paragraphs that follow one another."""
+    runs: list[list[_Turn]] = []
+    for turn in turns:
+        if runs and runs[-1][-1].paragraph == turn.paragraph - 1:
+            runs[-1].append(turn)
+        else:
+            runs.append([turn])
+    return runs
+
+
+def _join(run: list[_Turn]) -> None:
+    """Carries a speaker over the paragraphs of one long speech."""
+    for before, turn in zip(run, run[1:], strict=False):
+        if turn.found[0].continued and not any(turn.names):
+            turn.names = [before.names[-1]] * len(turn.names)
+    for turn, before in zip(run[::-1], run[-2::-1], strict=False):
+        if turn.found[0].continued and not any(before.names) and turn.names[0]:
+            before.names = [turn.names[0]] * len(before.names)
+
+
+def _alternate(run: list[_Turn], known: Mapping[str, Gender]) -> None:
+    """Fills the turns of two people who talk in turn, if all that is known agrees."""
+    heads = [turn for turn in run if not turn.found[0].continued]
+    named = {number: turn.name for number, turn in enumerate(heads) if turn.name}
+    if len(set(named.values())) != 2 or any(turn.mixed for turn in run):
+        return
+    by_parity: dict[int, set[str]] = {0: set(), 1: set()}
+    for number, name in named.items():
+        by_parity[number % 2].add(name)
+    if any(len(names) != 1 for names in by_parity.values()):
+        return
+    pair = {parity: next(iter(names)) for parity, names in by_parity.items()}
+    filled = {
+        number: pair[number % 2] for number, turn in enumerate(heads)
+        if not any(turn.names) and _near(number, named) and not _tells_of(turn, known)
+    }  # fmt: skip
+    if all(_agrees(heads[number], name, known) for number, name in filled.items()):
+        for number, name in filled.items():
+            heads[number].names = [name] * len(heads[number].names)
+        _join(run)
+
+
+def _near(number: int, named: Mapping[int, str]) -> bool:
+    return min(abs(number - other) for other in named) <= _FARTHEST
+
+
+def _tells_of(turn: _Turn, known: Mapping[str, Gender]) -> bool:
+    """Whether the narrator names somebody beside the speech, which leaves a doubt."""
+    told = " ".join(turn.text[low:high] for low, high in _gaps(turn))
+    return any(word in known for word in re.findall(r"\w+", told)) and len(told) > 1
+
+
+def _agrees(turn: _Turn, name: str, known: Mapping[str, Gender]) -> bool:
+    """Whether nothing in a turn speaks against a speaker."""
+    if not all(_fits(tag, name, known) for tag in turn.tags):
+        return False
+    key = name.split()[-1]
+    spoken = " ".join(turn.text[each.start : each.end] for each in turn.found)
+    return name == "I" or re.search(rf"\b{re.escape(key)}\b", spoken) is None
+
+
+# Names
+
+
+def _same(names: Sequence[str], name: str) -> str:
+    """The fullest name among these that can only be the same person."""
+    longer = [other for other in names if _part_of(name, other)]
+    return longer[0] if len(longer) == 1 else name
+
+
+def _part_of(name: str, other: str) -> bool:
+    """Whether a bare name is the first or the last word of a longer one without a title."""
+    words = other.split()
+    titled = words[0].rstrip(".").lower() in sayings("en").titles or words[0][:1].islower()
+    return len(words) > 1 and " " not in name and not titled and name in (words[0], words[-1])
