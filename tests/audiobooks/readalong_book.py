@@ -49,11 +49,16 @@ def _script(source: str) -> Script:
         return Script(source, (), left)
 
 
-def plan(*chapters: Chapter, about: About | None = None, outside: Sequence[Chapter] = ()) -> Plan:
+def plan(
+    *chapters: Chapter,
+    about: About | None = None,
+    outside: Sequence[Chapter] = (),
+    main: str = "en",
+) -> Plan:
     """A book of these chapters; those outside are in the document and not spoken."""
     about = about or About("A trial", ("The anyrig authors",), "en")
     document = Document(about, (*chapters, *outside), format="epub")
-    return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)))
+    return Plan(document, tuple(part(each, at) for at, each in enumerate(chapters, 1)), main)
 
 
 def timeline(of: Plan, rate: int = RATE) -> Timeline:

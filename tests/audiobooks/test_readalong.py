@@ -1,0 +1,254 @@
+"""Read-along books: whole, well-formed, every word there, and lit when it is heard."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from anyrig.audiobooks.readalong import write_readalong
+from anyrig.audiobooks.readalong_pages import pages
+from anyrig.errors import BadInput, StoreFailed
+from anyrig.text.document import About, Block, Chapter, Inline, Picture
+from tests.audiobooks.readalong_book import NAMES, Book, make, odd, plan, sound, timeline
+
+EPUBCHECK = "/usr/share/java/epubcheck.jar"
+EPUB_TYPE = f"{{{NAMES['e']}}}type"
+
+
+def picture(format: str) -> Picture:
+    made = io.BytesIO()
+    Image.new("RGB", (60, 90), "navy").save(made, format)
+    return Picture(made.getvalue(), f"image/{format.lower()}")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    folder = tmp_path_factory.mktemp("odd")
+    return make(folder, odd(), narrator="Tone", cover=picture("WEBP"))
+
+
+@pytest.mark.system("epubcheck", EPUBCHECK)
+def test_epubcheck_finds_nothing(tmp_path: Path) -> None:
+    make(tmp_path, odd(), narrator="Tone", cover=picture("PNG"))
+    java = shutil.which("java")
+    assert java, "epubcheck is here and java is not"
+    done = subprocess.run(
+        [java, "-XX:TieredStopAtLevel=1", "-jar", EPUBCHECK, str(tmp_path / "book.epub")],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No errors or warnings detected" in done.stdout
+
+
+def test_the_type_comes_first_and_sound_is_not_packed(book: Book) -> None:
+    first = book.entries[0]
+    assert (first.filename, first.compress_type, first.extra) == ("mimetype", 0, b"")
+    assert book.files["mimetype"] == b"application/epub+zip"
+    packed = {entry.filename for entry in book.entries if entry.compress_type}
+    assert not any(name.endswith((".m4a", ".jpg")) for name in packed)
+    assert all(entry.date_time == (1980, 1, 1, 0, 0, 0) for entry in book.entries)
+
+
+def test_the_manifest_names_every_file_and_every_file_is_there(book: Book) -> None:
+    listed = [f"EPUB/{item.attrib['href']}" for item in book.find(book.opf, "//o:item")]
+    assert len(listed) == len(set(listed))
+    others = {"mimetype", "META-INF/container.xml", "EPUB/package.opf"}
+    assert set(listed) | others == set(book.files)
+
+
+def test_the_cover_is_of_a_kind_that_every_reader_shows(book: Book) -> None:
+    with Image.open(io.BytesIO(book.files["EPUB/cover.jpg"])) as image:
+        assert (image.format, image.size) == ("JPEG", (60, 90))
+
+
+def test_every_clip_follows_on_the_last_and_names_words_that_are_there(book: Book) -> None:
+    times = timeline(odd())
+    for number in (1, 2, 4):
+        pars = book.pars(number)
+        mark = times.marks[number - 1]
+        assert pars[0].start_s == 0
+        assert pars[-1].end_s == pytest.approx((mark.end - mark.start) / times.rate, abs=0.001)
+        assert all(one.end_s == two.start_s for one, two in zip(pars, pars[1:], strict=False))
+        assert all(par.start_s < par.end_s for par in pars)
+        ids = book.page(number).xpath("//@id")
+        assert isinstance(ids, list)
+        assert len(ids) == len(set(map(str, ids)))
+        for par in pars:
+            page, _, name = par.text.partition("#")
+            assert page == f"../text/part-{number:03d}.xhtml"
+            assert name in ids
+            assert f"EPUB/{par.audio.removeprefix('../')}" in book.files
+
+
+def test_a_clip_begins_with_its_words(book: Book) -> None:
+    times = timeline(odd())
+    cues = [cue for cue in times.cues if cue.part == 0]
+    starts = {par.text.partition("#")[2]: par.start_s for par in book.pars(1)}
+    for cue in cues[1:]:
+        assert starts[f"s{cue.segment + 1}"] == pytest.approx(cue.start / times.rate, abs=0.001)
+
+
+def test_durations_add_up(book: Book) -> None:
+    durations = book.durations()
+    whole = durations.pop("")
+    assert sorted(durations) == [f"#smil-part-00{number}" for number in (1, 2, 4)]
+    assert whole == pytest.approx(sum(durations.values()), abs=0.0001)
+    for name, seconds in durations.items():
+        assert seconds == book.pars(int(name[-1]))[-1].end_s
+
+
+def test_a_part_that_nobody_speaks_has_no_overlay(book: Book) -> None:
+    item = book.find(book.opf, "//o:item[@id='text-part-003']")[0]
+    assert "media-overlay" not in item.attrib
+    assert "EPUB/smil/part-003.smil" not in book.files
+    assert "* * *" in book.text(3)
+
+
+def test_all_text_is_there_and_what_is_spoken_is_lit_in_order(book: Book) -> None:
+    first = odd().parts[0]
+    for block in first.chapter.blocks:
+        shown = "".join(c for c in block.text if c not in "\x00\x0b\x85\ud800\uffff\t\n")
+        assert shown in book.text(1).replace("\n", ""), block.kind
+    lit = "".join(book.lit(1)).replace("\n", "")
+    spoken = "".join(segment.text for segment in first.script.segments)
+    for character in "\x00\x0b\x85\ud800\uffff\t\n":
+        spoken = spoken.replace(character, "")
+    assert lit == spoken
+
+
+def test_each_kind_of_block_has_its_element(book: Book) -> None:
+    page = book.page(1)
+    for path, count in {
+        "//x:h1": 1, "//x:ul/x:li": 2, "//x:blockquote/x:p": 1, "//x:pre/x:code": 1,
+        "//x:table/x:tr": 3, "//x:td": 6, "//x:p[@class='poem']//x:br": 4, "//x:figure": 1,
+        "//x:hr": 1, "//x:aside": 2, "//x:aside[1]/x:p": 2,
+    }.items():  # fmt: skip
+        assert len(book.find(page, path)) == count, path
+    assert book.find(page, "//x:p[@lang='he']")[0].get("dir") == "rtl"
+
+
+def test_a_sign_stays_a_link_inside_what_is_lit(book: Book) -> None:
+    sign = book.find(book.page(1), "//x:span[@id='s2']/x:a")[0]
+    assert (sign.text, sign.get(EPUB_TYPE)) == ("1", "noteref")
+    assert sign.get("href") == "part-001.xhtml#n1"
+    note = book.find(book.page(1), "//x:aside[@id='n1']")[0]
+    assert "The first note" in "".join(note.itertext())
+    french = book.find(book.page(1), "//x:span[@id='s2']/x:span[@lang='fr']")[0]
+    assert french.text == "bonjour, mes amis."
+
+
+def test_a_note_from_outside_comes_along_and_a_lost_one_is_no_link(book: Book) -> None:
+    page = book.page(2)
+    sign = book.find(page, "//x:a")[0]
+    name = str(sign.get("href")).partition("#")[2]
+    note = book.find(page, f"//x:aside[@id='{name}']")[0]
+    assert "".join(note.itertext()).strip() == "A note from far away."
+    assert [each.text for each in book.find(page, "//x:sup")] == ["3"]
+
+
+def test_the_contents_are_nested_and_the_pages_listed(book: Book) -> None:
+    nav = book.xml("EPUB/nav.xhtml")
+    top = book.find(nav, "//x:nav[@e:type='toc']/x:ol/x:li/x:a")
+    assert [each.text for each in top] == ["Part <One> & more", "The end"]
+    inner = book.find(nav, "//x:nav[@e:type='toc']/x:ol/x:li/x:ol/x:li/x:a")
+    assert [each.text for each in inner] == ["2", "Silence"]
+    listed = book.find(nav, "//x:nav[@e:type='page-list']//x:a")
+    assert [each.text for each in listed] == ["12", "13", "14"]
+    for each in listed:
+        address, _, name = each.attrib["href"].partition("#")
+        assert book.find(book.xml(f"EPUB/{address}"), f"//*[@id='{name}']")
+
+
+def test_jumping_levels_make_no_empty_lists(tmp_path: Path) -> None:
+    levels = (2, 4, 3, 4, 1, 1, 2)
+    chapters = [
+        Chapter(f"T{at}", (Block("Some words."),), level) for at, level in enumerate(levels)
+    ]
+    book = make(tmp_path, plan(*chapters))
+    nav = book.xml("EPUB/nav.xhtml")
+    depth = {
+        each.text: len(list(each.iterancestors("{*}ol")))
+        for each in book.find(nav, "//x:nav[@e:type='toc']//x:a")
+    }
+    assert depth == {"T0": 1, "T1": 2, "T2": 2, "T3": 3, "T4": 1, "T5": 1, "T6": 2}
+    assert not book.find(nav, "//x:ol[not(x:li)]")
+
+
+def test_what_the_book_says_of_itself(book: Book) -> None:
+    def one(path: str) -> str | None:
+        return book.find(book.opf, path)[0].text
+
+    assert one("//dc:title") == "Odd & <strange>"
+    assert [each.text for each in book.find(book.opf, "//dc:creator")] == ["Ann Author"]
+    assert one("//dc:language") == "en"  # what it claims is no language
+    assert one("//o:meta[@property='belongs-to-collection']") == "The Oddities"
+    assert one("//o:meta[@property='group-position']") == "2"
+    assert one("//o:meta[@property='media:narrator']") == "Tone"
+    assert one("//o:meta[@property='media:active-class']") == "-epub-media-overlay-active"
+    assert b".-epub-media-overlay-active" in book.files["EPUB/style.css"]
+
+
+def test_a_book_without_a_name_or_a_cover(tmp_path: Path) -> None:
+    chapter = Chapter("\x01", (Block("Some words."),))
+    book = make(tmp_path, plan(chapter, about=About()), cover=Picture(b"\xff\xd8\xffbroken"))
+    assert book.find(book.opf, "//dc:title")[0].text == "Untitled"
+    assert book.find(book.page(1), "//x:title")[0].text == "1"
+    assert not any("cover" in name for name in book.files)
+
+
+def test_the_same_book_is_the_same_bytes(tmp_path: Path) -> None:
+    of, times = odd(), timeline(odd())
+    audio = sound(tmp_path, times, ".mp3")
+    for name in ("one.epub", "two.epub"):
+        write_readalong(tmp_path / name, of, times, audio)
+    assert (tmp_path / "one.epub").read_bytes() == (tmp_path / "two.epub").read_bytes()
+
+
+def test_nothing_is_left_where_the_sound_is_missing(tmp_path: Path) -> None:
+    of = plan(Chapter("One", (Block("Some words."),)))
+    target = tmp_path / "out" / "book.epub"
+    target.parent.mkdir()
+    target.write_text("the old one")
+    with pytest.raises(StoreFailed) as told:
+        write_readalong(target, of, timeline(of), [tmp_path / "gone.m4a"])
+    assert told.value.hint
+    assert [path.name for path in target.parent.iterdir()] == ["book.epub"]
+    assert target.read_text() == "the old one"
+
+
+@pytest.mark.parametrize("ending", [".wav", ".flac", ""])
+def test_sound_that_no_reader_plays_is_refused(tmp_path: Path, ending: str) -> None:
+    of = plan(Chapter("One", (Block("Some words."),)))
+    with pytest.raises(BadInput, match="do not play") as told:
+        write_readalong(tmp_path / "b.epub", of, timeline(of), [tmp_path / f"a{ending}"])
+    assert ".m4a" in told.value.hint
+    assert not list(tmp_path.glob("*.epub"))
+
+
+def test_opus_is_named_as_the_standard_wants(tmp_path: Path) -> None:
+    book = make(tmp_path, plan(Chapter("One", (Block("Some words."),))), ".opus")
+    item = book.find(book.opf, "//o:item[@id='audio-part-001']")[0]
+    assert item.attrib["media-type"] == "audio/ogg; codecs=opus"
+    with zipfile.ZipFile(tmp_path / "book.epub") as archive:
+        assert archive.read("EPUB/audio/part-001.opus") == (tmp_path / "sound/0.opus").read_bytes()
+
+
+def test_a_book_from_the_right(tmp_path: Path) -> None:
+    chapter = Chapter("שלום", (Block("שלום עולם."),))
+    of = plan(chapter, about=About("ספר", language="he"), main="he")
+    book = make(tmp_path, of)
+    assert book.page(1).get("dir") == "rtl"
+    assert book.find(book.opf, "//o:spine")[0].get("page-progression-direction") == "rtl"
+
+
+def test_marks_at_edges_are_neither_lost_nor_doubled() -> None:
+    text = "One. Two."
+    marks = tuple(Inline(at, at, "page", str(at)) for at in range(len(text) + 1))
+    (page,) = pages(plan(Chapter("T", (Block(text, inlines=marks),))), "en")
+    assert [stop.label for stop in page.stops] == [str(at) for at in range(len(text) + 1)]

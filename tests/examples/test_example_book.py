@@ -1,0 +1,64 @@
+"""The example book: it is what its script makes, and it is sound."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import zipfile
+
+import pytest
+from lxml import etree
+from PIL import Image, ImageChops, ImageStat
+
+from examples.make_book import BOOK, build, draw_cover
+
+EPUBCHECK = "/usr/share/java/epubcheck.jar"
+
+
+def committed_cover() -> bytes:
+    with zipfile.ZipFile(BOOK) as archive:
+        return archive.read("EPUB/cover.jpg")
+
+
+def test_the_book_is_what_its_script_makes() -> None:
+    made = build(committed_cover())
+    assert made == BOOK.read_bytes(), "run: python examples/make_book.py"
+
+
+def test_the_cover_is_what_the_script_draws() -> None:
+    """Within what another version of a JPEG library may change."""
+    with (
+        Image.open(io.BytesIO(committed_cover())) as kept,
+        Image.open(io.BytesIO(draw_cover())) as drawn,
+    ):
+        assert kept.size == drawn.size
+        apart = ImageStat.Stat(ImageChops.difference(kept.convert("RGB"), drawn.convert("RGB")))
+        assert max(apart.mean) < 1.0
+
+
+def test_it_has_one_of_everything() -> None:
+    with zipfile.ZipFile(BOOK) as archive:
+        first = archive.infolist()[0]
+        names = [name for name in archive.namelist() if name.endswith(".xhtml")]
+        trees = [etree.fromstring(archive.read(name)) for name in names]
+    assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+    spaces = {"x": "http://www.w3.org/1999/xhtml", "e": "http://www.idpf.org/2007/ops"}
+    for path in (
+        "//x:a[@e:type='noteref']", "//x:aside[@e:type='footnote']", "//x:table", "//x:img[@alt]",
+        "//x:*[@lang='fr']", "//x:div[@class='poem']", "//x:nav/x:ol/x:li/x:ol/x:li",
+        "//x:span[@e:type='pagebreak']",
+    ):  # fmt: skip
+        assert any(tree.xpath(path, namespaces=spaces) for tree in trees), path
+
+
+@pytest.mark.system("epubcheck", EPUBCHECK)
+def test_epubcheck_finds_nothing_in_the_example() -> None:
+    java = shutil.which("java")
+    assert java, "epubcheck is here and java is not"
+    done = subprocess.run(
+        [java, "-XX:TieredStopAtLevel=1", "-jar", EPUBCHECK, str(BOOK)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No errors or warnings detected" in done.stdout
