@@ -116,6 +116,8 @@ def write_chapters(
         ) as out:  # fmt: skip
             for samples in stream.upto(mark.end):
                 out.write(samples)
+            if not out.num_samples:
+                out.write(_moment(timeline.rate))
     stream.finish()
     playlist = made / f"{safe_name(tags.title or 'book')}.m3u8"
     _put(playlist, _playlist(paths, titles, timeline))
@@ -189,6 +191,13 @@ class _Stream:
         """Nothing may be left."""
         for _ in self._parts:
             pass
+
+
+def _moment(rate: int) -> Samples:
+    """A tenth of a second of silence: players refuse a file of nothing, and a chapter has one."""
+    import numpy as np
+
+    return np.zeros(rate // 10, dtype=np.float32)
 
 
 def _folder(folder: Path) -> Path:

@@ -1,0 +1,152 @@
+"""Covers: kept as they are where players show them, made so where they do not, or left out."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+Image = pytest.importorskip("PIL.Image", reason="the base install has Pillow")
+
+from anyrig.audiobooks.cover import LARGEST, prepare  # noqa: E402
+from anyrig.audiobooks.tags import Tags  # noqa: E402
+from anyrig.audiobooks.write import write_book  # noqa: E402
+from anyrig.text.document import Picture  # noqa: E402
+from tests.audiobooks import clicks  # noqa: E402
+
+
+def picture(
+    kind: str, size: tuple[int, int] = (300, 400), mode: str = "RGB", **save: object
+) -> Picture:  # noqa: E501
+    out = io.BytesIO()
+    Image.linear_gradient("L").resize(size).convert(mode).save(out, kind, **save)
+    return Picture(out.getvalue(), f"image/{kind.lower()}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGBA"), ("PNG", "P")]
+)  # noqa: E501
+def test_what_players_show_is_kept_as_it_is(kind: str, mode: str) -> None:
+    given = picture(kind, mode=mode)
+    wrongly = Picture(given.data, "application/octet-stream")
+    for made in (prepare(given), prepare(wrongly)):
+        assert made.picture == given
+        assert not made.warning
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [("GIF", "P"), ("WEBP", "RGB"), ("BMP", "RGB"), ("TIFF", "RGB"), ("JPEG", "CMYK")],
+)
+def test_others_become_jpeg(kind: str, mode: str) -> None:
+    made = prepare(picture(kind, mode=mode)).picture
+    assert made is not None
+    assert made.media_type == "image/jpeg"
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert (image.format, image.size, image.mode) == ("JPEG", (300, 400), "RGB")
+
+
+def test_what_is_seen_through_becomes_white() -> None:
+    out = io.BytesIO()
+    Image.new("RGBA", (40, 60), (255, 0, 0, 0)).save(out, "WEBP", lossless=True)
+    made = prepare(Picture(out.getvalue(), "image/webp")).picture
+    assert made is not None
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert min(image.getpixel((20, 30))) > 250
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_large_ones_are_scaled(kind: str) -> None:
+    made = prepare(picture(kind, (3000, 4500))).picture
+    assert made is not None
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert max(image.size) <= LARGEST
+        assert abs(image.size[0] / image.size[1] - 2 / 3) < 0.01
+        assert image.size[1] > LARGEST // 2
+
+
+def test_turned_ones_stand_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    made = prepare(picture("JPEG", (300, 200), exif=exif)).picture
+    assert made is not None
+    with Image.open(io.BytesIO(made.data)) as image:
+        assert image.size == (200, 300)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that says it is huge."""
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    packed = zlib.compress(bytes(100_000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    )
+
+
+WHOLE = picture("JPEG").data
+BROKEN = {
+    "empty": b"",
+    "text": b"this is no picture",
+    "svg": b"<svg xmlns='http://www.w3.org/2000/svg'><rect width='9' height='9'/></svg>",
+    "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "cut jpeg": WHOLE[: len(WHOLE) // 2],
+    "head alone": WHOLE[:20],
+    "cut png": picture("PNG").data[:200],
+    "noise in png": picture("PNG").data[:60] + bytes(range(256)) * 3,
+    "bomb": bomb(30_000, 30_000),
+    "greater bomb": bomb(2_000_000, 2_000_000),
+    "long bomb": bomb(10_000_000, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None:
+    given = Picture(BROKEN[name], "image/jpeg")
+    made = prepare(given)
+    assert made.picture is None
+    assert made.warning.startswith("the cover is left out: ")
+    assert len(made.warning) < 160
+    book = clicks.timeline([0], 2400, 24000)
+    written = write_book(tmp_path / "b.m4b", clicks.parts(book), book, Tags(title="t"), given)
+    assert written.warnings == (made.warning,)
+    assert written.files[0].exists()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
+def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
+    import av
+
+    given = picture(kind)
+    book = clicks.timeline([0, 9000], 24000, 24000)
+    path = tmp_path / "b.m4b"
+    write_book(path, clicks.parts(book), book, Tags(title="t"), given)
+    expected = prepare(given).picture
+    assert expected is not None
+    with av.open(str(path)) as file:
+        assert len(file.chapters()) == 2
+        shown = file.streams.video[0]
+        assert (shown.width, shown.height) == (300, 400)
+        assert next(bytes(packet) for packet in file.demux(shown)) == expected.data
+
+
+def test_no_cover_is_no_trouble() -> None:
+    assert prepare(None) == (None, "")
+
+
+def test_without_pillow_first_bytes_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    given = picture("PNG")
+    gif = picture("GIF", mode="P")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert prepare(Picture(given.data, "image/x")).picture == given
+    assert "pip install pillow" in prepare(gif).warning
