@@ -10,7 +10,7 @@ a file; links that look like references are kept, so that notes in another file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _LONGEST_MARK = 24  # characters of a reference to a note, of a page's number
+_MOST_KNOWN = 10_000
 _UNSEEN_LISTS = frozenset("page-list landmarks doc-pagelist".split())
 
 
@@ -115,6 +116,7 @@ class _Walk:
         self._context = Context()
         self._frames: list[_Frame] = []
         self._names: dict[str, str] = {}
+        self._known: dict[tuple[object, ...], Said] = {}
         self._quotes = 0
         self._open = {"a": 0, "sup": 0}
         self._special = {"br": self._break, "hr": self._rule, "img": self._image, "q": self._quote,
@@ -124,7 +126,7 @@ class _Walk:
     def begin(self, element: Element) -> bool:
         """An element opens; False if what it holds is left out."""
         tag = self._name(element)
-        said = elements.said(tag, element.attrib, self._style) if element.attrib else NOTHING
+        said = self._said(tag, element.attrib) if element.attrib else NOTHING
         block = tag in elements.BLOCKS or said.block or self._is_verse(tag, said)
         before = self._context
         if self._left_out(tag, said, element):
@@ -193,6 +195,16 @@ class _Walk:
         if name is None:
             name = self._names[tag] = local(element)
         return name
+
+    def _said(self, tag: str, attributes: Mapping[str, str]) -> Said:
+        """What attributes say; most elements of a book say one of a few things."""
+        key = (tag, *attributes.items())
+        said = self._known.get(key)
+        if said is None:
+            said = elements.said(tag, attributes, self._style)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[key] = said
+        return said
 
     def _add(self, text: str) -> None:
         if self._context.raw:

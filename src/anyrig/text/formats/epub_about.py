@@ -1,0 +1,196 @@
+"""What an EPUB says of itself: titles, people, series, dates, as EPUB 2 and EPUB 3 write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anyrig.text.document import About
+from anyrig.text.formats.markup import blocks
+from anyrig.text.formats.xml import local
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_YEAR = re.compile(r"(?<!\d)([12]\d{3})(?!\d)")
+_DATES = ("dcterms:issued", "dcterms:date")
+_LONGEST = 20_000
+_UNKNOWN = ("und", "mul", "zxx", "unknown", "none")
+
+
+@dataclass
+class _Line:
+    """An element of the metadata, with what refines it."""
+
+    name: str
+    text: str
+    id: str
+    attributes: dict[str, str]
+    refined: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def order(self) -> float:
+        return _number(self.refined.get("display-seq", ""))
+
+    @property
+    def role(self) -> str:
+        role = self.attributes.get("role") or self.refined.get("role", "")
+        return role.rpartition(":")[2].strip().lower()
+
+
+def about(root: Element) -> About:
+    """The metadata of a package.
+
+    Args:
+        root: of the package file.
+    """
+    lines = _lines(root)
+    series, index = _series(lines)
+    return About(
+        title=_title(lines),
+        authors=_authors(lines),
+        language=_language(lines),
+        series=series,
+        series_index=index,
+        year=_year(lines),
+        description=_plain(_first(lines, "description")),
+        publisher=_first(lines, "publisher"),
+        identifier=_identifier(root, lines),
+        rights=_first(lines, "rights"),
+        subjects=tuple(dict.fromkeys(_texts(lines, "subject"))),
+    )
+
+
+def cover_name(root: Element) -> str:
+    """The id of the cover as EPUB 2 names it, or empty."""
+    for line in _lines(root):
+        if line.name == "meta" and line.attributes.get("name", "").strip().lower() == "cover":
+            return line.attributes.get("content", "").strip()
+    return ""
+
+
+def _lines(root: Element) -> list[_Line]:
+    holder = next(
+        (each for each in root.iter() if local(each) in ("metadata", "dc-metadata")), None
+    )
+    if holder is None:
+        return []
+    lines: list[_Line] = []
+    refining: list[tuple[str, str, str]] = []
+    for element in holder.iter():
+        name = local(element)
+        if not name or name in ("metadata", "dc-metadata", "x-metadata"):
+            continue
+        text = " ".join("".join(element.itertext()).split())[:_LONGEST]
+        attributes = {local_name(key): value for key, value in element.attrib.items()}
+        refines = attributes.get("refines", "").lstrip("#").strip()
+        if refines:
+            refining.append((refines, attributes.get("property", "").strip(), text))
+        else:
+            lines.append(_Line(name, text, attributes.get("id", ""), attributes))
+    by_id = {line.id: line for line in lines if line.id}
+    for target, key, text in refining:
+        if target in by_id:
+            by_id[target].refined.setdefault(key, text)
+    return lines
+
+
+def local_name(key: str) -> str:
+    """An attribute's name without a namespace or prefix."""
+    return key.rpartition("}")[2].rpartition(":")[2]
+
+
+def _texts(lines: list[_Line], name: str) -> list[str]:
+    return [line.text for line in lines if line.name == name and line.text]
+
+
+def _first(lines: list[_Line], name: str) -> str:
+    return next(iter(_texts(lines, name)), "")
+
+
+def _title(lines: list[_Line]) -> str:
+    titles = [line for line in lines if line.name == "title" and line.text]
+    main = [line for line in titles if line.refined.get("title-type", "") == "main"]
+    plain = [line for line in titles if "title-type" not in line.refined]
+    ordered = sorted(main or plain or titles, key=lambda line: line.order)
+    return ordered[0].text if ordered else ""
+
+
+def _authors(lines: list[_Line]) -> tuple[str, ...]:
+    creators = sorted(
+        (line for line in lines if line.name == "creator" and line.text),
+        key=lambda line: line.order,
+    )
+    helping = [line for line in lines if line.name == "contributor" and line.text]
+    chosen = [line for line in creators if line.role in ("aut", "author", "")]
+    chosen = chosen or [line for line in helping if line.role == "aut"] or creators
+    return tuple(dict.fromkeys(line.text for line in chosen))
+
+
+def _language(lines: list[_Line]) -> str:
+    for text in _texts(lines, "language"):
+        code = text.replace("_", "-")
+        if code.lower() not in _UNKNOWN:
+            return code
+    return ""
+
+
+def _series(lines: list[_Line]) -> tuple[str, str]:
+    metas = [line for line in lines if line.name == "meta"]
+    held = [each for each in metas if each.attributes.get("property") == "belongs-to-collection"]
+    held.sort(key=lambda each: each.refined.get("collection-type", "series") != "series")
+    for line in held:
+        if line.text:
+            return line.text, _index(line.refined.get("group-position", ""))
+    named = {
+        line.attributes.get("name", "").strip().lower(): line.attributes.get("content", "").strip()
+        for line in reversed(metas)
+    }
+    series = named.get("calibre:series", "")
+    return series, _index(named.get("calibre:series_index", "")) if series else ""
+
+
+def _index(written: str) -> str:
+    """`3.0` is the third; `2.5` and `1.2.3` stay."""
+    return re.sub(r"^(\d+)\.0+$", r"\1", written.strip())
+
+
+def _year(lines: list[_Line]) -> str:
+    dates = [line for line in lines if line.name in ("date", "issued") and line.text]
+    dates.sort(key=lambda line: _date_rank(line.attributes.get("event", "").lower()))
+    issued = [
+        line.text for line in lines
+        if line.name == "meta" and line.attributes.get("property") in _DATES
+    ]  # fmt: skip
+    for text in (*(line.text for line in dates), *issued):
+        found = _YEAR.search(text)
+        if found:
+            return found[1]
+    return ""
+
+
+def _date_rank(event: str) -> int:
+    ranks = {"original-publication": 0, "publication": 1, "": 2}
+    return ranks.get(event, 9 if event in ("modification", "conversion") else 3)
+
+
+def _identifier(root: Element, lines: list[_Line]) -> str:
+    wanted = (root.get("unique-identifier") or "").strip()
+    found = [line for line in lines if line.name == "identifier" and line.text]
+    found.sort(key=lambda line: line.id != wanted)
+    return found[0].text if found else ""
+
+
+def _plain(description: str) -> str:
+    """A description without its mark-up."""
+    if "<" not in description and "&" not in description:
+        return description
+    return "\n\n".join(block.text for block in blocks(description) if block.text)
+
+
+def _number(written: str) -> float:
+    try:
+        return float(written)
+    except ValueError:
+        return 1e9

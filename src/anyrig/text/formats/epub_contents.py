@@ -1,0 +1,168 @@
+"""The table of contents of an EPUB: of its navigation page (EPUB 3) or its NCX (EPUB 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from lxml import etree
+
+from anyrig.errors import BadInput
+from anyrig.text.formats.epub_package import Item, Package, Place, children
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.markup_elements import Style, said
+from anyrig.text.formats.xml import local, page, parse
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_NCX = "application/x-dtbncx+xml"
+_MOST_ENTRIES = 20_000
+_LONGEST_TITLE = 300
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table of contents."""
+
+    title: str
+    level: int
+    place: Place | None
+    """None if it leads nowhere."""
+
+
+class Contents(NamedTuple):
+    """What is said of the parts of a book."""
+
+    entries: list[Entry]
+    roles: dict[str, str]
+    """Path -> what it is said to be: `cover`, `toc`, `copyright-page`."""
+    navigation: str
+    """The path of the navigation page, or empty."""
+
+
+def contents(package: Package, limits: Limits) -> Contents:
+    """The table of contents; where there are two, the fuller, and the newer of equals."""
+    navigation = next((each for each in package.items.values() if "nav" in each.properties), None)
+    entries: list[Entry] = []
+    roles = _guide(package)
+    if navigation and navigation.path:
+        root = _tree(package, navigation, limits)
+        if root is not None:
+            entries = _from_navigation(package, navigation.path, root)
+            roles |= _landmarks(package, navigation.path, root)
+    older = _ncx(package)
+    if older and len({entry.place for entry in entries}) < 2:
+        root = _tree(package, older, limits)
+        found = _from_ncx(package, older.path, root) if root is not None else []
+        entries = found if len(found) > len(entries) else entries
+    path = navigation.path if navigation else ""
+    return Contents(_without_headings(entries), roles, path)
+
+
+def _ncx(package: Package) -> Item | None:
+    spine = next(children(package.root, "spine"), None)
+    named = package.items.get((spine.get("toc") or "").strip()) if spine is not None else None
+    if named and named.path:
+        return named
+    for item in package.items.values():
+        if item.path and (item.media_type == _NCX or item.path.lower().endswith(".ncx")):
+            return item
+    return None
+
+
+def _tree(package: Package, item: Item, limits: Limits) -> Element | None:
+    try:
+        data = package.archive.read(item.path, limits.text_bytes)
+        reader = parse if item.path.lower().endswith(".ncx") else page
+        return reader(data, name=item.path, limits=limits)
+    except BadInput as error:
+        package.warnings.append(f"the table of contents cannot be read: {error}")
+        return None
+
+
+def _from_navigation(package: Package, path: str, root: Element) -> list[Entry]:
+    navigations = list(children(root, "nav"))
+    wanted = [each for each in navigations if {"toc", "doc-toc"} & set(_types(each))]
+    unnamed = [each for each in navigations if not _types(each)]
+    chosen = (wanted or unnamed or [root])[0]
+    entries: list[Entry] = []
+    depth = 0
+    for event, element in etree.iterwalk(chosen, events=("start", "end")):
+        name = local(element)
+        if name in ("ol", "ul"):
+            depth += 1 if event == "start" else -1
+        elif event == "start" and len(entries) < _MOST_ENTRIES:
+            in_item = element.getparent() is not None and local(element.getparent()) == "li"
+            if name == "a" or name == "span" and in_item and not _has_link(element):
+                href = element.get("href") if name == "a" else None
+                place = package.resolve(path, href) if href else None
+                entries.append(Entry(_title(element), max(depth, 1), place))
+    return entries
+
+
+def _has_link(element: Element) -> bool:
+    return next(children(element, "a"), None) is not None
+
+
+def _from_ncx(package: Package, path: str, root: Element) -> list[Entry]:
+    entries: list[Entry] = []
+    depth, titles = 0, [""]
+    top = next(children(root, "navmap"), root)
+    for event, element in etree.iterwalk(top, events=("start", "end")):
+        name = local(element)
+        if name == "navpoint":
+            depth += 1 if event == "start" else -1
+            titles = [*titles, ""] if event == "start" else titles[:-1]
+        elif event == "end" and name == "navlabel" and depth and not titles[-1]:
+            titles[-1] = _title(element)
+        elif event == "end" and name == "content" and depth and len(entries) < _MOST_ENTRIES:
+            entries.append(
+                Entry(titles[-1], depth, package.resolve(path, element.get("src") or ""))
+            )
+    return entries
+
+
+def _without_headings(entries: list[Entry]) -> list[Entry]:
+    """All but those that only stand above others: the levels below them tell of them."""
+    after = [*entries[1:], None]
+    return [
+        entry
+        for entry, below in zip(entries, after, strict=False)
+        if entry.place or below is None or below.level <= entry.level
+    ]
+
+
+def _title(element: Element) -> str:
+    text = " ".join("".join(element.itertext()).replace("\u00ad", "").split())
+    if not text:
+        pictures = (image.get("alt") or "" for image in children(element, "img"))
+        text = " ".join(" ".join(pictures).split()) or (element.get("title") or "").strip()
+    return text[:_LONGEST_TITLE]
+
+
+def _types(element: Element) -> tuple[str, ...]:
+    return said("nav", element.attrib, Style()).types
+
+
+def _guide(package: Package) -> dict[str, str]:
+    roles: dict[str, str] = {}
+    for guide in children(package.root, "guide"):
+        for reference in children(guide, "reference"):
+            place = package.resolve(package.path, reference.get("href") or "")
+            if place and (kind := (reference.get("type") or "").strip().lower()):
+                roles.setdefault(place.path, kind)
+    return roles
+
+
+def _landmarks(package: Package, path: str, root: Element) -> dict[str, str]:
+    roles: dict[str, str] = {}
+    for navigation in children(root, "nav"):
+        if "landmarks" not in _types(navigation):
+            continue
+        for link in children(navigation, "a"):
+            place = package.resolve(path, link.get("href") or "")
+            types = _types(link)
+            if place and types and not place.fragment:
+                roles.setdefault(place.path, types[0])
+    return roles
