@@ -21,6 +21,19 @@ def test_an_inner_value_becomes_an_output() -> None:
     assert zeroth.tolist() == [2.0] * 4
 
 
+def test_other_outputs_take_the_place_of_its_own() -> None:
+    chain = _one_graph(graph.sweep_chain(4, 3))
+    changed = rewire.with_only_outputs(chain, ["v1", "v0"])
+    made = onnxruntime.InferenceSession(changed, providers=["CPUExecutionProvider"])
+    assert [output.name for output in made.get_outputs()] == ["v1", "v0"]
+    first, zeroth = made.run(None, {"scale": np.array([2.0], np.float32)})
+    assert first.tolist() == [-2.0] * 4
+    assert zeroth.tolist() == [2.0] * 4
+    # What only led to the old output is gone.
+    assert rewire.values_of(changed, "Neg") == ["v1"]
+    assert rewire.values_of(changed, "ReduceMax") == []
+
+
 def _like(size: int) -> bytes:
     """`scale` spread over a vector, and noise of its shape added twice."""
     added = graph.node("RandomNormalLike", ["v0"], ["one"])

@@ -31,6 +31,16 @@ def test_it_says_what_the_package_says(voice: SpeechEngine) -> None:
     assert np.corrcoef(take.samples, theirs)[0, 1] > 0.999
 
 
+def test_a_voice_exported_in_another_way_sounds_the_same(
+    voice: SpeechEngine, on_cpu: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hibari, "_PLANES", "/a/name/it/does/not/have")
+    other = engines.make(on_cpu, engine="hibari")
+    ours, theirs = (engine.run([Line(TEXT, seed=11)])[0] for engine in (voice, other))
+    assert np.array_equal(ours.samples, theirs.samples)
+    assert ours.words == theirs.words
+
+
 def test_words_stand_where_they_are_heard(voice: SpeechEngine) -> None:
     (take,) = voice.run([Line("Bats, dogs, and men.")])
     assert [word.text for word in take.words] == ["Bats", "dogs", "and", "men"]

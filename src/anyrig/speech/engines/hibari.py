@@ -26,6 +26,10 @@ RATE = 24000
 ADAPTER = "2"
 # Where the durations are, in units of 600 samples: an inner value of the network.
 _DURATIONS, _UNIT = "/Cast_32_output_0", 600
+# The planes of the spectrum side by side, a row for each frame, and the pitch. The network goes on
+# to turn them round and cut them apart: a tenth of its time, to be turned back for the vocoder.
+_PLANES, _PITCH = "/head/Add_output_0", "f0"
+_NUM_PLANES = 5
 _MOST_PHONEMES = 400
 
 SPEC = Spec(
@@ -145,7 +149,12 @@ class Hibari(SpeechEngine):
         from anyrig.backends.onnx import OnnxBound
 
         assert isinstance(self.bound, OnnxBound)
-        return self.bound.load(rewire.with_outputs(path.read_bytes(), [_DURATIONS]))
+        model = path.read_bytes()
+        if _PLANES.encode() in model:
+            model = rewire.with_only_outputs(model, [_PLANES, _PITCH, _DURATIONS])
+        else:  # exported in another way: with its own outputs, a row for each frequency
+            model = rewire.with_outputs(model, [_DURATIONS])
+        return self.bound.load(model)
 
 
 def _say(
@@ -157,9 +166,12 @@ def _say(
     from anyrig.speech.sound.vocode import wave
 
     feeds = {"ids": np.asarray([[0, *ids, 0]], np.int64), "speed": np.asarray([rate], np.float32)}
-    *planes, durations = model.run(feeds)
-    lh, th, ln, lr, phi, f0 = (plane[0] for plane in planes)
-    return wave(lh, th, ln, lr, phi, f0, rng), durations.reshape(-1).tolist()
+    *found, f0, durations = model.run(feeds)
+    planes = [plane[0].T for plane in found]
+    if len(planes) == 1:
+        planes = np.split(found[0][0], _NUM_PLANES, axis=1)
+    lh, th, ln, lr, phi = planes
+    return wave(lh, th, ln, lr, phi, f0[0], rng), durations.reshape(-1).tolist()
 
 
 def _files(folder: Path | None) -> dict[_Weights, Path]:

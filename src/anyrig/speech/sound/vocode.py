@@ -10,6 +10,8 @@ transform with overlapping windows:
 
 Frames are worked on in blocks that stay in the processor's cache, and the noise is read from one
 table at places that the seed draws: making new noise for every take was a third of all work here.
+A plane has a row for each frame: with a row for each frequency a block lies in 601 places, and to
+gather it took a quarter of the time.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ Plane = NDArray[np.float32]
 def wave(
     lh: Plane, th: Plane, ln: Plane, lr: Plane, phi: Plane, f0: Plane, rng: np.random.Generator
 ) -> Samples:
-    """The sound of some frames; `rng` draws its noise."""
-    num_frames = lh.shape[1]
+    """The sound of some frames, a row each; `rng` draws its noise."""
+    num_frames = len(lh)
     pulses = np.pad(_pulses(f0), SIZE // 2, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(pulses, SIZE)[::HOP]
     out = np.zeros((num_frames + _OVER - 1, HOP), np.float32)
@@ -49,9 +51,9 @@ def wave(
         # one first, and takes seven times as long.
         spectrum = np.fft.rfft(windows[at] * (_window() * np.float32(4)), axis=1, norm="forward")
         spectrum = spectrum.astype(np.complex64, copy=False)
-        spectrum *= _turned(np.tanh(th[:, at].T) * np.float32(np.pi), lh[:, at].T)
-        spectrum += _noise(rng, len(spectrum)) * _loud(ln[:, at].T)
-        spectrum += _turned(phi[:, at].T, lr[:, at].T)
+        spectrum *= _turned(np.tanh(th[at]) * np.float32(np.pi), lh[at])
+        spectrum += _noise(rng, len(spectrum)) * _loud(ln[at])
+        spectrum += _turned(phi[at], lr[at])
         frames = np.fft.irfft(spectrum, n=SIZE, axis=1).astype(np.float32, copy=False)
         frames *= _window()
         parts = frames.reshape(-1, _OVER, HOP)
@@ -103,26 +105,44 @@ def _level(out: Plane, num_frames: int) -> None:
 
 
 def _pulses(f0: Plane) -> Plane:
-    """A pulse train at a pitch given for each frame: all harmonics up to 11 kHz, equally loud.
+    """A pulse train at a pitch given for each frame: all harmonics up to 11 kHz, equally loud."""
+    train = _drawn_out(f0)
+    turned = 0.0
+    for start in range(0, len(train), _BLOCK * HOP):
+        turned = _pulse(train[start : start + _BLOCK * HOP], turned)
+    return train
 
-    Their sum has a closed form: sin((n + 1/2) t) / (2 sin(t / 2)) - 1/2 for n harmonics.
+
+def _pulse(pitch: Plane, turned: float) -> float:
+    """Turn the pitch of each sample into the train, in place; how far it has turned by then.
+
+    The harmonics' sum has a closed form: sin((n + 1/2) t) / (2 sin(t / 2)) - 1/2 for n of them.
     """
-    pitch = _drawn_out(f0)
     voiced = pitch > _VOICED_HZ
     np.maximum(pitch, np.float32(_VOICED_HZ), out=pitch)
-    turns = np.cumsum(pitch, dtype=np.float64)
+    turns = pitch.astype(np.float64)
+    turns[0] += turned
+    np.cumsum(turns, out=turns)
+    turned = float(turns[-1])
     turns /= RATE
     turns -= np.floor(turns)
-    angle = (turns * (2 * np.pi)).astype(np.float32)
-    count = np.floor(np.float32(_HIGHEST_HZ) / pitch) + np.float32(0.5)
-    below = 2 * np.sin(angle * np.float32(0.5))
-    peak = np.abs(below) <= _NEAR_ZERO
-    below[peak] = 1
-    train: Plane = np.sin(count * angle) / below
-    train[peak] = count[peak]
+    turns *= 2 * np.pi
+    angle = turns.astype(np.float32)
+    count = np.divide(np.float32(_HIGHEST_HZ), pitch, out=pitch)
+    np.floor(count, out=count)
+    count += np.float32(0.5)
+    below = np.sin(angle * np.float32(0.5))
+    below *= np.float32(2)
+    peaks = np.flatnonzero(np.abs(below) <= _NEAR_ZERO)
+    tops = count[peaks]
+    below[peaks] = 1
+    train = np.multiply(count, angle, out=count)
+    np.sin(train, out=train)
+    train /= below
+    train[peaks] = tops
     train -= np.float32(0.5)
     train *= voiced
-    return train
+    return turned
 
 
 def _drawn_out(values: Plane) -> Plane:
