@@ -6,6 +6,7 @@ A stretch is cut in pauses and is under half a minute: what Whisper takes at onc
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -95,13 +96,11 @@ def stretches(
 ) -> list[Stretch]:
     """From `start_s` to `end_s`, cut in the longest pauses that keep each under `most_s`."""
     made: list[Stretch] = []
+    middles = [(start + end) / 2 for start, end in quiet]
     at = start_s
     while end_s - at > most_s:
-        fit = [
-            (min(end - start, 1.0), (start + end) / 2)
-            for start, end in quiet
-            if at + least_s <= (start + end) / 2 <= at + most_s
-        ]
+        low, high = bisect_left(middles, at + least_s), bisect_right(middles, at + most_s)
+        fit = [(min(quiet[n][1] - quiet[n][0], 1.0), middles[n]) for n in range(low, high)]
         cut = max(fit)[1] if fit else at + most_s
         made.append((at, cut))
         at = cut
@@ -144,14 +143,19 @@ def laid_out(
 def _sounding(stretch: Stretch, quiet: Sequence[Stretch]) -> list[Stretch]:
     made: list[Stretch] = []
     at, stop = stretch
-    for start, end in quiet:
-        if end > at and start < stop:
-            if start > at:
-                made.append((at, start))
-            at = min(end, stop)
+    for start, end in quiet[bisect_right(quiet, at, key=_end) :]:
+        if start >= stop:
+            break
+        if start > at:
+            made.append((at, start))
+        at = min(end, stop)
     if at < stop:
         made.append((at, stop))
     return made or [stretch]
+
+
+def _end(stretch: Stretch) -> float:
+    return stretch[1]
 
 
 def _at(sounding: Sequence[Stretch], passed_s: float) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.audiobooks.listen import Block, Recorded
+    from anyrig.audiobooks.listen import Block, Finished
 
     Powers = NDArray[np.float32]
 
@@ -103,7 +103,7 @@ class Sound:
         return max((end - start for start, end in self.quiet), default=0.0)
 
 
-def measure(book: Recorded, blocks: Iterable[tuple[int, Block]]) -> tuple[list[Sound], Sound]:
+def measure(book: Finished, blocks: Iterable[tuple[int, Block]]) -> tuple[list[Sound], Sound]:
     """What is measured of each track, and of the whole."""
     gauges = [Gauge(track.rate, book.channels) for track in book.tracks]
     for number, block in blocks:

@@ -52,7 +52,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Finished:
     """A finished book: a file with chapters, or a folder of files."""
 
     path: Path
@@ -98,7 +98,7 @@ class Opened(Protocol):
         """Let it go."""
 
 
-def recorded(path: Path) -> Recorded:
+def finished(path: Path) -> Finished:
     """What a finished book holds; BadInput when it is no sound that can be read."""
     path = Path(path)
     files = _files(path)
@@ -116,10 +116,10 @@ def recorded(path: Path) -> Recorded:
     assert first is not None
     bitrate = round(8 * size / offset_s) if offset_s else 0
     marked = path.is_dir() or bool(first.marks)
-    return Recorded(path, tuple(tracks), marked, first.codec, first.rate, first.channels, bitrate)
+    return Finished(path, tuple(tracks), marked, first.codec, first.rate, first.channels, bitrate)
 
 
-def blocks(book: Recorded) -> Iterator[tuple[int, Block]]:
+def blocks(book: Finished) -> Iterator[tuple[int, Block]]:
     """All of it from beginning to end, each block with the number of its track from 0."""
     with contextlib.closing(Reader()) as reader:
         for number, track in enumerate(book.tracks):
