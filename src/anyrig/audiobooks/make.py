@@ -22,7 +22,7 @@ from anyrig.speech.synthesise import Tally, chunk_of
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
-    from anyrig.speech.audio import AudioChunk, Samples, Take
+    from anyrig.speech.audio import AudioChunk, Samples
     from anyrig.speech.sound.loudness import Meter
     from anyrig.speech.synthesise import Studio
 
@@ -180,9 +180,7 @@ def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _
 
     gap = spoken.take is None or spoken.hopeless
     segment = spoken.segment
-    if gap:
-        spoken = replace(spoken, take=_silence(len(segment.line.text), rate))
-    chunk = chunk_of(spoken, rate, position)
+    chunk = _silence(spoken, rate, position) if gap else chunk_of(spoken, rate, position)
     before, after = (
         join.frames(seconds, rate) for seconds in (segment.pause_before_s, segment.pause_after_s)
     )
@@ -193,13 +191,19 @@ def _piece(part: int, place: int, spoken: Spoken, rate: int, position: int) -> _
     return _Piece(part, place, spoken, chunk, cue)
 
 
-def _silence(num_characters: int, rate: int) -> Take:
+def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
+    """What stands for a segment that could not be spoken, about as long as that would be."""
     import numpy as np
 
-    from anyrig.speech.audio import Take
+    from anyrig.speech.audio import AudioChunk
+    from anyrig.speech.sound import join
 
-    seconds = min(_LONGEST_GAP_S, num_characters * _SECONDS_PER_CHARACTER)
-    return Take(np.zeros(round(seconds * rate), np.float32), rate)
+    segment = spoken.segment
+    words_s = min(_LONGEST_GAP_S, len(segment.line.text) * _SECONDS_PER_CHARACTER)
+    pauses = (segment.pause_before_s, words_s, segment.pause_after_s)
+    count = sum(join.frames(seconds, rate) for seconds in pauses)
+    span = (segment.spans[0][0], segment.spans[-1][1])
+    return AudioChunk(np.zeros(count, np.float32), rate, position, spoken.index, segment.text, span)
 
 
 def _marks(plan: Plan, ends: Mapping[int, int]) -> tuple[Mark, ...]:

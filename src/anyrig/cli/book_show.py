@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyrig.cli.speaker import Chosen
     from anyrig.services.book import Made, Order
 
-_LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 1.0
+_LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
 _MOST_WARNINGS = 8
 _OMITTED = {
     "note": ("note", "--notes inline"), "code": ("listing", "--code speak"),

@@ -219,14 +219,13 @@ def _write(
 
 
 def _captions(order: Order, timeline: Timeline, files: Sequence[Path]) -> list[Path]:
-    from anyrig.audiobooks.captions import write_captions
+    from anyrig.audiobooks.captions import write_captions, write_chapter_captions
 
-    whole = order.format in BOOK_FORMATS
-    return [
-        path
-        for kind in order.captions
-        for path in write_captions(kind, timeline, files, whole=whole)
-    ]
+    if not order.captions:
+        return []
+    if order.format in BOOK_FORMATS:
+        return list(write_captions(files[0], timeline, order.captions))
+    return list(write_chapter_captions(files, timeline, order.captions))
 
 
 def _readalong(

@@ -1,0 +1,210 @@
+"""A book from plan to file, through real workers and a real store, with the shipped tone engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.audiobooks.make import Rests, record, sound
+from anyrig.audiobooks.plan import Plan, plan_of
+from anyrig.audiobooks.progress import Pace, Progress
+from anyrig.devices.describe import Device, Drive
+from anyrig.errors import BadInput, StoreFailed
+from anyrig.placement import Placed, Placement
+from anyrig.services.book import Made, Order, Unfinished, check_room, make
+from anyrig.speech.engines.tone import Tone
+from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.prepare import seed_of
+from anyrig.speech.recite import Terms
+from anyrig.speech.sound.loudness import measure
+from anyrig.speech.synthesise import Studio
+from anyrig.store.results import Store
+from anyrig.text.document import About, Block, Chapter, Document
+
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+TEXT = {
+    "One": ("The clock struck nine in the tower.", "Nobody in the harbour moved or spoke."),
+    "Two": ("The tide came in at noon that day.", "It took the rope, the bell and the boat.",
+            "What was left of the house stood still."),
+}  # fmt: skip
+
+
+def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **more: Any) -> Plan:
+    chapters = tuple(
+        Chapter(title, tuple(map(Block, blocks))) for title, blocks in (text or TEXT).items()
+    )
+    terms = Terms(400, True, ("en",), voice, {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    document = Document(About(title="The Harbour", authors=("A. Writer",)), chapters)
+    return plan_of(document, terms, main="en", **more)
+
+
+@contextmanager
+def studio(store: Store, **options: Any) -> Iterator[Studio]:
+    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
+    with Studio(
+        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        options=options, store=store,
+    ) as made:  # fmt: skip
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+        yield opened
+
+
+def order(**more: Any) -> Order:
+    return Order(source=Path("book.txt"), output=Path("book.m4b"), **more)
+
+
+def made(store: Store, what: Plan | None = None, **more: Any) -> Made:
+    engine = more.pop("engine", {})
+    with studio(store, **engine) as reader:
+        return make(order(**more), what or plan(), reader, store)
+
+
+def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: Store) -> None:
+    book = plan()
+    with studio(store) as reader:
+        recorded = record(book, reader)
+        parts = list(sound(book, reader, recorded))
+    samples = np.concatenate(parts)
+    timeline = recorded.timeline
+    assert len(samples) == timeline.num_samples
+    assert [mark.title for mark in timeline.marks] == ["One", "Two"]
+    assert timeline.marks[0].start == 0
+    assert timeline.marks[0].end == timeline.marks[1].start
+    heard = measure(samples, timeline.rate)
+    assert -20 < heard.integrated_lufs < -18
+    assert heard.true_peak_dbtp < -3.5
+    first = timeline.cues[0]
+    assert first.start == round(0.5 * timeline.rate)
+    assert not samples[: first.start].any()
+    for cue in timeline.cues:
+        assert np.abs(samples[cue.start : cue.end]).max() > 0.01, cue.text
+    ends = [cue.end for cue in timeline.cues]
+    assert all(cue.start >= end for cue, end in zip(timeline.cues[1:], ends, strict=False))
+    last_of_one = max(c.end for c in timeline.cues if c.part == 0)
+    assert timeline.marks[1].start - last_of_one == round(1.5 * timeline.rate)
+
+
+def test_the_same_book_is_made_once_and_is_the_same_bytes(store: Store) -> None:
+    first = made(store)
+    data = Path("book.m4b").read_bytes()
+    assert first.recorded.tally.num_kept == 0
+    again = made(store)
+    assert again.recorded.tally.num_kept == again.recorded.tally.num_segments
+    assert Path("book.m4b").read_bytes() == data
+
+
+def test_a_changed_paragraph_alone_is_made(store: Store) -> None:
+    made(store)
+    text = {**TEXT, "One": (TEXT["One"][0], "Somebody in the harbour laughed.")}
+    second = made(store, plan(text))
+    tally = second.recorded.tally
+    assert tally.num_segments - tally.num_kept == 1
+
+
+def test_a_bad_sentence_is_made_again_and_stays_so(store: Store) -> None:
+    made(store)
+    before = Path("book.m4b").read_bytes()
+    second = made(store, again=((2, 3),))
+    changed = Path("book.m4b").read_bytes()
+    assert changed != before
+    assert second.recorded.tally.num_kept == second.recorded.tally.num_segments
+    made(store)
+    assert Path("book.m4b").read_bytes() == changed
+    made(store, again=((2, 3),))
+    assert Path("book.m4b").read_bytes() not in (before, changed)
+
+
+@pytest.mark.parametrize("place", [(3, 1), (1, 0), (2, 99)])
+def test_a_segment_that_is_not_there_cannot_be_made_again(
+    store: Store, place: tuple[int, int]
+) -> None:
+    with pytest.raises(BadInput):
+        made(store, again=(place,))
+
+
+def test_a_passage_that_fails_stops_nothing_and_is_named(store: Store) -> None:
+    """The engine is silent on one sentence, whatever it is asked with."""
+    seed = seed_of(TEXT["Two"][1], 0)
+    bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
+    with pytest.raises(Unfinished) as refused:
+        made(store, engine=bad)
+    assert [lack.text for lack in refused.value.lacks] == [TEXT["Two"][1]]
+    assert "2:3" in refused.value.message
+    assert not Path("book.m4b").exists()
+    whole = made(store, engine=bad, allow_gaps=True)
+    gap = next(cue for cue in whole.timeline.cues if cue.gap)
+    assert gap.text == TEXT["Two"][1]
+    assert gap.end > gap.start
+    assert whole.recorded.tally.num_kept == whole.recorded.tally.num_segments - 1
+
+
+def test_captions_chapters_and_read_along_lie_beside_the_book(store: Store) -> None:
+    one = made(store, captions=("srt", "vtt"), readalong=True)
+    assert {path.name for path in one.beside} == {
+        "book.srt", "book.vtt", "book.chapters.vtt", "book.readalong.epub",
+    }  # fmt: skip
+    with studio(store) as reader:
+        files = make(
+            Order(Path("book.txt"), Path("chapters"), format="mp3", captions=("srt",)),
+            plan(), reader, store,
+        )  # fmt: skip
+    assert [path.suffix for path in files.files] == [".mp3", ".mp3"]
+    assert len(list(Path("chapters").glob("*.srt"))) == 2
+
+
+def test_progress_tells_chapter_share_speed_and_devices(store: Store) -> None:
+    told: list[Progress] = []
+    with studio(store) as reader:
+        make(order(), plan(), reader, store, tell=told.append)
+    making = [one for one in told if one.stage == "making"]
+    assert [one.segment for one in making] == list(range(1, len(making) + 1))
+    assert making[-1].done == 1.0
+    assert making[-1].left_s == 0.0
+    assert making[-1].devices.keys() == {"cpu"}
+    assert making[-1].speed is not None
+    assert {one.title for one in making} == {"One", "Two"}
+    writing = [one for one in told if one.stage == "writing"]
+    assert writing[-1].done == 1.0
+
+
+def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> None:
+    now = [100.0]
+    pace = Pace(1000, 500, clock=lambda: now[0])
+    pace.add(500, 30.0, kept=True, device="")
+    assert pace.left_s is None
+    now[0] += 5.0  # loading
+    pace.add(100, 6.0, kept=False, device="cpu")
+    now[0] += 2.0
+    pace.add(100, 6.0, kept=False, device="gpu")
+    assert pace.left_s == pytest.approx(6.0)
+    assert pace.done == pytest.approx(0.7)
+    assert pace.speed == pytest.approx(12.0 / 7.0)
+    assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}
+
+
+def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
+    check_room(order(), 60.0, 60.0, rate=24000, store_folder=tmp_path)
+    with pytest.raises(StoreFailed, match="needs"):
+        check_room(order(), 1e12, 0.0, rate=24000, store_folder=tmp_path)
+    with pytest.raises(StoreFailed):
+        check_room(order(), 60.0, 1e12, rate=24000, store_folder=tmp_path / "not" / "there")
+
+
+def test_rests_around_chapters_can_be_set(store: Store) -> None:
+    book = plan()
+    with studio(store) as reader:
+        usual = record(book, reader)
+        none = record(book, reader, rests=Rests(0.0, 0.0))
+    assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
