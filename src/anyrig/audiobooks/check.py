@@ -91,9 +91,14 @@ def verify(
     rows = [_measured(*row) for row in zip(chapters, tasks, strict=True)]
     return Report(
         str(path), levels.name, tuple(sorted(problems, key=_place)), tuple(rows),
-        _total(rows, whole, plan), tuple(notes(book, levels)), tuple(dict.fromkeys(unchecked)),
+        _total(rows, whole, plan), _notes(book, levels, words), tuple(dict.fromkeys(unchecked)),
         _names(tasks, ears),
     )  # fmt: skip
+
+
+def _notes(book: Finished, levels: Levels, words: Words) -> tuple[str, ...]:
+    heard = ("nobody listened to the words",) if words == "none" else ()
+    return (*heard, *notes(book, levels))
 
 
 def _nobody(what: str, done_s: float, total_s: float) -> None:
@@ -190,8 +195,8 @@ def _tasks(chapters: Sequence[Checked], matched: _Pairs, plan: Plan) -> list[Tas
 
 def _unheard(chapters: Sequence[Checked], words: Words, ears: Ears | None) -> Iterator[str]:
     if words == "none":
-        yield "the words: nobody listened"
-    elif ears is None:
+        return
+    if ears is None:
         yield "the words: there is no recogniser"
     else:
         for chapter in chapters:

@@ -149,6 +149,9 @@ class Gauge:
 
         power: Powers = np.einsum("ij,ij->i", frames, frames) / np.float32(frames.shape[1])
         self.squares += float(power.sum(dtype=np.float64)) * self._size
+        # A wave that lies beside the middle has silences as well.
+        middle = frames.reshape(len(frames), self._size, self._channels).mean(axis=1)
+        power = np.maximum(power - (middle * middle).mean(axis=1), 0.0)
         first = sum(map(len, self._powers))
         self._clipped.append(first + np.flatnonzero(_clipped(frames, self._channels)))
         self._powers.append(power)

@@ -1,0 +1,117 @@
+"""A small book of the default voice, as a plan and as sound that can be damaged before writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from anyrig.audiobooks.plan import Part, Plan
+from anyrig.audiobooks.tags import Tags
+from anyrig.audiobooks.timeline import Mark, Timeline
+from anyrig.audiobooks.write import write_book, write_chapters
+from anyrig.recognise import Recording, choose
+from anyrig.recognise.moonshine import Moonshine
+from anyrig.speech.audio import Samples
+from anyrig.speech.prepare import prepare
+from anyrig.speech.sound.join import faded, pause, trim
+from anyrig.speech.sound.loudness import level
+from anyrig.text.document import About, Block, Chapter, Document
+from tests.speech.sound.takes import RATE, said
+
+TEXTS = {
+    "The Harbour": (
+        "The harbour lay quiet under a thin grey mist. "
+        "Two fishermen were mending their nets beside the old stone wall. "
+        "A white dog slept in the shade of an empty boat. "
+        "Nobody had seen the lighthouse keeper since Tuesday morning. "
+        "Then a bell rang far away across the water."
+    ),
+    "The Letter": (
+        "Margaret opened the letter with trembling hands. "
+        "It had been written in 1897 by her grandfather in Lisbon. "
+        "He asked her to sell the house and follow him to Brazil. "
+        "Outside the window the gardener was cutting the roses. "
+        "She folded the paper and put it into the silver box."
+    ),
+    "The Journey": (
+        "The train left the station at seven in the evening. "
+        "Snow covered the fields on both sides of the railway. "
+        "An old soldier told stories about the war in the mountains. "
+        "By midnight everyone in the carriage was asleep. "
+        "When the sun came up, they could see the ocean."
+    ),
+}
+Sound = list[list[Samples]]
+"""For each chapter, each segment with its pauses."""
+
+
+@lru_cache(maxsize=1)
+def plan() -> Plan:
+    parts, chapters = [], []
+    for number, (title, text) in enumerate(TEXTS.items(), 1):
+        chapter = Chapter(title, (Block(text),))
+        script = prepare(text, language="en", languages=("en",))
+        parts.append(Part(number, title, 1, chapter, script, (0,)))
+        chapters.append(chapter)
+    return Plan(Document(About("A Book", language="en"), tuple(chapters)), tuple(parts))
+
+
+@lru_cache(maxsize=1)
+def _spoken() -> Sound:
+    made = []
+    for part in plan().parts:
+        rows = []
+        for segment in part.script.segments:
+            take = trim(said(segment.line.text))
+            rows.append(np.concatenate([
+                pause(segment.pause_before_s, RATE), faded(take.samples, RATE),
+                pause(max(0.3, segment.pause_after_s), RATE),
+            ]))  # fmt: skip
+        rows[0] = np.concatenate([pause(0.5, RATE), rows[0]])
+        rows[-1] = np.concatenate([rows[-1], pause(1.2, RATE)])
+        made.append(rows)
+    lengths = [len(row) for rows in made for row in rows]
+    whole = level(np.concatenate([row for rows in made for row in rows]), RATE, ceiling_dbtp=-4.0)
+    cut = iter(np.split(whole, np.cumsum(lengths)[:-1]))
+    return [[next(cut) for _ in rows] for rows in made]
+
+
+def spoken() -> Sound:
+    """A copy that may be changed."""
+    return [list(rows) for rows in _spoken()]
+
+
+def write(path: Path, sound: Sound, titles: Iterable[str] = tuple(TEXTS)) -> Path:
+    """A book with chapters, or a folder of chapters where the name has no ending."""
+    whole = [np.concatenate(rows) for rows in sound]
+    ends = [0, *np.cumsum([len(rows) for rows in whole]).tolist()]
+    marks = [Mark(t, a, b) for t, a, b in zip(titles, ends, ends[1:], strict=False)]
+    timeline = Timeline(RATE, tuple(marks), ())
+    if path.suffix:
+        write_book(path, whole, timeline, Tags(title="A Book"))
+    else:
+        write_chapters(path, whole, timeline, Tags(title="A Book"))
+    return path
+
+
+class OneEar:
+    """The recogniser in this process: quicker to begin than a pool."""
+
+    def __init__(self) -> None:
+        self.heard_s = 0.0
+
+    def name(self, language: str) -> str:
+        return choose(language).name
+
+    def hear(self, recordings: Iterable[Recording], language: str) -> Iterator[str | None]:
+        for one in recordings:
+            self.heard_s += len(one.samples) / one.rate
+            yield _moonshine().transcribe(one.samples, one.rate).text
+
+
+@lru_cache(maxsize=1)
+def _moonshine() -> Moonshine:
+    return Moonshine()
