@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="with --verify: how much is listened to; sample when not given",
     )  # fmt: skip
     parser.add_argument(
-        "--levels", metavar="NAME", default="default", help="what loudness is right: default, acx"
+        "--levels", metavar="NAME", default="book", help="what loudness is right: book or acx"
     )
     _about(parser)
     _reading(parser)

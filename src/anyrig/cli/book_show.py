@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
+from anyrig.speech.script import OmissionKind
 from anyrig.units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 _LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
 _MOST_WARNINGS = 8
-_OMITTED = {
+_OMITTED: dict[OmissionKind, tuple[str, str]] = {
     "note": ("note", "--notes inline"), "code": ("listing", "--code speak"),
     "table": ("table", "--tables speak"), "image": ("picture", "--images speak"),
-    "poem": ("poem", "--poems lines"), "page": ("page number", "--pages speak"),
+    "poem": ("poem", "--poems lines"),
     "foreign": ("foreign passage", "--foreign read"),
 }  # fmt: skip
 
@@ -136,7 +137,10 @@ def _line(now: Progress, room: int) -> str:
     parts = [f"{what} {now.done:4.0%}"]
     if now.speed is not None:
         parts.append(f"{now.speed:.1f} times real time")
-    parts.append(f"{seconds_text(now.left_s)} left" if now.left_s is not None else "loading")
+    if now.left_s:
+        parts.append(f"{seconds_text(now.left_s)} left")
+    elif now.left_s is None:
+        parts.append("loading")
     if len(now.devices) > 1:
         whole = sum(now.devices.values()) or 1.0
         parts.append(" ".join(f"{name} {rate / whole:.0%}" for name, rate in now.devices.items()))
@@ -160,13 +164,14 @@ def _left_out(plan: Plan) -> list[str]:
     if left:
         some = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
         lines.append(f"left out: {some} (--matter speak reads them)")
-    counted: Counter[str] = Counter()
-    for part in plan.parts:
-        for omission in part.script.omissions:
-            counted[omission.kind] += 1
+    counted: Counter[str] = Counter(
+        block.kind for part in plan.parts for block in part.chapter.blocks
+    )
+    omitted = plan.omitted()
     for kind, (name, flag) in _OMITTED.items():
-        if counted[kind] and kind != "page":
-            lines.append(f"left out: {plural(counted[kind], name)} ({flag} reads them)")
+        count = len(plan.foreign) if kind == "foreign" else counted[kind]
+        if omitted[kind] and count:
+            lines.append(f"left out: {plural(count, name)} ({flag} reads them)")
     return lines
 
 
