@@ -10,8 +10,7 @@ every name that is given agrees. All else is left open: a wrong voice is worse t
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -72,6 +71,7 @@ def converse(
     *,
     who: Callable[[str], str] | None = None,
     genders: Mapping[str, Gender] | None = None,
+    names: Collection[str] = (),
 ) -> list[tuple[Said, ...]]:
     """The speeches of each paragraph; None stands for a heading and the like.
 
@@ -81,11 +81,12 @@ def converse(
         who: What a name stands for: `Mrs. Dalloway` and `Clarissa` may be one. Names that it does
             not know come back as they are.
         genders: Of people, by the names that `who` gives.
+        names: In small letters, of people for whom `Tom: words` is a speech.
     """
     codes = [language] * len(paragraphs) if isinstance(language, str) else list(language)
-    turns = _turns(paragraphs, codes)
-    names = [tag.name for turn in turns for tag in turn.tags if tag.kind == "name"]
-    who = who or partial(_same, tuple(Counter(names)))
+    turns = _turns(paragraphs, codes, names)
+    given_names = [tag.name for turn in turns for tag in turn.tags if tag.kind == "name"]
+    who = partial(_person, who, tuple(dict.fromkeys(given_names)))
     for turn in turns:
         turn.tags = [replace(tag, name=who(tag.name)) if tag.name else tag for tag in turn.tags]
     people = {tag.name for turn in turns for tag in turn.tags if tag.kind == "name"}
@@ -107,11 +108,13 @@ def converse(
     return given
 
 
-def _turns(paragraphs: Sequence[str | None], codes: Sequence[str]) -> list[_Turn]:
+def _turns(
+    paragraphs: Sequence[str | None], codes: Sequence[str], names: Collection[str]
+) -> list[_Turn]:
     turns: list[_Turn] = []
     left_open = False
     for number, (text, language) in enumerate(zip(paragraphs, codes, strict=True)):
-        found = speeches(text, language, open=left_open) if text else ()
+        found = speeches(text, language, open=left_open, names=names) if text else ()
         left_open = bool(found) and found[-1].open
         if text and found:
             turns.append(_Turn(number, text, language, found, tags(text, found, language)))
@@ -310,12 +313,25 @@ def _agrees(turn: _Turn, name: str, known: Mapping[str, Gender]) -> bool:
     """Whether nothing in a turn speaks against a speaker."""
     if not all(_fits(tag, name, known) for tag in turn.tags):
         return False
-    key = name.split()[-1]
     spoken = " ".join(turn.text[each.start : each.end] for each in turn.found)
-    return name == "I" or re.search(rf"\b{re.escape(key)}\b", spoken) is None
+    titles = sayings(turn.language).titles
+    calls = {
+        word for word in re.findall(r"\w\w+", name)
+        if word[0].isupper() and word.lower() not in titles
+    }  # fmt: skip
+    return calls.isdisjoint(re.findall(r"\w+", spoken))
 
 
 # Names
+
+
+def _person(who: Callable[[str], str] | None, names: Sequence[str], name: str) -> str:
+    """Whom a name stands for: as the caller knows it, else by the other names of the chapter."""
+    given = who(name) if who else name
+    if given != name:
+        return given
+    fuller = _same(names, name)
+    return who(fuller) if who else fuller
 
 
 def _same(names: Sequence[str], name: str) -> str:

@@ -1,0 +1,189 @@
+"""Who speaks each word of a book, in whose voice.
+
+    casting = Casting(load(Path("cast.toml")))
+    roles = casting.chapter(chapter.blocks, 1)      # for each block, stretches and their styles
+
+A pure function of the file and the chapter: nothing is remembered from one chapter to the next, so
+a changed chapter changes no other. Headings, tables, notes and the like are the narrator's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anyrig.audiobooks.cast_file import Cast, Role, Rule, load, parse
+from anyrig.speech.flow import Style
+from anyrig.text.document import Block, Document
+from anyrig.text.language import detect
+from anyrig.text.speakers import Said, converse
+
+_TALK = frozenset({"paragraph", "quote"})
+_BREAKS = frozenset({"heading", "rule"})
+"""Where a conversation ends; a page number or a picture does not end one."""
+_EXAMPLE = 80
+_SAMPLE = 20_000
+NARRATOR = ""
+"""The role of all that nobody says."""
+DIALOGUE = "dialogue"
+"""Of what somebody says who has no role."""
+
+
+class Stretch(NamedTuple):
+    """Words of a block in one voice."""
+
+    start: int
+    end: int
+    role: str
+    """A role's name, `dialogue`, or nothing for the narrator."""
+    style: Style
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a book somebody speaks."""
+
+    role: str
+    voice: str
+    num_words: int
+    num_speeches: int
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Somebody who speaks in a book."""
+
+    name: str
+    num_speeches: int
+    example: str
+    """The beginning of the first speech."""
+
+
+class Casting:
+    """Gives a book's words their voices.
+
+    Args:
+        cast: From the file.
+        language: Of blocks that are not marked; found out for each chapter when empty.
+    """
+
+    def __init__(self, cast: Cast, language: str = "") -> None:
+        self.cast = cast
+        self._language = language
+
+    def chapter(
+        self, blocks: Sequence[Block], number: int
+    ) -> tuple[tuple[tuple[int, int, Style], ...], ...]:
+        """For each block the stretches that another voice than the default one speaks."""
+        return tuple(
+            tuple((s.start, s.end, s.style) for s in found if s.style != Style())
+            for found in self.stretches(blocks, number)
+        )
+
+    def stretches(self, blocks: Sequence[Block], number: int) -> list[tuple[Stretch, ...]]:
+        """For each block of a chapter all its stretches, in order and without a gap.
+
+        Args:
+            blocks: Of the chapter, in order.
+            number: Of the chapter, from 1, as rules count.
+        """
+        said = self._said(blocks)
+        return [
+            tuple(self._block(block, number, found))
+            for block, found in zip(blocks, said, strict=True)
+        ]
+
+    def report(self, document: Document) -> list[Share]:
+        """How many words each voice speaks, the most first; roles that never speak have none."""
+        words: Counter[tuple[str, str]] = Counter()
+        times: Counter[tuple[str, str]] = Counter()
+        for number, chapter in enumerate(document.chapters, 1):
+            found = self.stretches(chapter.blocks, number)
+            for block, stretches in zip(chapter.blocks, found, strict=True):
+                for stretch in stretches:
+                    key = (stretch.role, stretch.style.voice)
+                    words[key] += len(block.text[stretch.start : stretch.end].split())
+                    times[key] += 1
+        spoken = {role for role, _ in words}
+        silent = [role for role in self.cast.roles if role.name not in spoken]
+        shares = [Share(*key, num, times[key]) for key, num in words.most_common()]
+        return shares + [Share(role.name, role.style.voice, 0, 0) for role in silent]
+
+    def _said(self, blocks: Sequence[Block]) -> list[tuple[Said, ...]]:
+        def who(name: str) -> str:
+            role = self.cast.role(name)
+            return role.name if role else name
+
+        return _conversation(blocks, self._language, who=who, cast=self.cast)
+
+    def _block(self, block: Block, number: int, said: Sequence[Said]) -> Iterable[Stretch]:
+        teller = NARRATOR
+        style = self.cast.narrator
+        rule = self._rule(block, number)
+        if rule is not None:
+            teller, style = rule.role, rule.style
+        position = 0
+        for each in () if rule is not None and rule.whole else said:
+            role, own = self._speaker(each.speaker, style)
+            if position < each.start:
+                yield Stretch(position, each.start, teller, style)
+            yield Stretch(each.start, each.end, role, own)
+            position = each.end
+        if position < len(block.text):
+            yield Stretch(position, len(block.text), teller, style)
+
+    def _rule(self, block: Block, number: int) -> Rule | None:
+        rules = self.cast.rules if block.kind in _TALK | {"poem", "item"} else ()
+        return next((rule for rule in rules if rule.fits(number, block.text)), None)
+
+    def _speaker(self, name: str, teller: Style) -> tuple[str, Style]:
+        role = self.cast.role(name)
+        if role is not None:
+            return role.name, role.style
+        return DIALOGUE, self.cast.dialogue or teller
+
+
+def suggest(document: Document, cast: Cast | None = None) -> list[Suggestion]:
+    """Who speaks in a book and has no role yet, the most frequent first."""
+    cast = cast or Cast()
+    times: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for chapter in document.chapters:
+        said = _conversation(chapter.blocks, document.about.language, cast=cast)
+        for block, found in zip(chapter.blocks, said, strict=True):
+            for each in found:
+                if each.speaker and cast.role(each.speaker) is None:
+                    times[each.speaker] += 1
+                    examples.setdefault(each.speaker, _example(block.text[each.start : each.end]))
+    return [Suggestion(name, num, examples[name]) for name, num in times.most_common()]
+
+
+def _example(text: str) -> str:
+    if len(text) <= _EXAMPLE:
+        return text
+    return text[: text.rfind(" ", 1, _EXAMPLE) if " " in text[1:_EXAMPLE] else _EXAMPLE] + " …"
+
+
+def _conversation(
+    blocks: Sequence[Block], language: str, *, cast: Cast, who: Callable[[str], str] | None = None
+) -> list[tuple[Said, ...]]:
+    """The speeches of each block; what stands between and ends no talk is passed over."""
+    places = [n for n, block in enumerate(blocks) if block.kind in _TALK | _BREAKS]
+    texts = [blocks[n].text if blocks[n].kind in _TALK else None for n in places]
+    if not any(texts):
+        return [()] * len(blocks)
+    language = language or detect("\n\n".join(filter(None, texts))[:_SAMPLE]).language
+    codes = [blocks[n].language or language for n in places]
+    found: list[tuple[Said, ...]] = [()] * len(blocks)
+    talk = converse(texts, codes, who=who, genders=cast.genders, names=cast.names)
+    for place, said in zip(places, talk, strict=True):
+        found[place] = said
+    return found
+
+
+__all__ = [
+    "DIALOGUE", "NARRATOR", "Cast", "Casting", "Role", "Rule", "Share", "Stretch", "Suggestion",
+    "load", "parse", "suggest",
+]  # fmt: skip

@@ -1,0 +1,318 @@
+r"""The file that says who speaks in which voice.
+
+    narrator = "af_heart"        # all that nobody in the story says; left out: the voice asked for
+    dialogue = "am_adam"         # speech of people without a role; left out: the narrator's
+
+    [roles]
+    Tom = "am_michael"           # a name as the book writes it, and a voice
+
+    [roles."Mrs. Dalloway"]      # or a table, with more
+    voice = "bf_emma"
+    aliases = ["Clarissa", "the hostess"]
+    rate = 0.95
+    language = "en-GB"           # her words are read in it, whatever the paragraph is in
+    pronoun = "she"              # so that `she said` can be hers
+
+    [[rules]]                    # paragraphs that somebody else tells
+    pattern = '^Dear diary'      # by a regular expression ...
+    role = "Tom"
+    whole = true                 # quoted words in them as well
+
+    [[rules]]
+    chapter = "3-5"              # ... or by chapters, as `--list` counts them
+    voice = "bf_emma"
+
+The first rule that fits is taken. Names are matched whatever their capitals; `Tom` is found in the
+role `Tom Sawyer` where no other role has that name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from anyrig.errors import BadInput
+from anyrig.speech.flow import Style
+from anyrig.speech.regexes import problem
+from anyrig.text.saying import Gender, sayings
+
+_TOP = ("narrator", "dialogue", "roles", "rules")
+_SPEAKER = ("voice", "rate", "language")
+_ROLE = (*_SPEAKER, "aliases", "pronoun")
+_RULE = (*_SPEAKER, "chapter", "pattern", "role", "whole")
+_GENDERS: dict[str, Gender] = {"he": "m", "she": "f"}
+_MOST_ROLES = 1000
+_LONGEST = 200
+_SLOWEST, _FASTEST = 0.25, 4.0
+_ARTICLE = re.compile(r"(?:the|el|la|le|der|die|das)\s+|l['’]\s*")
+_RANGE = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
+
+
+@dataclass(frozen=True)
+class Role:
+    """Somebody in the story."""
+
+    name: str
+    style: Style
+    aliases: tuple[str, ...] = ()
+    gender: Gender = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Paragraphs that have a teller of their own."""
+
+    style: Style
+    role: str = ""
+    pattern: str = ""
+    chapters: tuple[tuple[int, int], ...] = ()
+    """From and to, counted from 1; empty: all."""
+    whole: bool = False
+    """Whether quoted speech in them is the teller's as well."""
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def fits(self, chapter: int, text: str) -> bool:
+        """Whether it holds for a paragraph."""
+        if self.chapters and not any(low <= chapter <= high for low, high in self.chapters):
+            return False
+        return not self.pattern or self._compiled.search(text[:2000]) is not None
+
+
+@dataclass(frozen=True)
+class Cast:
+    """All voices of a book."""
+
+    narrator: Style = Style()
+    dialogue: Style | None = None
+    """Of speech by people without a role; None: the narrator's."""
+    roles: tuple[Role, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def voices(self) -> tuple[str, ...]:
+        """Every voice that is named, each once, in the order of the file."""
+        styles = [self.narrator, *([self.dialogue] if self.dialogue else [])]
+        styles += [role.style for role in self.roles] + [rule.style for rule in self.rules]
+        return tuple(dict.fromkeys(style.voice for style in styles if style.voice))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name and alias, in small letters."""
+        return frozenset(self._by_name)
+
+    @cached_property
+    def genders(self) -> Mapping[str, Gender]:
+        """Of the roles that have a pronoun."""
+        return {role.name: role.gender for role in self.roles if role.gender}
+
+    def role(self, name: str) -> Role | None:
+        """The role that a name in the book belongs to."""
+        key = _key(name)
+        if not key:
+            return None
+        return self._by_name.get(key) or self._by_part.get(key)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Role]:
+        return {_key(name): role for role in self.roles for name in (role.name, *role.aliases)}
+
+    @cached_property
+    def _by_part(self) -> Mapping[str, Role]:
+        """First and last words of longer names, where they belong to one role alone."""
+        found: dict[str, set[str]] = {}
+        roles = {role.name: role for role in self.roles}
+        for role in self.roles:
+            for name in (role.name, *role.aliases):
+                for part in _parts(name):
+                    found.setdefault(part, set()).add(role.name)
+        return {part: roles[next(iter(of))] for part, of in found.items() if len(of) == 1}
+
+
+def _key(name: str) -> str:
+    return _ARTICLE.sub("", " ".join(name.replace("’", "'").casefold().split()), count=1)
+
+
+def _parts(name: str) -> set[str]:
+    """`Mr. Fogg` gives nothing: Mrs. Fogg may be meant by `Fogg`."""
+    words = _key(name).split()
+    titled = any(words[0].rstrip(".") in sayings(code).titles for code in ("en", "es", "fr", "de"))
+    return {words[0], words[-1]} if len(words) > 1 and not titled else set()
+
+
+# Reading a file
+
+
+def load(path: Path) -> Cast:
+    """The cast of a file; BadInput names what is wrong in it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"The cast {path} cannot be read: {error}", hint="Give a UTF-8 file; see docs/cast.md."
+        ) from None
+    return parse(text, name=str(path))
+
+
+def parse(text: str, *, name: str = "cast") -> Cast:
+    """The same, from the text of a file."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(
+            f"{name} is no TOML: {error}", hint='Lines read `Tom = "voice"`; see docs/cast.md.'
+        ) from None
+    _known(data, _TOP, name)
+    narrator = _style(data.get("narrator", {}), f"{name}, narrator", needed=False)
+    given = data.get("dialogue")
+    dialogue = _style(given, f"{name}, dialogue") if given is not None else None
+    roles = _roles(data.get("roles", {}), name)
+    rules = _rules(data.get("rules", []), roles, name)
+    made = Cast(narrator, dialogue, roles, rules)
+    if made == Cast():
+        raise BadInput(f"{name} names no voice", hint="Give `narrator`, `dialogue` or `[roles]`.")
+    return made
+
+
+def _roles(given: object, name: str) -> tuple[Role, ...]:
+    if not isinstance(given, dict) or len(given) > _MOST_ROLES:
+        raise BadInput(
+            f"{name}: `roles` is no table of at most {_MOST_ROLES} names",
+            hint='Write [roles], and under it lines such as Tom = "voice".',
+        )
+    roles: list[Role] = []
+    seen: dict[str, str] = {}
+    for key, value in given.items():
+        role = _role(key, value, f"{name}, role {key!r}")
+        for each in (role.name, *role.aliases):
+            if seen.setdefault(_key(each), role.name) != role.name:
+                raise BadInput(
+                    f"{name}: {each!r} is both {seen[_key(each)]!r} and {role.name!r}",
+                    hint="Give each name and alias to one role.",
+                )
+        roles.append(role)
+    return tuple(roles)
+
+
+def _role(name: str, given: object, place: str) -> Role:
+    if not _key(name) or len(name) > _LONGEST:
+        raise BadInput(f"{place}: that is no name", hint=f"1 to {_LONGEST} characters.")
+    style = _style(given, place, allowed=_ROLE)
+    if not isinstance(given, dict):
+        return Role(name, style)
+    aliases = given.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(a, str) and _key(a) for a in aliases):
+        raise BadInput(f"{place}: aliases is {aliases!r:.60}", hint='Write aliases = ["Clarissa"].')
+    pronoun = given.get("pronoun", "")
+    if pronoun and pronoun not in _GENDERS:
+        raise BadInput(f"{place}: pronoun is {pronoun!r:.60}", hint="It is he or she.")
+    return Role(name, style, tuple(aliases), _GENDERS.get(pronoun, ""))
+
+
+def _rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise BadInput(f"{name}: `rules` is no list of tables", hint="Begin each with [[rules]].")
+    return tuple(
+        _rule(each, roles, f"{name}, rule {number}") for number, each in enumerate(given, 1)
+    )
+
+
+def _rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> Rule:
+    _known(given, _RULE, place)
+    if "chapter" not in given and "pattern" not in given:
+        raise BadInput(f"{place}: it fits every paragraph", hint="Give it a chapter or a pattern.")
+    if ("voice" in given) == ("role" in given):
+        raise BadInput(f"{place}: it has not one of voice and role", hint="Give one of them.")
+    style, teller = _style(given, place, allowed=_RULE, needed=False), ""
+    if "role" in given:
+        teller, style = _teller(given["role"], roles, style, place)
+    pattern = given.get("pattern", "")
+    if "pattern" in given and (not isinstance(pattern, str) or not pattern):
+        raise BadInput(f"{place}: pattern is {pattern!r:.60}", hint="It is a regular expression.")
+    if pattern and (wrong := problem(str(pattern))):
+        raise BadInput(f"{place}: the pattern {pattern!r} {wrong}", hint="Make it simpler.")
+    whole = given.get("whole", False)
+    if not isinstance(whole, bool):
+        raise BadInput(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")
+    return Rule(style, teller, str(pattern), _chapters(given.get("chapter"), place), whole)
+
+
+def _teller(name: object, roles: tuple[Role, ...], own: Style, place: str) -> tuple[str, Style]:
+    """The role that a rule names, with what the rule says of its own."""
+    for role in roles:
+        if role.name == name:
+            rate = own.rate if own.rate != 1.0 else role.style.rate
+            return role.name, Style(own.language or role.style.language, role.style.voice, rate)
+    raise BadInput(
+        f"{place}: there is no role {name!r:.60}",
+        hint=_nearest(str(name), [role.name for role in roles]),
+    )
+
+
+def _chapters(given: object, place: str) -> tuple[tuple[int, int], ...]:
+    if given is None:
+        return ()
+    found: list[tuple[int, int]] = []
+    for part in "" if isinstance(given, bool) else str(given).split(","):
+        match = _RANGE.fullmatch(part)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 0 < low <= high:
+            found = []
+            break
+        found.append((low, high))
+    if not found or not isinstance(given, (int, str)):
+        raise BadInput(
+            f"{place}: chapter is {given!r:.60}", hint='A number, or text such as "3-7,9".'
+        )
+    return tuple(found)
+
+
+def _style(
+    given: object, place: str, *, allowed: Collection[str] = _SPEAKER, needed: bool = True
+) -> Style:
+    """A voice's name, or a table with one."""
+    if isinstance(given, str):
+        given = {"voice": given}
+    if not isinstance(given, dict):
+        raise BadInput(f"{place}: {given!r:.60} is no voice", hint='Write "name" or a table.')
+    table = cast("Mapping[str, object]", given)
+    _known(table, allowed, place)
+    voice, language = table.get("voice", ""), table.get("language", "")
+    if not isinstance(voice, str) or len(voice) > _LONGEST or ("voice" in table and not voice):
+        raise BadInput(f"{place}: voice is {voice!r:.60}", hint="`anyrig voices` lists the names.")
+    if needed and not voice:
+        raise BadInput(f"{place}: it has no voice", hint="`anyrig voices` lists the names.")
+    if not isinstance(language, str) or (language and not _LANGUAGE.fullmatch(language)):
+        raise BadInput(f"{place}: language is {language!r:.60}", hint="Such as en, es, fr-CA.")
+    return Style(language, voice, _rate(table.get("rate", 1.0), place))
+
+
+def _rate(given: object, place: str) -> float:
+    number = isinstance(given, (int, float)) and not isinstance(given, bool)
+    if number and _SLOWEST <= cast("float", given) <= _FASTEST:
+        return float(cast("float", given))
+    raise BadInput(
+        f"{place}: rate is {given!r:.60}", hint=f"It goes from {_SLOWEST:g} to {_FASTEST:g}."
+    )
+
+
+def _known(given: Mapping[str, object], names: Collection[str], place: str) -> None:
+    for key in given:
+        if key not in names:
+            raise BadInput(f"{place}: {key!r:.60} is not known", hint=_nearest(key, names))
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    return f"Known are: {', '.join(known)}." if known else "Write it under [roles]."

@@ -1,0 +1,219 @@
+"""The cast: its file with good errors, and each word of a chapter in one voice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig.audiobooks.cast import DIALOGUE, NARRATOR, Cast, Casting, load, parse, suggest
+from anyrig.errors import BadInput
+from anyrig.speech.flow import Style
+from anyrig.text.document import About, Block, Chapter, Document
+
+_FILE = """
+narrator = "nora"
+dialogue = { voice = "dan", rate = 1.1 }
+
+[roles]
+"Tom Sawyer" = "tim"
+
+[roles."Mrs. Dalloway"]
+voice = "vera"
+aliases = ["Clarissa", "the hostess"]
+rate = 0.95
+language = "en-GB"
+pronoun = "she"
+
+[[rules]]
+pattern = '^Dear diary'
+role = "Mrs. Dalloway"
+whole = true
+
+[[rules]]
+chapter = "3-4,9"
+voice = "rex"
+"""
+NORA, TIM, REX, DAN = (
+    Style(voice="nora"),
+    Style(voice="tim"),
+    Style(voice="rex"),
+    Style("", "dan", 1.1),
+)
+VERA = Style("en-GB", "vera", 0.95)
+
+
+@pytest.fixture
+def cast() -> Cast:
+    return parse(_FILE)
+
+
+def _spoken(cast: Cast, *texts: str, number: int = 1) -> list[list[tuple[str, str, Style]]]:
+    blocks = [Block(text) for text in texts]
+    return [
+        [(block.text[s.start : s.end], s.role, s.style) for s in found]
+        for block, found in zip(blocks, Casting(cast, "en").stretches(blocks, number), strict=True)
+    ]
+
+
+def _document(*texts: str) -> Document:
+    return Document(About(language="en"), (Chapter("One", tuple(map(Block, texts))),))
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "cast.toml"
+    path.write_text("\ufeff" + _FILE, encoding="utf-8")
+    cast = load(path)
+    assert cast == parse(_FILE)
+    assert cast.voices == ("nora", "dan", "tim", "vera", "rex")
+    assert cast.genders == {"Mrs. Dalloway": "f"}
+    assert cast.rules[1].chapters == ((3, 4), (9, 9))
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [("Tom", "Tom Sawyer"), ("SAWYER", "Tom Sawyer"), ("mrs. dalloway", "Mrs. Dalloway"),
+     ("Clarissa", "Mrs. Dalloway"), ("hostess", "Mrs. Dalloway"), ("The Hostess", "Mrs. Dalloway"),
+     ("Dalloway", None), ("Mr. Dalloway", None), ("Huck", None), ("", None)],
+)  # fmt: skip
+def test_a_name_finds_its_role(cast: Cast, name: str, role: str | None) -> None:
+    found = cast.role(name)
+    assert (found.name if found else None) == role
+
+
+def test_a_part_of_two_names_is_nobodys() -> None:
+    cast = parse('[roles]\n"Tom Sawyer" = "a"\n"Sid Sawyer" = "b"')
+    assert cast.role("Sawyer") is None
+    assert cast.role("Sid") is not None
+
+
+def test_each_word_is_in_one_voice(cast: Cast) -> None:
+    (found,) = _spoken(cast, "“Yes,” said Tom, “but not today.” Clarissa said: “Why?”")
+    assert found == [
+        ("“Yes,”", "Tom Sawyer", TIM),
+        (" said Tom, ", NARRATOR, NORA),
+        ("“but not today.”", "Tom Sawyer", TIM),
+        (" Clarissa said: ", NARRATOR, NORA),
+        ("“Why?”", "Mrs. Dalloway", VERA),
+    ]
+
+
+def test_who_has_no_role_has_the_voice_of_dialogue(cast: Cast) -> None:
+    (found,) = _spoken(cast, "“Yes,” said Huck.")
+    assert found[0] == ("“Yes,”", DIALOGUE, DAN)
+    (found,) = _spoken(parse('[roles]\nTom = "tim"'), "“Yes,” said Huck.")
+    assert found[0] == ("“Yes,”", DIALOGUE, Style())
+
+
+def test_turns_and_pronouns_go_by_roles(cast: Cast) -> None:
+    found = _spoken(cast, "“Well?” said Tom.", "“No,” said Clarissa.", "“Why?”", "“So.”")
+    roles = [stretches[0][1] for stretches in found]
+    assert roles == ["Tom Sawyer", "Mrs. Dalloway"] * 2
+    found = _spoken(cast, "Clarissa looked at Tom.", "“Well?” she said.")
+    assert found[1][0][1] == "Mrs. Dalloway"
+
+
+def test_only_paragraphs_are_talk(cast: Cast) -> None:
+    kinds = ("heading", "table", "note", "code", "image", "poem", "item")
+    blocks = [Block("“Yes,” said Tom.", kind) for kind in kinds]  # type: ignore[arg-type]
+    for found in Casting(cast, "en").stretches(blocks, 1):
+        assert [stretch.role for stretch in found] == [NARRATOR]
+
+
+def test_a_page_number_ends_no_talk_and_a_heading_does(cast: Cast) -> None:
+    talk = [Block("“Well?” said Tom."), Block("“No,” said Clarissa.")]
+    for kind, role in (("page", "Tom Sawyer"), ("heading", DIALOGUE)):
+        blocks = [*talk, Block("12", kind), Block("“Why?”")]  # type: ignore[arg-type]
+        assert Casting(cast, "en").stretches(blocks, 1)[-1][0].role == role
+
+
+def test_a_rule_gives_paragraphs_another_teller(cast: Cast) -> None:
+    (found,) = _spoken(cast, "Dear diary, “Yes,” said Tom.")
+    assert found == [("Dear diary, “Yes,” said Tom.", "Mrs. Dalloway", VERA)]
+    (found,) = _spoken(cast, "“Yes,” said Tom.", number=4)
+    assert found == [("“Yes,”", "Tom Sawyer", TIM), (" said Tom.", NARRATOR, REX)]
+    (found,) = _spoken(cast, "He left.", number=5)
+    assert found == [("He left.", NARRATOR, NORA)]
+
+
+def test_known_roles_speak_in_scripts(cast: Cast) -> None:
+    (found,) = _spoken(cast, "Clarissa: I shall buy the flowers.")
+    assert found[1] == ("I shall buy the flowers.", "Mrs. Dalloway", VERA)
+
+
+def test_what_the_plan_asks_for_leaves_the_default_voice_out() -> None:
+    blocks = [Block("“Yes,” said Tom."), Block("He left.")]
+    found = Casting(parse('[roles]\nTom = "tim"')).chapter(blocks, 1)
+    assert found == (((0, 6, TIM),), ())
+
+
+def test_french_in_an_english_book_goes_by_its_own_marks(cast: Cast) -> None:
+    block = Block("— Bonjour, dit Clarissa, je suis là.", language="fr")
+    found = Casting(cast, "en").stretches([block], 1)[0]
+    assert [s.role for s in found] == ["Mrs. Dalloway", NARRATOR, "Mrs. Dalloway"]
+
+
+def test_the_report_counts_words(cast: Cast) -> None:
+    shares = Casting(cast).report(_document("“Yes, yes,” said Tom.", "He left."))
+    assert [(s.role, s.num_words, s.num_speeches) for s in shares] == [
+        (NARRATOR, 4, 2), ("Tom Sawyer", 2, 1), ("Mrs. Dalloway", 0, 0),
+    ]  # fmt: skip
+
+
+def test_those_without_a_role_are_suggested(cast: Cast) -> None:
+    long = "“" + "no, never, " * 20 + "never,” said Jim."
+    document = _document("“Yes,” said Huck.", "“No,” said Tom.", "“Why?” asked Huck.", long)
+    assert [(s.name, s.num_speeches) for s in suggest(document)] == [
+        ("Huck", 2), ("Tom", 1), ("Jim", 1),
+    ]  # fmt: skip
+    with_roles = suggest(document, cast)
+    assert [s.name for s in with_roles] == ["Huck", "Jim"]
+    assert with_roles[0].example == "“Yes,”"
+    assert len(with_roles[1].example) < 90
+    assert suggest(_document()) == []
+
+
+_WRONG = [
+    ("narator = 'x'", "'narator' is not known", "Did you mean 'narrator'?"),
+    ("[roles.Tom]\nvoice = 'a'\nalias = ['x']", "'alias' is not known", "'aliases'"),
+    ("[roles.Tom]\nrate = 2", "no voice", "anyrig voices"),
+    ("[roles.Tom]\nvoice = ''", "voice is ''", "anyrig voices"),
+    ("[roles.Tom]\nvoice = 'a'\nrate = 9", "rate is 9", "0.25 to 4"),
+    ("[roles.Tom]\nvoice = 'a'\nrate = true", "rate is True", "0.25 to 4"),
+    ("[roles.Tom]\nvoice = 'a'\nlanguage = 'English'", "language is 'English'", "en"),
+    ("[roles.Tom]\nvoice = 'a'\naliases = 'x'", "aliases is 'x'", "aliases = ["),
+    ("[roles.Tom]\nvoice = 'a'\npronoun = 'it'", "pronoun is 'it'", "he or she"),
+    ("[roles]\nTom = 3", "3 is no voice", "table"),
+    ("[roles]\n' ' = 'a'", "no name", "characters"),
+    ("roles = 'Tom'", "no table", "[roles]"),
+    ("[roles]\nTom = 'a'\n[roles.Ben]\nvoice = 'b'\naliases = ['tom']", "both", "one role"),
+    ("[[rules]]\nvoice = 'a'", "every paragraph", "chapter or a pattern"),
+    ("[[rules]]\nchapter = 1", "voice and role", "one of them"),
+    ("[[rules]]\nchapter = 1\nrole = 'Tim'\n[roles]\nTom = 'a'", "no role 'Tim'", "'Tom'"),
+    ("[[rules]]\nchapter = 1\nrole = 'Tim'", "no role 'Tim'", "[roles]"),
+    ("[[rules]]\nchapter = '5-3'\nvoice = 'a'", "chapter is '5-3'", "3-7,9"),
+    ("[[rules]]\nchapter = true\nvoice = 'a'", "chapter is True", "3-7,9"),
+    ("[[rules]]\npattern = '(a+)+'\nvoice = 'a'", "repeats", "simpler"),
+    ("[[rules]]\npattern = 3\nvoice = 'a'", "pattern is 3", "regular"),
+    ("[[rules]]\nchapter = 1\nvoice = 'a'\nwhole = 'yes'", "whole is 'yes'", "true or false"),
+    ("rules = 3", "no list", "[[rules]]"),
+    ("narrator = ", "no TOML", "docs/cast.md"),
+    ("", "names no voice", "narrator"),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), _WRONG, ids=[row[1] for row in _WRONG])
+def test_what_is_wrong_is_named(text: str, message: str, hint: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse(text, name="cast.toml")
+    assert raised.value.message.startswith("cast.toml")
+    assert message in raised.value.message
+    assert hint in raised.value.hint
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        load(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="cannot be read"):
+        load(tmp_path / "bytes.toml")
