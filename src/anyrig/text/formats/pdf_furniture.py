@@ -15,6 +15,7 @@ from statistics import median
 
 from anyrig.text.formats.pdf_lines import rows_of
 from anyrig.text.formats.pdf_page import Page, Piece
+from anyrig.text.formats.titles import label
 
 _ZONE = 0.16  # of the height, at the top and at the foot
 _DEEP = 3  # rows
@@ -137,19 +138,38 @@ def _levels(group: list[Edge]) -> list[list[Edge]]:
 
 def _comes_again(level: list[Edge], num_pages: int, body: float) -> bool:
     pages = {edge.page for edge in level}
-    if len(pages) < 2 or (len(pages) == 2 and num_pages > 40 and not _near(pages)):
+    if len(pages) < 2 or max(len(edge.text) for edge in level) > 160:
         return False
-    if max(len(edge.text) for edge in level) > 160:
+    if num_pages > 4 and not _near(pages):
+        return False  # a heading that the book has again, far away
+    large = level[0].size > 1.2 * body
+    if large and 2 * len(pages) < num_pages:
         return False
-    numbered = len({edge.text for edge in level}) == len(pages) > 1
-    other = abs(level[0].size - body) > 0.06 * body
-    apart = sum(edge.apart for edge in level) * 2 > len(level)
-    return apart or numbered or (other and len(pages) > 2)
+    numbered = _numbers_go_with_pages(level)
+    if len({edge.text for edge in level}) == len(level) and (
+        not numbered or large or label(level[0].text) is not None
+    ):
+        return False  # "Chapter 1", "Chapter 2": they count, but not the pages
+    if sum(edge.apart for edge in level) * 2 > len(level):
+        return True
+    other = abs(level[0].size - body) > 0.06 * body and len(pages) > 2
+    return other or (numbered and all(len(edge.pieces) > 1 for edge in level))
+
+
+def _numbers_go_with_pages(level: list[Edge]) -> bool:
+    """Whether a number in the rows grows as the pages do."""
+    offsets: Counter[int] = Counter()
+    for edge in level:
+        found = {int(number) for number in _NUMBER.findall(edge.text)}
+        found |= {_roman(word) for word in edge.text.split() if _ROMAN.fullmatch(word)}
+        offsets.update({number - edge.page for number in found if number})
+    pages = len({edge.page for edge in level})
+    return bool(offsets) and offsets.most_common(1)[0][1] > max(1, 0.6 * pages)
 
 
 def _near(pages: set[int]) -> bool:
     ordered = sorted(pages)
-    return any(later - sooner <= 4 for sooner, later in zip(ordered, ordered[1:], strict=False))
+    return any(later - sooner <= 2 for sooner, later in zip(ordered, ordered[1:], strict=False))
 
 
 def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
@@ -159,6 +179,8 @@ def _same_slot(edges: list[Edge], found: set[Edge], body: float) -> set[Edge]:
     for edge in edges:
         if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
             continue
+        if label(edge.text) is not None:
+            continue  # a chapter's own heading
         near = sum(
             slots[edge.top, round(edge.base) + step, round(edge.size)] for step in (-1, 0, 1)
         )

@@ -34,6 +34,8 @@ class Look(NamedTuple):
     bold: bool
     mono: bool
     unseen: bool
+    drawn: int = 0
+    """Which text object it is."""
 
 
 class Drawn(NamedTuple):
@@ -104,7 +106,7 @@ def _characters(text: object, count: int) -> Iterator[Drawn]:
         key = ctypes.cast(api.FPDFText_GetTextObject(text, number), ctypes.c_void_p).value or 0
         look = looks.get(key)
         if look is None:
-            look = looks[key] = _look(text, number)
+            look = looks[key] = _look(text, number)._replace(drawn=len(looks))
         api.FPDFText_GetCharOrigin(text, number, x, y)
         api.FPDFText_GetLooseCharBox(text, number, box)
         if look.turn in (90, 270):
@@ -197,7 +199,7 @@ def _upright(
         or (look.unseen and drop_unseen)
         or not (-size <= begin <= width and -size <= base <= height)
     )
-    return Glyph(letters, begin, end, base, size, look.bold, look.mono, aside, space)
+    return Glyph(letters, begin, end, base, size, look.bold, look.mono, aside, space, look.drawn)
 
 
 def _drop_unseen(raw: list[Drawn]) -> bool:
@@ -218,9 +220,15 @@ def _once(glyphs: list[Glyph]) -> list[Glyph]:
             for other_left, other in same[place + 1 :]:
                 if other_left - left >= step:
                     break
-                if abs(glyphs[other].base - glyphs[number].base) < step:
+                if _is_copy(glyphs[number], glyphs[other], step):
                     copies.add(max(number, other))
     return [glyph for number, glyph in enumerate(glyphs) if number not in copies]
+
+
+def _is_copy(one: Glyph, other: Glyph, step: float) -> bool:
+    """Whether two of the same letter are one; the letters of a ligature share their place."""
+    ligature = one.drawn == other.drawn and one.left == other.left and one.base == other.base
+    return abs(one.base - other.base) < step and not ligature
 
 
 def _unknown(letters: str) -> bool:

@@ -121,12 +121,12 @@ def _is_prose(side: list[Piece], size: float) -> bool:
     begin, end = min(p.left for p in side), max(p.right for p in side)
     rows = rows_of(side)
     widths = [row[-1].right - row[0].left for row in rows]
-    letters = [sum(len(p.text) for p in row) for row in rows]
+    letters = [sum(letter.isalnum() for p in row for letter in p.text) for row in rows]
     return (
         len(rows) >= _FEWEST
         and end - begin > 9 * size
         and median(widths) > 0.6 * (end - begin)
-        and median(letters) >= 18
+        and median(letters) >= 14
     )
 
 
@@ -144,7 +144,11 @@ def lines_of(page: Page, pieces: Sequence[Piece], first_region: int) -> list[Lin
     """The lines of a page in reading order, each with the bounds of its column."""
     made: list[Line] = []
     for number, region in enumerate(regions_of(pieces)):
-        lines = _with_initials([line_of(row, page.number) for row in rows_of(region)])
+        usual = median(piece.size for piece in region)
+        initials = [p for p in region if p.size > 1.6 * usual and len(p.text) <= 2]
+        rows = rows_of(p for p in region if p not in initials) + [[p] for p in initials]
+        rows.sort(key=lambda row: -row[0].base)
+        lines = _with_initials([line_of(row, page.number) for row in rows])
         margin, edge = _bounds(lines)
         made += [placed(line, margin, edge, first_region + number) for line in lines]
     return made

@@ -25,6 +25,8 @@ class Glyph(NamedTuple):
     """Turned, unseen or beyond the page: nothing that is read with the rest."""
     space: int = 0
     """Before it: 2 for a space that the file has, 1 for one that PDFium took from the gap."""
+    drawn: int = 0
+    """Which text object of the page drew it."""
 
 
 @dataclass(frozen=True, slots=True)

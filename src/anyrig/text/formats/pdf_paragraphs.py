@@ -16,6 +16,7 @@ _ITEM = re.compile(r"(?:[\u2022\u25cf\u25aa\u25e6\u2023\u00b7\u25a0\uf0b7*]|[-\u
 _COUNTED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s+\S")
 _LEADERS = re.compile(r"(?:\s?[.\u2026\u00b7]){4,}\s*|\s_{4,}\s")
 _CONTENTS = re.compile(r".*(?:\s?\.){4,}\s*(?:\d+|[ivxlc]+)$|.*\S\s{0,3}\u2026+\s*\d+$")
+_NUMBERED = re.compile(r".*[^\W\d].*\s(?:\d{1,4}|[ivxlc]{1,7})")
 CAPTION = re.compile(
     r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
     re.IGNORECASE,
@@ -53,6 +54,8 @@ class Style:
     """Whether the text itself is of fixed width, as a typewriter's."""
     width: float
     """Of a full column, in points."""
+    contents: frozenset[int] = frozenset()
+    """The pages that list what is on others."""
 
 
 def style_of(lines: Sequence[Line], body: float) -> Style:
@@ -76,8 +79,13 @@ def style_of(lines: Sequence[Line], body: float) -> Style:
             )
     return Style(
         body, _most(steps), indented > plain, 2 * mono > letters,
-        float(widths.most_common(1)[0][0]) if widths else 0.0,
+        float(widths.most_common(1)[0][0]) if widths else 0.0, _contents_pages(lines),
     )  # fmt: skip
+
+
+def _contents_pages(lines: Sequence[Line]) -> frozenset[int]:
+    dotted = Counter(line.page for line in lines if _CONTENTS.fullmatch(line.text))
+    return frozenset(page for page, count in dotted.items() if count > 2)
 
 
 def _most(steps: Counter[float]) -> float:
@@ -86,15 +94,23 @@ def _most(steps: Counter[float]) -> float:
 
 def paragraphs_of(lines: Sequence[Line], style: Style) -> list[Paragraph]:
     """All paragraphs of a document, from its lines in reading order."""
-    made: list[list[Line]] = []
+    rows = _table_rows(lines, style)
+    made: list[tuple[list[Line], int]] = []
     for number, line in enumerate(lines):
+        table = rows.get(number, 0)
         after = lines[number + 1] if number + 1 < len(lines) else None
-        if made and not _begins(made[-1], line, after, style):
-            made[-1].append(line)
+        if (
+            made
+            and table == made[-1][1]
+            and (table or not _begins(made[-1][0], line, after, style))
+        ):
+            made[-1][0].append(line)
         else:
-            made.append([line])
-    shaped = [Paragraph(tuple(group), _shape(group, style)) for group in made]
-    return _verses(_tables(shaped, style), style)
+            made.append(([line], table))
+    shaped = [
+        Paragraph(tuple(group), "table" if table else _shape(group, style)) for group, table in made
+    ]
+    return _verses(shaped, style)
 
 
 def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
@@ -102,10 +118,12 @@ def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> 
     before = group[-1]
     if abs(before.size - line.size) > 0.08 * max(before.size, line.size):
         return not _continues_small(before, line)
-    if _is_contents(before) or _is_contents(line):
-        return not _is_contents(line) or _is_contents(before) or _is_full(before, line, style)
-    if before.cells or line.cells:
-        return not (_is_item(before) or _is_item(line)) or _is_item(line)
+    if _is_contents(before, style) or _is_contents(line, style):
+        return (
+            not _is_contents(line, style)
+            or _is_contents(before, style)
+            or _is_full(before, line, style)
+        )
     if before.mono != line.mono and not style.mono:
         return True
     if before.region != line.region:
@@ -122,6 +140,8 @@ def _begins(group: list[Line], line: Line, after: Line | None, style: Style) -> 
 
 def _begins_by_place(group: list[Line], line: Line, after: Line | None, style: Style) -> bool:
     before = group[-1]
+    if before.text[-1] in "-\u00ad\u2010" and before.text[-2:-1].isalnum():
+        return False
     shift = (line.left - before.left) / line.size
     full = _is_full(before, line, style)
     ended = _ENDS.search(before.text) is not None
@@ -192,8 +212,11 @@ def _is_item(line: Line) -> bool:
     return bool(_ITEM.match(line.text) or _COUNTED.match(line.text))
 
 
-def _is_contents(line: Line) -> bool:
-    return bool(_CONTENTS.fullmatch(line.text))
+def _is_contents(line: Line, style: Style) -> bool:
+    """A line of a table of contents: a title, dots or space, the number of a page."""
+    if _CONTENTS.fullmatch(line.text):
+        return True
+    return line.page in style.contents and bool(_NUMBERED.fullmatch(line.text))
 
 
 def without_leaders(text: str) -> str:
@@ -204,41 +227,30 @@ def without_leaders(text: str) -> str:
 def _shape(group: list[Line], style: Style) -> Shape:
     if not style.mono and all(line.mono for line in group):
         return "code"
-    if _is_contents(group[-1]):
+    if _is_contents(group[-1], style):
         return "contents"
     if _ITEM.match(group[0].text) or (_COUNTED.match(group[0].text) and not group[0].bold):
         return "item"
     return "text"
 
 
-def _tables(paragraphs: list[Paragraph], style: Style) -> list[Paragraph]:
-    """Lines in a row whose cells stand under each other are a table."""
-    made: list[Paragraph] = []
-    rows: list[Line] = []
-    for paragraph in [*paragraphs, None]:
-        line = paragraph.lines[0] if paragraph and len(paragraph.lines) == 1 else None
-        if (
-            line is not None
-            and line.cells
-            and paragraph is not None
-            and paragraph.shape != "contents"
-            and (not rows or _under(rows, line, style))
-        ):
-            rows.append(line)
-            continue
-        made += _table(rows)
-        rows = []
-        if line is not None and line.cells and paragraph and paragraph.shape != "contents":
-            rows = [line]
-        elif paragraph is not None:
-            made.append(paragraph)
-    return made
-
-
-def _table(rows: list[Line]) -> list[Paragraph]:
-    if len(rows) >= 3:
-        return [Paragraph(tuple(rows), "table")]
-    return [Paragraph((row,)) for row in rows]
+def _table_rows(lines: Sequence[Line], style: Style) -> dict[int, int]:
+    """By the number of a line, the number of the table that it is a row of, from 1."""
+    found: dict[int, int] = {}
+    run: list[int] = []
+    tables = 0
+    for number, line in enumerate(lines):
+        row = bool(line.cells) and not _is_contents(line, style)
+        if row and run and _under([lines[n] for n in run], line, style):
+            run.append(number)
+        else:
+            run = [number] if row else []
+        if len(run) == 3:
+            tables += 1
+            found.update((n, tables) for n in run)
+        elif len(run) > 3:
+            found[number] = tables
+    return found
 
 
 def _under(rows: list[Line], line: Line, style: Style) -> bool:

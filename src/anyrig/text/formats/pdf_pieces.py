@@ -10,6 +10,8 @@ from anyrig.text.formats.pdf_page import Glyph, Piece, Span
 
 GAP = 0.75
 """A wider gap, in ems, ends a piece: a column's gutter may be as narrow as one em."""
+_WIDE = 0.17  # ems between words, at the least
+_INITIAL = 0.45  # a letter that is larger still stands over several lines
 _RAISED_LESS = 0.85  # how much smaller the type of a note's number is
 
 
@@ -48,6 +50,8 @@ def _aside(run: list[Glyph]) -> Piece:
 
 def _follows(run: list[Glyph], glyph: Glyph) -> bool:
     before = run[-1]
+    if glyph.left == before.left and glyph.base == before.base:
+        return True  # the next letter of a ligature
     size = max(before.size, glyph.size)
     gap = glyph.left - before.right
     if not -0.4 * size < gap < GAP * size:
@@ -57,7 +61,7 @@ def _follows(run: list[Glyph], glyph: Glyph) -> bool:
         return True
     # Small type above or below the line belongs to it when it touches the word before.
     least = min(before.size, glyph.size)
-    if least <= _RAISED_LESS * size and rise < 0.6 * size and gap < 0.35 * size:
+    if _INITIAL * size < least <= _RAISED_LESS * size and rise < 0.6 * size and gap < 0.35 * size:
         return True
     return rise < 0.6 * size and any(
         abs(glyph.base - other.base) <= 0.15 * size for other in run[-6:]
@@ -89,7 +93,7 @@ def _row_joined(row: list[list[Glyph]]) -> list[list[Glyph]]:
         if made:
             right = max(glyph.right for glyph in made[-1])
             size = min(max(g.size for g in made[-1]), max(g.size for g in run))
-            if left - right < GAP * size and _alike(made[-1], run):
+            if -2 * size < left - right < GAP * size and _alike(made[-1], run):
                 made[-1] = made[-1] + run
                 continue
         made.append(list(run))
@@ -153,11 +157,12 @@ def _wide(ordered: list[Glyph], size: float) -> float:
     gaps = [
         (after.left - before.right) / size
         for before, after in zip(ordered, ordered[1:], strict=False)
+        if before.text[-1].isalnum() and after.text[0].isalnum()
     ]
     if len(gaps) < 3:
-        return 0.17
+        return _WIDE
     usual = median(gaps)
-    return 0.17 if usual < 0.12 else usual + 0.17
+    return _WIDE if usual < 0.12 else usual + _WIDE
 
 
 def _is_gap(before: Glyph, after: Glyph, wide: float) -> bool:
@@ -167,7 +172,9 @@ def _is_gap(before: Glyph, after: Glyph, wide: float) -> bool:
     # A space that the file has is one; what PDFium took for one must show.
     if after.space == 2 and gap > -0.2 * after.size:
         return True
-    return gap > wide or (after.space == 1 and gap > 0.6 * wide)
+    # Where letters are spaced out, PDFium takes every gap for a space.
+    seen = after.space == 1 and wide <= _WIDE * after.size
+    return gap > wide or (seen and gap > 0.6 * wide)
 
 
 def _in_order(run: list[Glyph]) -> list[Glyph]:
