@@ -7,6 +7,7 @@ many costs a wrong speaker, so the lists are short of the doubtful ones.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -221,12 +222,18 @@ _WOMEN = (
     "juliette madeleine gretel greta liesel hanna gertrud ilse"
 )
 
-# What people are called who have no name.
-_KINDS: dict[str, Gender] = {
-    "man": "m", "boy": "m", "gentleman": "m", "woman": "f", "girl": "f", "hombre": "m",
-    "mujer": "f", "niño": "m", "niña": "f", "viejo": "m", "vieja": "f", "homme": "m",
-    "femme": "f", "garçon": "m", "fille": "f", "mann": "m", "junge": "m",
-}  # fmt: skip
+# What people are called who have no name: by it a description is known, and a pronoun in doubt.
+_MALE = (
+    "man boy gentleman fellow husband father brother son uncle nephew servant guy lad hombre niño "
+    "viejo muchacho chico marido padre hermano hijo joven homme garçon mari père frère fils "
+    "vieillard mann junge vater bruder sohn"
+)
+_FEMALE = (
+    "woman girl lady wife mother sister daughter aunt niece maid nurse mujer niña vieja muchacha "
+    "chica esposa madre hermana hija señora femme fille dame mère sœur épouse frau mädchen mutter "
+    "schwester tochter"
+)
+_NEITHER = "stranger voice someone somebody person child extraño voz alguien inconnu voix"
 
 
 def sayings(language: str) -> Sayings:
@@ -240,6 +247,19 @@ def _first_names() -> dict[str, Gender]:
     return found | dict.fromkeys(_WOMEN.split(), "f")
 
 
+@lru_cache(maxsize=1)
+def _kinds() -> dict[str, Gender]:
+    found: dict[str, Gender] = dict.fromkeys(_MALE.split(), "m")
+    found |= dict.fromkeys(_FEMALE.split(), "f")
+    return found | dict.fromkeys(_NEITHER.split(), "")
+
+
+def unnamed(words: Iterable[str]) -> set[Gender]:
+    """The genders of people who are spoken of without a name: `a man`, `the stranger`."""
+    kinds = _kinds()
+    return {kinds[word] for word in words if word in kinds}
+
+
 def gender(name: str, language: str) -> Gender:
     """Of a person, by title, then by first name; nothing where neither tells."""
     words = sayings(language)
@@ -251,7 +271,7 @@ def gender(name: str, language: str) -> Gender:
         if known:
             return known
     for part in parts:
-        if part in _KINDS:
-            return _KINDS[part]
+        if kind := _kinds().get(part, ""):
+            return kind
     first = [part for part in parts if part.rstrip(".") not in words.titles]
     return _first_names().get(first[0], "") if first else ""

@@ -16,7 +16,7 @@ from functools import partial
 
 from anyrig.text.attribution import ADJECTIVES, Tag, tags, tokens
 from anyrig.text.dialogue import Speech, speeches
-from anyrig.text.saying import Gender, gender, sayings
+from anyrig.text.saying import Gender, gender, sayings, unnamed
 
 _WINDOW = 4
 """Paragraphs in which a pronoun's person must have been named."""
@@ -206,15 +206,18 @@ def _pronoun(
     """Gives `he said` its person, where only one can be meant."""
     turn = turns[number]
     told = {tag.gender for tag in turn.tags if tag.kind == "pronoun" and tag.gender}
-    others = any(tag.kind in ("name", "other") for tag in turn.tags)
-    if len(told) != 1 or others:
+    if len(told) != 1 or any(tag.kind in ("name", "other") for tag in turn.tags):
         return
     wanted = told.pop()
     near = paragraphs[max(0, turn.paragraph - _WINDOW) : turn.paragraph]
     told_here = "".join(turn.text[low:high] for low, high in _gaps(turn))
-    people = _mentioned([*filter(None, near), told_here], turn.language, known, who)
+    texts = [*filter(None, near), told_here]
+    people = _mentioned(texts, turn.language, known, who)
     fitting = [name for name, kind in people.items() if kind == wanted]
-    if len(fitting) != 1 or "" in people.values():
+    others = unnamed(re.findall(r"\w+", " ".join(texts)))  # small letters only: they have no name
+    if len(fitting) != 1 or "" in people.values() or others & {wanted, ""}:
+        return
+    if fitting[0] not in known and fitting[0].lower().rstrip(".") in sayings(turn.language).titles:
         return
     before = turns[number - 1] if number else None
     last = before.name if before and before.paragraph == turn.paragraph - 1 else ""
