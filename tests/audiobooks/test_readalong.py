@@ -6,6 +6,7 @@ import io
 import shutil
 import subprocess
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.readalong_pages import pages
 from anyrig.errors import BadInput, StoreFailed
+from anyrig.speech.script import Segment
 from anyrig.text.document import About, Block, Chapter, Inline, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, plan, sound, timeline
 
@@ -133,6 +135,26 @@ def test_each_kind_of_block_has_its_element(book: Book) -> None:
     assert book.find(page, "//x:p[@lang='he']")[0].get("dir") == "rtl"
 
 
+def test_a_row_of_a_table_is_lit_as_a_whole_where_it_is_heard_so() -> None:
+    chapter = Chapter("T", (Block("Hour\tTide\nSix\tHigh water", "table"),))
+    made = plan(chapter).parts[0]
+    line = made.script.segments[0].line
+    rows = [Segment(line, ((0, 9),), "Hour\tTide"), Segment(line, ((10, 24),), "Six\tHigh water")]
+    script = replace(made.script, segments=tuple(rows))
+    whole = replace(plan(chapter), parts=(replace(made, script=script),))
+    (page,) = pages(whole, "en")
+    assert '<tr id="s1"><td>Hour</td><td>Tide</td></tr>' in page.xhtml
+    assert [piece.id for piece in page.pieces] == ["s1", "s2"]
+    halves = [Segment(line, ((0, 4),), "Hour"), Segment(line, ((5, 24),), "Tide\nSix\tHigh water")]
+    script = replace(made.script, segments=tuple(halves))
+    (page,) = pages(replace(whole, parts=(replace(made, script=script),)), "en")
+    assert (
+        '<tr><td><span id="s1">Hour</span></td><td><span id="s2">Tide</span></td></tr>'
+        in page.xhtml
+    )
+    assert '<tr id="s2-2"><td>Six</td><td>High water</td></tr>' in page.xhtml
+
+
 def test_a_sign_stays_a_link_inside_what_is_lit(book: Book) -> None:
     sign = book.find(book.page(1), "//x:span[@id='s2']/x:a")[0]
     assert (sign.text, sign.get(EPUB_TYPE)) == ("1", "noteref")
@@ -181,8 +203,8 @@ def test_jumping_levels_make_no_empty_lists(tmp_path: Path) -> None:
 
 
 def test_what_the_book_says_of_itself(book: Book) -> None:
-    def one(path: str) -> str | None:
-        return book.find(book.opf, path)[0].text
+    def one(path: str) -> str:
+        return book.find(book.opf, path)[0].text or ""
 
     assert one("//dc:title") == "Odd & <strange>"
     assert [each.text for each in book.find(book.opf, "//dc:creator")] == ["Ann Author"]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from anyrig.audiobooks import readalong_package as package
 from anyrig.audiobooks.cover import prepare
 from anyrig.audiobooks.readalong_overlay import Clip, Track, by_part, clips, overlay
-from anyrig.audiobooks.readalong_pages import Page, pages, root, tag, words
+from anyrig.audiobooks.readalong_pages import Page, pages
+from anyrig.audiobooks.readalong_words import root, tag, words
 from anyrig.errors import BadInput, StoreFailed
 from anyrig.store.atomic import replacing
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.readalong_overlay import clock
-from anyrig.audiobooks.readalong_pages import Page, right_to_left, root, words
+from anyrig.audiobooks.readalong_pages import Page
+from anyrig.audiobooks.readalong_words import right_to_left, root, words
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.readalong_overlay import Track

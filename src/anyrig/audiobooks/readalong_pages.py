@@ -6,23 +6,19 @@ one in each of them, as an element cannot leave the one it began in.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from anyrig.audiobooks.readalong_notes import notes_of, page_name, together
+from anyrig.audiobooks.readalong_words import clean, root, spoken_as, words
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Part, Plan
     from anyrig.text.document import Block, Inline
 
-_UNPRINTABLE = re.compile(
-    "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]"
-)
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
-_RIGHT_TO_LEFT = frozenset(("ar", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"))
 _TYPES = {"note": "footnote", "page": "pagebreak"}
 _MATTER = {"body": "bodymatter", "notes": "backmatter", "back": "backmatter"}
 
@@ -63,54 +59,9 @@ class Page:
     stops: tuple[Stop, ...]
 
 
-@dataclass(frozen=True)
-class Notes:
-    """Where the notes of a book stand."""
-
-    places: Mapping[str, str]
-    """The address of each note, by its id."""
-    guests: Mapping[int, tuple[tuple[Block, ...], ...]]
-    """By part: notes that it names and no part holds; they stand at its end, unspoken."""
-
-
-def clean(text: str) -> str:
-    """A text without what XML cannot hold, its marks escaped."""
-    return escape(_UNPRINTABLE.sub("", text))
-
-
-def words(text: str) -> str:
-    """A name or a title in one line, escaped."""
-    return escape(" ".join(_UNPRINTABLE.sub("", text).split()))
-
-
-def tag(language: str) -> str:
-    """A language as XML takes it, or nothing."""
-    language = language.strip().replace("_", "-")
-    return language if _LANGUAGE.fullmatch(language) else ""
-
-
-def right_to_left(language: str) -> bool:
-    """Whether it is written from the right."""
-    return language.lower().partition("-")[0] in _RIGHT_TO_LEFT
-
-
-def root(title: str, language: str, body: str, *, depth: str = "../", kind: str = "") -> str:
-    """A whole XHTML file."""
-    turned = ' dir="rtl"' if right_to_left(language) else ""
-    typed = f' epub:type="{kind}"' if kind else ""
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n'
-        '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" '
-        f'lang="{language}" xml:lang="{language}"{turned}>\n'
-        f"<head>\n<title>{words(title)}</title>\n"
-        f'<link rel="stylesheet" type="text/css" href="{depth}style.css"/>\n</head>\n'
-        f"<body{typed}>\n{body}</body>\n</html>\n"
-    )
-
-
 def pages(plan: Plan, language: str) -> Iterator[Page]:
     """Every part of a plan as a page, in order."""
-    notes = _notes(plan)
+    notes = notes_of(plan)
     for number, part in enumerate(plan.parts):
         writer = _Writer(part, notes.places, language)
         body = writer.blocks(part.chapter.blocks, part.places)
@@ -120,48 +71,9 @@ def pages(plan: Plan, language: str) -> Iterator[Page]:
         kind = _MATTER.get(part.chapter.role, "frontmatter")
         xhtml = root(title, language, f'<section id="part">\n{body}</section>\n', kind=kind)
         yield Page(
-            _name(number), title, part.level, part.chapter.role == "body", xhtml,
+            page_name(number), title, part.level, part.chapter.role == "body", xhtml,
             tuple(writer.pieces), tuple(writer.stops),
         )  # fmt: skip
-
-
-def _name(number: int) -> str:
-    return f"part-{number + 1:03d}"
-
-
-def _notes(plan: Plan) -> Notes:
-    """The address of each note; those that lie outside the parts go to the first who names them."""
-    places: dict[str, str] = {}
-    for number, part in enumerate(plan.parts):
-        for block in part.chapter.blocks:
-            if block.kind == "note" and block.id and block.id not in places:
-                places[block.id] = f"{_name(number)}.xhtml#n{len(places) + 1}"
-    outside: dict[str, tuple[Block, ...]] = {}
-    for chapter in plan.document.chapters:
-        for kind, group in groupby(chapter.blocks, _together):
-            if kind[0] == "note":
-                outside.setdefault(kind[1], tuple(group))
-    guests: dict[int, list[tuple[Block, ...]]] = {}
-    for number, part in enumerate(plan.parts):
-        for name in _named(part):
-            if name in outside and name not in places:
-                places[name] = f"{_name(number)}.xhtml#n{len(places) + 1}"
-                guests.setdefault(number, []).append(outside[name])
-    return Notes(places, {number: tuple(each) for number, each in guests.items()})
-
-
-def _named(part: Part) -> Iterator[str]:
-    for block in part.chapter.blocks:
-        for mark in block.inlines:
-            if mark.kind == "noteref" and mark.value:
-                yield mark.value
-
-
-def _together(block: Block) -> tuple[str, str]:
-    """Neighbours that share this stand in one element."""
-    if block.kind == "note":
-        return "note", block.id
-    return (block.kind, "") if block.kind in ("item", "quote") else ("", "")
 
 
 @dataclass
@@ -190,7 +102,7 @@ class _Writer:
             (block, places[at] if at < len(places) else -1) for at, block in enumerate(blocks)
         ]
         made = []
-        for (kind, name), group in groupby(placed, lambda each: _together(each[0])):
+        for (kind, name), group in groupby(placed, lambda each: together(each[0])):
             inner = "".join(self._block(block, place) for block, place in group)
             made.append(self._frame(kind, name, inner) if inner else "")
         return "".join(made)
@@ -209,9 +121,9 @@ class _Writer:
 
     def _block(self, block: Block, place: int) -> str:
         text = _Text(self, block, place)
-        said = _attribute(block.language, self.language)
+        said = spoken_as(block.language, self.language)
         if block.kind == "page":
-            return f"{self.stop('div', block.text, text.all())}\n"
+            return f"<div{self.stop(block.text)}>{text.all()}</div>\n"
         if not block.text.strip():
             return "<hr/>\n" if block.kind == "rule" else ""
         if block.kind == "heading":
@@ -228,15 +140,12 @@ class _Writer:
         }.get(block.kind, (f"<p{said}>", "</p>"))
         return f"{opening}{text.all()}{closing}\n"
 
-    def stop(self, element: str, label: str, inner: str) -> str:
-        """A page number of the printed book; readers go there by it."""
+    def stop(self, label: str) -> str:
+        """What makes an element a page number of the printed book; readers go there by it."""
         name = f"page-{len(self.stops) + 1}"
         self.stops.append(Stop(name, label))
         said = f' aria-label="{words(label)}"' if words(label) else ""
-        return (
-            f'<{element} class="page" epub:type="pagebreak" role="doc-pagebreak" '
-            f'id="{name}"{said}>{inner}</{element}>'
-        )
+        return f' class="page" epub:type="pagebreak" role="doc-pagebreak" id="{name}"{said}'
 
     def spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """What of a stretch of the source is spoken: from, to, by which segment."""
@@ -286,31 +195,36 @@ class _Text:
         return self._leaf(0, len(self._block.text))
 
     def rows(self) -> str:
-        """A table's, cell by cell."""
+        """A table's; a row that is one segment is lit as a whole, any other cell by cell."""
         made, at = [], 0
         for row in self._block.text.split("\n"):
+            heard = {segment for _, _, segment in self._spoken(at, at + len(row))}
+            name = self._piece(at, at + len(row), heard.pop()) if len(heard) == 1 else ""
+            known = f' id="{name}"' if name else ""
             cells = []
             for cell in row.split("\t"):
-                cells.append(f"<td>{self._leaf(at, at + len(cell))}</td>")
+                cells.append(f"<td>{self._leaf(at, at + len(cell), lit=not name)}</td>")
                 at += len(cell) + 1
-            made.append(f"<tr>{''.join(cells)}</tr>\n")
+            made.append(f"<tr{known}>{''.join(cells)}</tr>\n")
         return "".join(made)
 
-    def _leaf(self, start: int, end: int) -> str:
+    def _leaf(self, start: int, end: int, *, lit: bool = True) -> str:
         """A stretch that one element holds."""
         made, at = [], start
-        for low, high, segment in self._spoken(start, end):
+        for low, high, segment in self._spoken(start, end) if lit else ():
             made.append(self._marked(at, low, 0))
             inner = self._marked(low, high, 0)
-            weight = len(_UNPRINTABLE.sub("", self._block.text[low:high]).strip())
-            if weight:
-                name = self._writer.piece(segment, weight, self._block.kind)
-                inner = f'<span id="{name}">{inner}</span>'
-            made.append(inner)
+            name = self._piece(low, high, segment)
+            made.append(f'<span id="{name}">{inner}</span>' if name else inner)
             at = high
         made.append(self._marked(at, end, 0))
         made += [self._mark(mark, "") for mark in self._layers[1].points(end)]
         return "".join(made)
+
+    def _piece(self, start: int, end: int, segment: int) -> str:
+        """The id of a stretch that is lit; nothing where there is nothing to see."""
+        weight = len(words(self._block.text[start:end]))
+        return self._writer.piece(segment, weight, self._block.kind) if weight else ""
 
     def _spoken(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         place = self._place
@@ -338,9 +252,10 @@ class _Text:
 
     def _mark(self, mark: Inline, inner: str) -> str:
         if mark.kind == "page":
-            return self._writer.stop("span", mark.value or inner, inner)
+            label = mark.value or self._block.text[mark.start : mark.end]
+            return f"<span{self._writer.stop(label)}>{inner}</span>"
         if mark.kind == "language":
-            said = _attribute(mark.value, "")
+            said = spoken_as(mark.value, "")
             return f"<span{said}>{inner}</span>" if said and inner else inner
         if not inner.strip():
             return inner
@@ -373,12 +288,3 @@ class _Layer:
             if self._marks[at].start == place:
                 yield self._marks[at]
             at += 1
-
-
-def _attribute(language: str, around: str) -> str:
-    """What names a language where it is another than around it."""
-    language = tag(language)
-    if not language or language == around:
-        return ""
-    turned = ' dir="rtl"' if right_to_left(language) and not right_to_left(around) else ""
-    return f' lang="{language}" xml:lang="{language}"{turned}'
