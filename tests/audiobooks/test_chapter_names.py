@@ -97,8 +97,8 @@ def test_numbers_are_as_wide_as_they_must_be() -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "{nonsense}", "{title", "a/{title}", "..\\{title}", "{title.__class__}", "{title:>9}", "{0}",
-        "{title!r}", "{}",
+        "{nonsense}", "{title", "a/{title}", "..\\{title}", "{title.__class__}", "{title:>9}",
+        "{title!r}", "{}", "{0}",
     ],
 )  # fmt: skip
 def test_patterns_are_checked(pattern: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from functools import lru_cache
+from itertools import accumulate
 
 LINE = 42
 """The width of a line, in letters."""
@@ -29,9 +31,10 @@ _NARROW = ("Mn", "Me", "Cf")
 
 def width(text: str) -> int:
     """How wide the text is, in letters."""
-    return sum(_width(sign) for sign in text)
+    return len(text) if text.isascii() else sum(map(_width, text))
 
 
+@lru_cache(maxsize=8192)
 def _width(sign: str) -> int:
     if sign.isascii():
         return 1
@@ -40,15 +43,28 @@ def _width(sign: str) -> int:
     return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
+def _upto(text: str) -> list[int]:
+    """The width before each place."""
+    if text.isascii():
+        return list(range(len(text) + 1))
+    return [0, *accumulate(map(_width, text))]
+
+
 def wrapped(text: str) -> list[str] | None:
-    """The text in at most two lines, the second not shorter if it can be; None if it is longer."""
-    if width(text) <= LINE:
+    """The text in at most two lines, the second not shorter if it can be; None if it is longer.
+
+    Words are parted by single spaces, here and in `pieces`.
+    """
+    before = _upto(text) if len(text) <= 8 * LINE else [_LINES * LINE + 2]
+    whole = before[-1]
+    if whole <= LINE:
         return [text]
-    whole = width(text)
+    if whole > _LINES * LINE + 1:  # the space between the lines is not seen
+        return None
     best: tuple[float, int] | None = None
     for place in breaks(text):
-        first = width(text[:place].rstrip())
-        second = whole - width(text[:place])
+        first = before[place] - (text[place - 1] == " ")
+        second = whole - before[place]
         if first > LINE or second > LINE:
             continue
         cost = abs(first - second) + (3 if first > second else 0) - _quality(text, place) / 4
@@ -65,21 +81,24 @@ def pieces(text: str, at_least: int = 1) -> list[str]:
     `at_least` so many, where there are words enough: for a text that is spoken slowly.
     """
     found = []
-    rest = text
     left = max(1, at_least)
-    while left > 1 or wrapped(rest) is None:
-        count = max(left, math.ceil(width(rest) / (_LINES * LINE * 0.92)), 2)
-        place = _cut(rest, width(rest) / count)
+    start, whole = 0, width(text)
+    while left > 1 or wrapped(text[start : start + 8 * LINE + 1]) is None:
+        count = max(left, math.ceil(whole / (_LINES * LINE * 0.92)), 2)
+        place = _cut(text[start : start + 8 * LINE], whole / count)
         if place is None:
             break
-        found.append(rest[:place].rstrip())
-        rest = rest[place:].lstrip()
+        found.append(text[start : start + place].rstrip())
+        whole -= width(text[start : start + place])
+        start += place
         left -= 1
-    return [*found, rest] if rest else found
+    return [*found, text[start:]] if start < len(text) else found
 
 
 def breaks(text: str) -> list[int]:
     """Where the text may be cut: after spaces, between wide signs, within a word too long."""
+    if text.isascii() and len(text) <= LINE:
+        return [place for place in range(1, len(text)) if text[place - 1] == " "]
     found = []
     run = 0
     for place in range(1, len(text)):
@@ -100,24 +119,25 @@ def _closes(sign: str) -> bool:
 
 def _cut(text: str, ideal: float) -> int | None:
     """The best place to end the first caption."""
+    before = _upto(text)
     best: tuple[float, int] | None = None
     for place in breaks(text):
-        head = text[:place].rstrip()
-        if width(head) > _LINES * LINE:
+        wide = before[place] - (text[place - 1] == " ")
+        if wide > _LINES * LINE + 1:
             break
-        if wrapped(head) is None:
-            continue
-        score = _quality(text, place) - abs(width(head) - ideal)
-        if best is None or score > best[0]:
+        score = _quality(text, place) - 0.5 * abs(wide - ideal)
+        better = best is None or score > best[0]
+        if better and (wide <= LINE or wrapped(text[:place].rstrip()) is not None):
             best = (score, place)
     return best[1] if best else None
 
 
 def _quality(text: str, place: int) -> int:
     """How well the text reads when it is cut there."""
-    head = text[:place].rstrip()[-12:]
+    head = text[max(0, place - 12) : place].rstrip()
+    if head[-1:].isalnum():
+        return -8 if _JOINING.fullmatch(head.rsplit(" ", 1)[-1]) else 0  # it leans on the next
     for pattern, worth in _GOOD:
         if pattern.search(head):
             return worth
-    leans = _JOINING.fullmatch(head.rsplit(" ", 1)[-1])  # on the next word
-    return -8 if leans else 0
+    return 0

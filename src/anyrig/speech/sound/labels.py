@@ -51,6 +51,8 @@ def cleaned(tags: Mapping[str, str]) -> dict[str, str]:
 
 def clean(text: str, *, lines: bool = False) -> str:
     """The text as one line, or with its lines kept, and no control characters."""
+    if text.isprintable():  # nearly always, and much faster
+        return " ".join(text.split())
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     rows = text.split("\n") if lines else [text]
     return "\n".join(" ".join("".join(map(_shown, row)).split()) for row in rows).strip()
