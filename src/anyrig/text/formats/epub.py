@@ -78,12 +78,12 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
     flows: list[tuple[Item, Flow]] = []
     broken: list[str] = []
     error: BadInput | None = None
-    left = limits.characters
+    left, tags = limits.characters, limits.tags
     for item in pages:
         try:
-            root = page(
-                book.archive.read(item.path, limits.text_bytes), name=item.path, limits=limits
-            )
+            data = book.archive.read(item.path, limits.text_bytes)
+            tags -= data.count(b"<")
+            root = page(data, name=item.path, limits=limits)
         except BadInput as one:
             error = one
             broken.append(f"{item.path} ({one})")
@@ -91,9 +91,10 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
         read = flow(root, resolve=_Resolve(book, item.path), style=_style(book, item, root, styles))
         flows.append((item, read))
         left -= sum(len(block.text) for block in read.blocks)
-        if left < 0:
+        if left < 0 or tags < 0:
             raise BadInput(
-                f"{book.archive.name} holds more than {limits.characters:,} characters of text",
+                f"{book.archive.name} holds more than {limits.characters:,} characters of text "
+                f"or {limits.tags:,} tags",
                 hint="No book is that long; get the file anew, or split it.",
             )
     if error and not flows:

@@ -93,7 +93,8 @@ def _from_navigation(package: Package, path: str, root: Element) -> list[Entry]:
         if name in ("ol", "ul"):
             depth += 1 if event == "start" else -1
         elif event == "start" and len(entries) < _MOST_ENTRIES:
-            in_item = element.getparent() is not None and local(element.getparent()) == "li"
+            parent = element.getparent()
+            in_item = parent is not None and local(parent) == "li"
             if name == "a" or name == "span" and in_item and not _has_link(element):
                 href = element.get("href") if name == "a" else None
                 place = package.resolve(path, href) if href else None

@@ -27,7 +27,11 @@ class Limits:
     """Of an archive."""
     ratio: int = 250
     """Unpacked over packed, of a member above `ratio_from_bytes`."""
-    ratio_from_bytes: int = 20 * _MB
+    ratio_from_bytes: int = 8 * _MB
     """Smaller members may be as repetitive as they like: they cannot fill a memory."""
-    characters: int = 50 * _MB
-    """Of text in the whole document: fifty times a long novel."""
+    tags: int = 4 * _MB
+    """Of mark-up in one file of XML, or in all pages of a book; what takes time is their number."""
+    page_tags: int = 1 * _MB
+    """Of mark-up in one page."""
+    characters: int = 20 * _MB
+    """Of text in the whole document: twice the longest novel."""

@@ -10,7 +10,7 @@ a file; links that look like references are kept, so that notes in another file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,9 +19,10 @@ from lxml import etree
 
 from anyrig.text.document import Block, Inline
 from anyrig.text.formats import markup_elements as elements
+from anyrig.text.formats import markup_inside as inside
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.markup_elements import NOTHING, Said, Style
-from anyrig.text.formats.markup_kinds import LOOKED_AT, Context, block_of, within
+from anyrig.text.formats.markup_elements import NOTHING, Attributes, Said, Style
+from anyrig.text.formats.markup_kinds import Context, block_of, within
 from anyrig.text.formats.markup_line import Line, Link
 from anyrig.text.formats.markup_notes import could_be_mark, is_mark, settled
 from anyrig.text.formats.xml import local, page, page_of
@@ -60,6 +61,11 @@ class _Frame(NamedTuple):
     part: int
     breaks: int
     skipped: bool = False
+
+
+# Most elements inside a paragraph: they change nothing, and must cost nothing.
+_PLAIN_TAGS = frozenset("b i em strong span small big u font cite code tt s abbr".split())
+_PLAIN = _Frame("span", NOTHING, Context(), False, 0, 0, 0, 0)
 
 
 def blocks(source: Element | str | bytes, *, skip: Collection[str] = ()) -> list[Block]:
@@ -126,6 +132,11 @@ class _Walk:
     def begin(self, element: Element) -> bool:
         """An element opens; False if what it holds is left out."""
         tag = self._name(element)
+        if tag in _PLAIN_TAGS and not element.attrib:
+            self._frames.append(_PLAIN)
+            if element.text:
+                self._add(element.text)
+            return True
         said = self._said(tag, element.attrib) if element.attrib else NOTHING
         block = tag in elements.BLOCKS or said.block or self._is_verse(tag, said)
         before = self._context
@@ -147,6 +158,10 @@ class _Walk:
     def end(self, element: Element) -> None:
         """An element closes, and what follows it is its parent's again."""
         frame = self._frames.pop()
+        if frame is _PLAIN:
+            if element.tail:
+                self._add(element.tail)
+            return
         if frame.tag in self._open:
             self._open[frame.tag] -= 1
         if not frame.skipped:
@@ -196,7 +211,7 @@ class _Walk:
             name = self._names[tag] = local(element)
         return name
 
-    def _said(self, tag: str, attributes: Mapping[str, str]) -> Said:
+    def _said(self, tag: str, attributes: Attributes) -> Said:
         """What attributes say; most elements of a book say one of a few things."""
         key = (tag, *attributes.items())
         said = self._known.get(key)
@@ -221,7 +236,7 @@ class _Walk:
             return False
         if said.page:
             self._page(said, element, "")
-        return not (said.note or said.notes or _holds_notes(element))
+        return not (said.note or said.notes or inside.holds_notes(element))
 
     def _in_switch(self) -> bool:
         return bool(self._frames) and self._frames[-1].tag == "switch"
@@ -344,43 +359,31 @@ class _Walk:
         return True
 
     def _image(self, element: Element) -> bool:
-        alt = " ".join((element.get("alt") or "").split())
-        links = any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:])
-        if links or not any(map(str.isalnum, alt)) or _is_file_name(alt):
+        alt = inside.alternative(element)
+        if any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:]):
             return False
         if len(alt) == 1 and (element.tail or "")[:1].isalpha():
             self._line.add(alt)  # a picture of the first letter
-        elif self._context.table:
+        elif alt and self._context.table:
             self._line.add(f" {alt} ")
-        elif self._line.length:
-            self._line.images.append(alt)
         else:
-            self.flow.blocks.append(Block(alt, "image", language=self._context.language))
+            self._show(alt)
         return False
 
     def _drawing(self, element: Element) -> bool:
-        words = [element.get("aria-label") or ""]
-        words += [
-            "".join(each.itertext())
-            for each in islice(element.iter(), LOOKED_AT)
-            if local(each) in ("title", "desc", "text")
-        ]
-        alt = " ".join(" ".join(words).split())
+        self._show(inside.drawing(element))
+        return False
+
+    def _show(self, alt: str) -> None:
+        """A picture: after the block that it stands in, if one is open."""
         if alt and self._line.length:
             self._line.images.append(alt)
         elif alt:
             self.flow.blocks.append(Block(alt, "image", language=self._context.language))
-        return False
 
     def _formula(self, element: Element) -> bool:
-        said = (element.get("alttext") or "").strip()
-        if not said:
-            said = " ".join(
-                (each.text or "").strip()
-                for each in islice(element.iter(), LOOKED_AT)
-                if local(each) in ("mi", "mn", "mo", "mtext", "ms")
-            )
-        self._line.add(f" {said} " if element.get("display") == "block" else said)
+        words = inside.formula(element)
+        self._line.add(f" {words} " if element.get("display") == "block" else words)
         return False
 
     # Pages and places
@@ -427,18 +430,6 @@ class _Walk:
             self.flow.places.setdefault(key, (frame.first, end))
         else:
             self._line.anchors.append((key, frame.start))
-
-
-def _holds_notes(element: Element) -> bool:
-    return any(
-        elements.said("", each.attrib, Style()).note
-        for each in islice(element.iter(), LOOKED_AT)
-        if each.attrib
-    )
-
-
-def _is_file_name(alt: str) -> bool:
-    return " " not in alt and alt.lower().endswith((".jpg", ".jpeg", ".png", ".gif", ".svg"))
 
 
 def _go_on(element: Element) -> bool:

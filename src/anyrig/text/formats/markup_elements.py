@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 SKIPPED = frozenset(
     "head script style template noscript iframe audio video canvas select datalist textarea button "
@@ -39,8 +39,20 @@ _POEMS = re.compile(r"(?:z3998:)?(?:poem|verse|song|hymn|lyrics|poetry)$")
 _POEM_CLASS = re.compile(r"(?:poem|poetry|verses?|stanza|strophe|lyrics?|linegroup|lg)(?:$|[-_\d])")
 _HIDING = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _BLOCKING = re.compile(r"display\s*:\s*(?:block|table|flex|list-item|grid)", re.IGNORECASE)
-_AROUND = re.compile(r"^(?:page|p\.|pg\.?|seite|\[)\s*|[\]\s.]+$", re.IGNORECASE)
+_AROUND = re.compile(r"^[\[({]?\s*(?:page|pg\.?|p\.|seite)?\s*|[\])}\s.]+$", re.IGNORECASE)
 _DIGITS = re.compile(r"(\d+|[ivxlc]+)$", re.IGNORECASE)
+
+
+class Attributes(Protocol):
+    """Those of an element, as a tree has them."""
+
+    def get(self, key: str, /) -> str | None:
+        """One of them."""
+        ...
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """All of them."""
+        ...
 
 
 class Style(NamedTuple):
@@ -92,7 +104,7 @@ class Said(NamedTuple):
 NOTHING = Said()
 
 
-def said(tag: str, attributes: Mapping[str, str], style: Style) -> Said:
+def said(tag: str, attributes: Attributes, style: Style) -> Said:
     """The attributes of an element, read.
 
     Args:
@@ -119,7 +131,7 @@ def said(tag: str, attributes: Mapping[str, str], style: Style) -> Said:
     )
 
 
-def page_label(said: Said, attributes: Mapping[str, str], text: str) -> str:
+def page_label(said: Said, attributes: Attributes, text: str) -> str:
     """The number of the page that an element begins, as it is printed."""
     for given in (attributes.get("title"), attributes.get("aria-label"), text):
         clean = _AROUND.sub("", (given or "").strip())
@@ -138,7 +150,6 @@ def _selectors(tag: str, classes: tuple[str, ...], identity: str) -> tuple[str, 
     return (*named, tag, f"#{identity}", f"{tag}#{identity}")
 
 
-_RULE = re.compile(r"([^{}]{1,2000})\{([^{}]{0,4000})\}")
 _SIMPLE = re.compile(r"(?:[a-z][a-z0-9]*)?(?:[.#][\w-]+)?$", re.IGNORECASE)
 
 
@@ -147,14 +158,15 @@ def style_of(sheets: list[str]) -> Style:
     hidden: set[str] = set()
     blocks: set[str] = set()
     for sheet in sheets:
-        for found in _RULE.finditer(_without_comments(sheet)):
-            if "display" not in found[2] and "visibility" not in found[2]:
+        for rule in _without_comments(sheet).split("}"):
+            head, _, body = rule.rpartition("{")
+            if "display" not in body and "visibility" not in body:
                 continue
-            names = {each.strip() for each in found[1].rpartition(";")[2].split(",")}
+            names = {each.strip() for each in re.split("[;{]", head)[-1].split(",")}
             simple = {_folded(each) for each in names if each and _SIMPLE.match(each)}
-            if _HIDING.search(found[2]):
+            if _HIDING.search(body):
                 hidden |= simple
-            elif _BLOCKING.search(found[2]):
+            elif _BLOCKING.search(body) and "float" not in body:  # that is a large first letter
                 blocks |= simple
                 hidden -= simple
     return Style(frozenset(hidden), frozenset(blocks))

@@ -87,7 +87,7 @@ def block_of(text: str, line: Line, context: Context, cut: int) -> Block:
     kind: BlockKind = context.kind
     if kind == "heading" and len(text) > _LONGEST_HEADING:
         kind = "paragraph"
-    if kind in ("paragraph", "quote") and _is_verse(text):
+    if kind in ("paragraph", "quote") and line.num_breaks + 1 >= _FEWEST_VERSES and _is_verse(text):
         kind = "poem"
     if kind not in ("poem", "code", "table"):
         text = text.replace("\n", " ").replace("\t", " ")

@@ -31,6 +31,7 @@ _CLUES = re.compile(
     r"(?:foot|end|side)?note|(?<![a-z])f?n(?:ote)?[-_.:]?\d|(?<![a-z])(?:fn|ftn|edn|sdfoot|ref|fnref|rf)",
     re.IGNORECASE,
 )  # fmt: skip
+_FIGURE = re.compile(r"[\[({]?(?:\d{1,4}|[*†‡§¶]{1,5}|[a-z])[\])}]?[.:]?", re.IGNORECASE)
 _MOST_BLOCKS = 30  # of one note that the file does not mark as such
 _SHORT = 12
 
@@ -139,7 +140,7 @@ def _note_at(link: Link, blocks: list[Block], places: dict[str, tuple[int, int]]
     if first >= end or first <= link.block < end or end - first > _MOST_BLOCKS:
         end = min(end, first + 1) if first < end and first != link.block else first
     if first < end < len(blocks) and len(blocks[end - 1].text) <= _SHORT:
-        alone = end - first == 1 and _MARK.fullmatch(blocks[first].text.strip())
+        alone = end - first == 1 and _FIGURE.fullmatch(blocks[first].text.strip())
         end += bool(alone)  # the figure stands alone, its note after it
     return range(first, end)
 

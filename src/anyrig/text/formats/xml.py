@@ -59,7 +59,7 @@ def parse(data: bytes, *, name: str, limits: Limits) -> Element:
         name: of the file, for errors.
         limits: of which `text_bytes` holds.
     """
-    text = _prepared(data, name, limits)
+    text = _prepared(data, name, limits, limits.tags)
     root = _parsed(text, _xml_parser(recover=False), name)
     if root is None:
         root = _parsed(_with_signs(text), _xml_parser(recover=True), name, last=True)
@@ -70,14 +70,17 @@ def parse(data: bytes, *, name: str, limits: Limits) -> Element:
 
 def page(data: bytes, *, name: str, limits: Limits) -> Element:
     """The root of a page: as XML if it is well formed, else as HTML; tags may have a namespace."""
-    text = _prepared(data, name, limits)
+    text = _prepared(data, name, limits, limits.page_tags)
     root = _parsed(text, _xml_parser(recover=False), name, deep="html")
     return page_of(text, name=name) if root is None else root
 
 
 def page_of(text: str, *, name: str) -> Element:
     """The root of a page that is HTML, whatever it holds; an empty one has an empty root."""
-    text = _EMPTY.sub(_opened, _ILLEGAL.sub("", text))
+    text = _ILLEGAL.sub("", text)
+    if "<![CDATA[" in text:
+        text = "".join(_shown(piece) if plain else piece for piece, plain in _pieces(text))
+    text = _EMPTY.sub(_opened, text)
     parser = etree.HTMLParser(
         encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True
     )
@@ -141,13 +144,17 @@ def _mostly_utf8(data: bytes) -> bool:
     return broken * 10 < high
 
 
-def _prepared(data: bytes, name: str, limits: Limits) -> str:
+def _prepared(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
     if len(data) > limits.text_bytes:
         raise BadInput(
             f"{name} is larger than {limits.text_bytes // 1_000_000} MB of mark-up",
             hint="No chapter is that long; split the file.",
         )
     text = _ILLEGAL.sub("", decoded(data)).lstrip()
+    if text.count("<") > most_tags:
+        raise BadInput(
+            f"{name} is made of more than {most_tags:,} tags", hint="Split it, or simplify it."
+        )
     if text.startswith("<?xml"):
         text = text[text.find("?>") + 2 :] if "?>" in text[:2000] else text[5:]
     text, entities = _without_doctype(text, name)
@@ -237,6 +244,11 @@ def _pieces(text: str) -> list[tuple[str, bool]]:
         pieces += [(text[at : found.start()], False), (text[found.start() : end + 3], True)]
         at = end + 3
     return [*pieces, (text[at:], False)]
+
+
+def _shown(piece: str) -> str:
+    """CDATA as text: HTML takes it for a comment."""
+    return _escaped(piece[9:-3]) if piece.startswith("<![CDATA[") else ""
 
 
 def _with_signs(text: str) -> str:
