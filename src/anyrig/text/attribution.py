@@ -128,7 +128,8 @@ def _after(gap: str, spoken: str, words: Sayings) -> Tag:
     if not clause:
         return NONE
     if clause[0].lower() in words.verbs:
-        return _verb_first(clause, words)
+        tag = _verb_first(clause, words)
+        return Tag("other") if tag.name and _goes_on(given, words) else tag
     subject, used = _subject(clause, words)
     if subject.kind == "none":
         return NONE
@@ -147,6 +148,17 @@ def _clause(given: list[str]) -> list[str]:
         if token in _CLAUSE_ENDS:
             return given[:number]
     return given
+
+
+def _goes_on(given: list[str], words: Sayings) -> bool:
+    """Whether a description is cut by a comma: `the tall, | dark stranger`."""
+    comma = given.index(",") if "," in given else len(given)
+    rest = given[comma + 1 : comma + 3]
+    if len(rest) < 2 or comma < 3 or given[comma - 2].lower() not in words.articles:
+        return False
+    plain = rest[0].islower() and not rest[0].endswith(("ing", "ly", "ant", "ando", "endo", "ed"))
+    known = rest[0] in words.ends | words.owners | words.fillers | words.no_names
+    return plain and not known and rest[0] not in words.pronouns and given[comma - 1].islower()
 
 
 def _verb_first(clause: list[str], words: Sayings) -> Tag:

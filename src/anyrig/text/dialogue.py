@@ -159,7 +159,8 @@ def _interlude(ended: str, between: str, inner: str, language: str) -> bool:
         return inner[-1] in _ENDS + "," + _DASHES
     if bare[0] in _DASHES or bare[0] == "(":
         return True
-    return told or ended in ",;" + _DASHES
+    soon = len(bare.split()) < _FEWEST_WORDS and inner[-1] in _ENDS
+    return told or soon or ended in ",;" + _DASHES
 
 
 def _words(text: str) -> list[str]:

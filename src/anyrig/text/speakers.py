@@ -92,7 +92,7 @@ def converse(
     people = {tag.name for turn in turns for tag in turn.tags if tag.kind == "name"}
     known = _genders(people, turns, genders or {})
     for turn in turns:
-        _beat(turn, people, who)
+        _beat(turn, known, who)
         turn.names = _spread(turn, known)
     for number in range(len(turns)):
         _pronoun(turns, number, paragraphs, known, who)
@@ -149,17 +149,18 @@ def _fits(tag: Tag, name: str, known: Mapping[str, Gender]) -> bool:
     return tag.kind == "none"
 
 
-def _beat(turn: _Turn, people: set[str], who: Callable[[str], str]) -> None:
-    """Gives a speech without a verb of saying to the person who acts right beside it."""
-    if any(tag.kind != "none" for tag in turn.tags) or not turn.language.lower().startswith("en"):
+def _beat(turn: _Turn, known: Mapping[str, Gender], who: Callable[[str], str]) -> None:
+    """Gives a speech without a name to the person who acts right beside it."""
+    if not turn.language.lower().startswith("en"):
         return
     acting: set[str] = set()
     for low, high in _gaps(turn):
         for sentence in re.split(r"(?<=[a-z][.!?…:])\s+", turn.text[low:high].strip(" —–")):
-            if sentence and (name := _actor(sentence, people, who)):
+            if sentence and (name := _actor(sentence, known, who)):
                 acting.add(name)
-    if len(acting) == 1:
-        turn.tags = [Tag("name", acting.pop()), *turn.tags[1:]]
+    name = next(iter(acting), "")
+    if len(acting) == 1 and all(_fits(tag, name, known) for tag in turn.tags):
+        turn.tags = [Tag("name", name), *turn.tags[1:]]
 
 
 def _gaps(turn: _Turn) -> list[tuple[int, int]]:
@@ -167,7 +168,7 @@ def _gaps(turn: _Turn) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _actor(sentence: str, people: set[str], who: Callable[[str], str]) -> str:
+def _actor(sentence: str, people: Collection[str], who: Callable[[str], str]) -> str:
     """Of `Tom shook his head.` Tom, if he is known to speak."""
     given = tokens(sentence[:80], sayings("en"))
     for length in (3, 2, 1):
@@ -284,22 +285,43 @@ def _alternate(run: list[_Turn], known: Mapping[str, Gender]) -> None:
     """Fills the turns of two people who talk in turn, if all that is known agrees."""
     heads = [turn for turn in run if not turn.found[0].continued]
     named = {number: turn.name for number, turn in enumerate(heads) if turn.name}
-    if len(set(named.values())) != 2 or any(turn.mixed for turn in run):
+    if len(set(named.values())) < 2:
         return
-    by_parity: dict[int, set[str]] = {0: set(), 1: set()}
-    for number, name in named.items():
-        by_parity[number % 2].add(name)
-    if any(len(names) != 1 for names in by_parity.values()):
-        return
-    pair = {parity: next(iter(names)) for parity, names in by_parity.items()}
-    filled = {
-        number: pair[number % 2] for number, turn in enumerate(heads)
-        if not any(turn.names) and _near(number, named) and not _tells_of(turn, known)
-    }  # fmt: skip
+    filled = {} if any(turn.mixed for turn in run) else _by_parity(heads, named)
+    filled = filled or _between(heads, named)
+    filled = {n: name for n, name in filled.items() if not _tells_of(heads[n], known)}
     if all(_agrees(heads[number], name, known) for number, name in filled.items()):
         for number, name in filled.items():
             heads[number].names = [name] * len(heads[number].names)
         _join(run)
+
+
+def _by_parity(heads: Sequence[_Turn], named: Mapping[int, str]) -> dict[int, str]:
+    """Every second turn, where two people alone are named and each on one side only."""
+    sides: dict[int, set[str]] = {0: set(), 1: set()}
+    for number, name in named.items():
+        sides[number % 2].add(name)
+    if [len(names) for names in sides.values()] != [1, 1] or sides[0] == sides[1]:
+        return {}
+    pair = {side: next(iter(names)) for side, names in sides.items()}
+    return {
+        number: pair[number % 2] for number, turn in enumerate(heads)
+        if not any(turn.names) and _near(number, named)
+    }  # fmt: skip
+
+
+def _between(heads: Sequence[_Turn], named: Mapping[int, str]) -> dict[int, str]:
+    """Where more people talk: turns that two lead into, and one of the two takes up in turn."""
+    filled: dict[int, str] = {}
+    for number in named:
+        first, second = named.get(number - 1), named[number]
+        after = next((n for n in sorted(named) if n > number), None)
+        if after is None or first is None or first == second or after - number > _FARTHEST:
+            continue
+        if named[after] == (first, second)[(after - number + 1) % 2]:
+            steps = range(number + 1, after)
+            filled |= {n: (first, second)[(n - number + 1) % 2] for n in steps}
+    return {n: name for n, name in filled.items() if not any(heads[n].names)}
 
 
 def _near(number: int, named: Mapping[int, str]) -> bool:
