@@ -11,6 +11,8 @@ import pytest
 from lxml import etree
 from PIL import Image, ImageChops, ImageStat
 
+from anyrig.audiobooks.cast import Casting, load
+from anyrig.text.files import read
 from examples.make_book import BOOK, build, draw_cover
 
 EPUBCHECK = "/usr/share/java/epubcheck.jar"
@@ -50,6 +52,34 @@ def test_it_has_one_of_everything() -> None:
         "//x:span[@e:type='pagebreak']",
     ):  # fmt: skip
         assert any(tree.xpath(path, namespaces=spaces) for tree in trees), path
+
+
+def test_it_is_read_as_it_was_meant() -> None:
+    book = read(BOOK)
+    assert book.about.title == "The Tide Clock"
+    assert (book.about.series, book.about.series_index) == ("Stories to Try a Voice On", "1")
+    assert book.cover is not None
+    assert [(chapter.level, chapter.title) for chapter in book.chapters if chapter.level == 2] == [
+        (2, "One Hand"), (2, "Three Mornings"), (2, "High Water"), (2, "Four Lines"),
+    ]  # fmt: skip
+    kinds = {block.kind for chapter in book.chapters for block in chapter.blocks}
+    assert {"heading", "paragraph", "image", "note", "table", "poem"} <= kinds
+    words = sum(len(block.text.split()) for c in book.chapters for block in c.blocks)
+    assert 500 <= words <= 620  # about three minutes, without notes and front matter
+
+
+def test_the_cast_finds_all_its_speeches() -> None:
+    casting = Casting(load(BOOK.with_suffix(".cast.toml")))
+    said: dict[float, list[str]] = {}
+    for number, chapter in enumerate(read(BOOK).chapters, 1):
+        for block, stretches in zip(
+            chapter.blocks, casting.chapter(chapter.blocks, number), strict=True
+        ):
+            for start, end, style in stretches:
+                said.setdefault(style.rate, []).append(block.text[start:end])
+    mara, tobias = said[1.08], said[0.9]
+    assert (len(mara), mara[0]) == (7, "“It is a clock,”")
+    assert (len(tobias), tobias[-1]) == (7, "“Somebody who once lived in the lower street,”")
 
 
 @pytest.mark.system("epubcheck", EPUBCHECK)
