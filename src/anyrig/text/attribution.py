@@ -256,7 +256,8 @@ def _subject(clause: list[str], words: Sayings) -> tuple[Tag, int]:
     if first == words.me.lower() and (first != "i" or clause[0] == "I"):
         return Tag("name", words.me), 1
     if first in words.pronouns:
-        return Tag("pronoun", gender=words.pronouns[first]), 1
+        kind = words.pronouns[first]  # `it` and `they` are somebody, but who fits them is open
+        return (Tag("pronoun", gender=kind) if kind else Tag("other")), 1
     if first in words.owners:
         return Tag("other"), min(len(clause), 2)
     if first in words.articles:

@@ -183,7 +183,7 @@ _TABLES: dict[str, Sayings] = {
     "de": Sayings(
         verbs=frozenset(_DE.split()),
         first_person=frozenset(),
-        pronouns={"er": "m", "sie": "", "es": "", "ich": "", "wir": ""},
+        pronouns={"er": "m", "sie": "f", "es": "", "ich": "", "wir": ""},
         me="ich",
         articles={"der": "m", "die": "f", "das": "", "ein": "m", "eine": "f"},
         titles={
