@@ -401,7 +401,7 @@ class _Walk:
 
     def _page(self, said: Said, element: Element, text: str, frame: _Frame | None = None) -> None:
         """The start of a page: inside a block if one is open, else between two."""
-        label = elements.page_label(said, element.attrib, text)
+        label = elements.page_label(said, element.attrib, text or (element.text or "")[:40])
         outside = not self._frames or self._frames[-1].tag in elements.CONTAINERS
         start = frame.start if frame else self._line.length
         if outside and start == 0 and self._line.length == len(text):

@@ -37,7 +37,10 @@ _MARKS = (
 )
 _DECLARED = re.compile(rb"""(?:encoding|charset)\s*=\s*["']?\s*([A-Za-z0-9_.:-]{2,40})""")
 # Seven-bit encodings look like ASCII, so their word must be taken for it.
-_SEVEN_BIT = ("iso-2022-jp", "iso-2022-kr", "hz", "hz-gb-2312")
+_SEVEN_BIT = ("iso2022_jp", "iso2022_kr", "hz")
+_WESTERN = frozenset(
+    "éèàçñüöäßíóáúêâôîïûùëãìòÉÈÀÇÑÜÖÄÍÓÁÚÊÂÔÎœŒæøåÆØÅ“”‘’—–…«»„°©®™£€§·•¿¡ªº½¼\u00a0\u00ad"
+)
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _ENTITY = re.compile(
     r"&(?:(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][\w.-]{0,60});|([A-Za-z]{2,8})(?![\w;=]))?"
@@ -131,10 +134,20 @@ def _guessed(data: bytes, declared: str) -> str:
             pass
     if _mostly_utf8(data):
         return data.decode("utf-8", "replace")
+    if _reads_western(data[:200_000]):
+        return data.decode("cp1252", "replace")
     from charset_normalizer import from_bytes
 
     best = from_bytes(data[:100_000]).best()
     return data.decode(best.encoding if best else "cp1252", "replace")
+
+
+def _reads_western(data: bytes) -> bool:
+    """Whether it is the commonest encoding by far, which guesses on short texts often miss."""
+    high = bytes(byte for byte in data if byte > 127).decode("cp1252", "replace")
+    letters = sum(chr(byte).isalpha() for byte in data if byte < 128)
+    wanted = sum(sign in _WESTERN for sign in high)
+    return len(high) < letters / 4 and wanted >= 0.97 * len(high)
 
 
 def _mostly_utf8(data: bytes) -> bool:
@@ -217,7 +230,7 @@ def _meaning(found: re.Match[str], entities: dict[str, str]) -> str:
         return "&amp;"
     if key[0] == "#":
         # As a browser has it: 128 to 159 are Windows' characters, and what is none is left out.
-        return _escaped(_ILLEGAL.sub("", html.unescape(found[0])))
+        return _escaped(_ILLEGAL.sub("", html.unescape(found[0])).replace("\ufffd", ""))
     if key in _OWN:
         return found[0]
     value = entities.get(key)

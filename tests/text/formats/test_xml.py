@@ -1,0 +1,124 @@
+"""Mark-up of others: bombs, broken tags, wrong encodings, depth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import BadInput
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.xml import decoded, local, page, page_of, parse
+
+
+def xml(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
+    data = data.encode() if isinstance(data, str) else data
+    return "".join(parse(data, name="a.xml", limits=limits).itertext())
+
+
+def html(data: bytes | str, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen
+    data = data.encode() if isinstance(data, str) else data
+    return "".join(page(data, name="a.xhtml", limits=limits).itertext())
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("<a>x&nbsp;&eacute;&mdash;&amp;&#8212;</a>", "x\u00a0é—&—"),
+        ('<!DOCTYPE a PUBLIC "-//X" "http://example.com/x.dtd"><a>x&nbsp;</a>', "x\u00a0"),
+        ('<!DOCTYPE a [<!ENTITY me "Anna &#38; Bo">]><a>&me;</a>', "Anna & Bo"),
+        ("<a>R&D & more &unknown;</a>", "R&D & more &unknown;"),
+        ("<a><![CDATA[&nbsp;]]></a>", "&nbsp;"),
+        ("<a><b>never closed</a>", "never closed"),
+        ("<a>1 < 2</a>", "1 < 2"),
+        ("\ufeff\n <?xml version='1.0'?><a>after a gap</a>", "after a gap"),
+        ("<a>bell\x07&#7;&#0;</a>", "bell"),
+        ("<a>x</a>trailing", "x"),
+    ],
+)
+def test_xml_is_read_though_slightly_broken(data: str, text: str) -> None:
+    assert xml(data) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b'<?xml version="1.0" encoding="iso-8859-1"?><p>caf\xe9 \x93q\x94</p>', "café “q”"),
+        ('<?xml version="1.0" encoding="iso-8859-1"?><p>café</p>'.encode(), "café"),
+        (b'<?xml version="1.0" encoding="utf-8"?><p>caf\xe9 na\xefve, d\xe9j\xe0 vu</p>',
+         "café naïve, déjà vu"),
+        ('<?xml version="1.0" encoding="utf-16"?><p>café</p>'.encode("utf-16"), "café"),
+        ("<p>café</p>".encode("utf-16-le"), "café"),
+        ('<?xml version="1.0" encoding="windows-1251"?><p>Привет</p>'.encode("cp1251"), "Привет"),
+        ('<meta charset="shift_jis"><p>日本語</p>'.encode("shift_jis"), "日本語"),
+        ('<?xml version="1.0" encoding="iso-2022-jp"?><p>日本</p>'.encode("iso-2022-jp"), "日本"),
+        (b'<?xml version="1.0" encoding="no-such"?><p>plain</p>', "plain"),
+        ("<p>déjà vu, naïve, œuvre </p>".encode() * 20 + b"\xff", "déjà vu"),
+    ],
+)  # fmt: skip
+def test_encodings_are_found_whatever_is_said_of_them(data: bytes, text: str) -> None:
+    assert text in decoded(data)
+    assert html(data).strip().startswith(text)
+
+
+def test_what_is_no_xhtml_is_html() -> None:
+    assert html('<p>one<br>two <a id="x"/>three<p>four & five<title/>') == "onetwo threefour & five"
+    assert local(page(b"", name="a", limits=Limits())) == "html"
+    assert local(page_of("", name="a")) == "html"
+
+
+def _laughs(depth: int) -> str:
+    entities = "".join(
+        f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, depth)
+    )  # fmt: skip
+    return f'<!DOCTYPE a [<!ENTITY l0 "ha">{entities}]><a>&l{depth - 1};</a>'
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (_laughs(10), "entity bomb"),
+        (f'<!DOCTYPE a [<!ENTITY x "{"y" * 1900}">]><a>{"&x;" * 90_000}</a>', "grows without end"),
+        (f'<!DOCTYPE a [<!ENTITY x "{"y" * 9000}">]><a>&x;</a>', "entity bomb"),
+        ('<!DOCTYPE a [<!ENTITY % p "x"> %p; <!ENTITY q "%p;">]><a>&q;</a>', "entity bomb"),
+        ("<!DOCTYPE a [<!ENTITY x 'y'", "without an end"),
+        ("<a>" * 100_000, "too deep"),
+        ("", "no XML"),
+        ("no mark-up at all", "no XML"),
+        ("<a/>" * 300, "more than 200 tags"),
+    ],
+)
+def test_bombs_end_in_one_error(data: str, message: str) -> None:
+    limits = Limits(tags=200) if message.endswith("tags") else Limits()
+    with pytest.raises(BadInput, match=message):
+        xml(data, limits)
+
+
+def test_nothing_outside_is_fetched(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the secret")
+    for declared in (
+        f'SYSTEM "{secret}"',
+        f'SYSTEM "file://{secret}"',
+        'SYSTEM "http://x.invalid/"',
+    ):
+        data = f"<!DOCTYPE a [<!ENTITY x {declared}>]><a>[&x;]</a>"
+        assert xml(data) == "[&x;]"
+        assert html(data) == "[&x;]"
+    include = f'<a xmlns:xi="http://www.w3.org/2001/XInclude"><xi:include href="{secret}"/></a>'
+    assert xml(include) == ""
+
+
+def test_pages_may_nest_deeper_than_xml_and_not_without_end() -> None:
+    assert html("<div>" * 1000 + "x" + "</div>" * 1000) == "x"
+    assert html("<i>" * 1000 + "x") == "x"
+    for tag in ("div", "span", "b", "ul"):
+        with pytest.raises(BadInput, match="too deep"):
+            html(f"<{tag}>" * 100_000 + "x" + f"</{tag}>" * 100_000)
+
+
+def test_sizes_are_held_to() -> None:
+    with pytest.raises(BadInput, match="larger than"):
+        html("<p>x</p>" * 100, Limits(text_bytes=500))
+    with pytest.raises(BadInput, match="more than 100 tags"):
+        html("<b/>" * 101, Limits(page_tags=100))
