@@ -24,7 +24,8 @@ _SAME = 0.7  # of a run's words: it is the same passage
 _RUN = 3  # words that lead to a place
 _AROUND = 30  # words beside a place that may belong to it
 _FAMILY = {"missing": 0, "wrong": 0, "doubled": 1, "extra": 1, "moved": 2}
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_SCRIPTS = r"[\u3001-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+_WIDE, _CLOSE = re.compile(_SCRIPTS), re.compile(rf"(?<={_SCRIPTS}) (?={_SCRIPTS})")
 
 
 @dataclass
@@ -43,20 +44,20 @@ class Row:
     def add(self, text: str, place: tuple[float, float], language: str) -> None:
         """One more written word."""
         code = language.partition("-")[0].lower() or "en"
-        said = [word for token in tokens(text, code) for word in token[0]]
-        if _WIDE.search(text):  # no spaces between its words: letters are compared
-            said = [letter for word in said for letter in word]
-        self.of += [len(self.texts)] * len(said)
-        self.words += said
-        self.texts.append(text)
-        self.places.append(place)
-        self.languages.append(code)
+        # No spaces between the words of a script: letters are compared.
+        for written in text if _WIDE.search(text) else (text,):
+            said = [word for token in tokens(written, code) for word in token[0]]
+            self.of += [len(self.texts)] * len(said)
+            self.words += said
+            self.texts.append(written)
+            self.places.append(place)
+            self.languages.append(code)
 
     def text(self, start: int, end: int) -> str:
         """As written, of words `start` to `end`."""
         if start >= end:
             return ""
-        return " ".join(self.texts[self.of[start] : self.of[end - 1] + 1])
+        return _CLOSE.sub("", " ".join(self.texts[self.of[start] : self.of[end - 1] + 1]))
 
     def place(self, word: int) -> tuple[float, float]:
         """Where a word comes from."""
@@ -120,14 +121,12 @@ def compare(
         Gap(gap.i0 + low, gap.i1 + low, gap.j0, gap.j1)
         for gap in gaps(said.words[low:high], heard.words)
     ]
-    if not first and listed and listed[0].i0 == low:
-        low = listed[0].i1
-        listed[0] = listed[0]._replace(i0=low)
-    if not last and listed and listed[-1].i1 == high:
-        high = listed[-1].i0
-        listed[-1] = listed[-1]._replace(i1=high)
+    if not first:
+        low, listed = _from_run(listed, low, high)
+    if not last:
+        high, listed = _to_run(listed, low, high, len(heard.words))
     passages = [one for gap in listed if (one := _passage(said, heard, gap, least))]
-    errors = sum(_errors(said, heard, gap) for gap in listed)
+    errors = sum(_errors(said, heard, gap) for gap in _rounded(said, heard, listed))
     return Compared(tuple(passages), high - low, errors)
 
 
@@ -153,6 +152,48 @@ def located(said: Sequence[str], heard: Sequence[str]) -> tuple[int, int] | None
     if not places:
         return None
     return max(0, min(places) - _AROUND), min(len(said), max(places) + _RUN + _AROUND)
+
+
+def _from_run(listed: list[Gap], low: int, high: int) -> tuple[int, list[Gap]]:
+    """Where a stretch begins, and its gaps from there: single words before it agree by chance."""
+    for at, gap in enumerate(listed):
+        following = listed[at + 1].i0 if at + 1 < len(listed) else high
+        if at == 0 and gap.i0 - low >= _RUN:
+            return low, listed
+        if following - gap.i1 >= _RUN or at + 1 == len(listed):
+            rest = listed[at + 1 :]
+            return gap.i1, ([Gap(gap.i1, gap.i1, 0, gap.j1)] if gap.j1 else []) + rest
+    return low, listed
+
+
+def _to_run(listed: list[Gap], low: int, high: int, num_heard: int) -> tuple[int, list[Gap]]:
+    """The same of its end: looked at from behind it is its beginning."""
+    turned = [Gap(-g.i1, -g.i0, num_heard - g.j1, num_heard - g.j0) for g in reversed(listed)]
+    end, kept = _from_run(turned, -high, -low)
+    back = [Gap(-g.i1, -g.i0, num_heard - g.j1, num_heard - g.j0) for g in reversed(kept)]
+    return -end, back
+
+
+def _rounded(said: Row, heard: Row, listed: Sequence[Gap]) -> list[Gap]:
+    """Gaps that hold written words whole: `$3.50` is no `three` and something else."""
+    made: list[Gap] = []
+    for at, (i0, i1, j0, j1) in enumerate(listed):
+        before = made[-1] if made else Gap(0, 0, 0, 0)
+        while i0 > before.i1 and j0 > before.j1 and _inside(said, heard, i0, j0):
+            i0, j0 = i0 - 1, j0 - 1
+        if made and (i0, j0) == (before.i1, before.j1) and _inside(said, heard, i0, j0):
+            i0, j0 = before.i0, before.j0
+            made.pop()
+        most = listed[at + 1].i0 if at + 1 < len(listed) else len(said.words)
+        while i1 < most and j1 < len(heard.words) and _inside(said, heard, i1, j1):
+            i1, j1 = i1 + 1, j1 + 1
+        made.append(Gap(i0, i1, j0, j1))
+    return made
+
+
+def _inside(said: Row, heard: Row, i: int, j: int) -> bool:
+    """Whether a cut before these words is a cut within a written word."""
+    return any(0 < k < len(of) and of[k - 1] == of[k] for of, k in ((said.of, i), (heard.of, j)))
 
 
 def _passage(said: Row, heard: Row, gap: Gap, least: int) -> Passage | None:
