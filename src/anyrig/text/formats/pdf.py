@@ -30,6 +30,8 @@ _START_S = 60.0
 """How long the process may take to begin, on a machine that has much else to do."""
 _ONCE_MORE_S = 0.05
 """On top, for each page, while all pages are laid out together."""
+_EACH_S = 0.5
+"""How long pages may take on the average. Ten times what they take on a slow machine."""
 _COVER_S = 8.0
 _MOST_LINE = 1 << 30
 _DAMAGED = "Get the file anew, or convert it to EPUB with another program."
@@ -101,16 +103,18 @@ def _pump(source: IO[bytes], lines: queue.Queue[bytes]) -> None:
 def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object]]:
     """The answers, as long as they keep coming."""
     allowed, last, told = _START_S, 0, False
+    begun = time.monotonic()
+    end = begun + _START_S
     while True:
-        begun = time.monotonic()
+        asked = time.monotonic()
         try:
-            line = lines.get(timeout=allowed)
+            line = lines.get(timeout=max(0.0, min(allowed, end - asked)))
         except queue.Empty:
             if told:
                 return  # the text is there: a cover that cannot be drawn is no loss
             raise BadInput(
                 f"{path.name} takes too long: nothing came of page {last + 1}"
-                f" in {time.monotonic() - begun:.0f} seconds",
+                f" in {time.monotonic() - (asked if asked < end else begun):.0f} seconds",
                 hint=_DAMAGED,
             ) from None
         if not line:
@@ -118,6 +122,7 @@ def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object
         answer = cast("dict[str, object]", json.loads(line))
         if "page" in answer:
             last = int(str(answer["page"]))
+            end = begun + _START_S + _EACH_S * int(str(answer["of"]))
         told = told or "document" in answer
         allowed = _COVER_S if told else _SILENT_S + _ONCE_MORE_S * last
         yield answer

@@ -2,8 +2,8 @@
 
 PDFium is a large C++ library that is fed with files of others. Here it can crash, fill its memory
 or run on without end, and the program that asked for the file goes on: it sees this process end.
-Each line of the answer is a JSON object: `{"page": 7}` while pages are read, `{"refused": ...}`,
-`{"document": ...}`, and last `{"cover": ...}`, which comes after the text so that a first page
+Each line of the answer is a JSON object: `{"page": 7, "of": 90}` while pages are read,
+`{"refused": ...}`, `{"document": ...}`, and last `{"cover": ...}`, which comes after the text so that a first page
 that cannot be drawn costs no more than the picture.
 """
 
@@ -76,6 +76,7 @@ def _limit_memory() -> None:
 
 
 def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[str, object]]:
+    yield {"page": 0, "of": 0}
     document = _opened(path)
     count = len(document)
     if count == 0:
@@ -94,7 +95,7 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
             letters += page.num_glyphs
         if letters > most_letters:
             raise Refused(f"holds more than {most_letters:,} letters", "Split it.")
-        yield {"page": index + 1}
+        yield {"page": index + 1, "of": count}
     found = _checked(pages, bad)
     about = about_of(document)
     chapters = chapters_of(pages, _outline(document, pages))

@@ -217,7 +217,8 @@ def _once(glyphs: list[Glyph]) -> list[Glyph]:
         same.sort()
         for place, (left, number) in enumerate(same):
             step = max(0.12 * glyphs[number].size, 0.2)
-            for other_left, other in same[place + 1 :]:
+            for near in range(place + 1, len(same)):
+                other_left, other = same[near]
                 if other_left - left >= step:
                     break
                 if _is_copy(glyphs[number], glyphs[other], step):

@@ -214,7 +214,7 @@ def _place(paragraphs: Sequence[Paragraph], entry: Entry, begin: dict[int, int])
     if not pages:
         return len(paragraphs)
     first = begin[min(pages)]
-    here = [n for n in range(first, len(paragraphs)) if _page(paragraphs[n]) == entry.page][:400]
+    here = _on_page(paragraphs, first, entry.page)
     named = [n for n in here if _matches(entry.title, _text(paragraphs[n]))]
     if entry.height is not None and here:
         height = entry.height
@@ -225,6 +225,14 @@ def _place(paragraphs: Sequence[Paragraph], entry: Entry, begin: dict[int, int])
         if not named:
             return below[0] if below else here[-1] + 1
     return named[0] if named else first
+
+
+def _on_page(paragraphs: Sequence[Paragraph], first: int, page: int) -> list[int]:
+    """The paragraphs that begin on a page, of which the first is known."""
+    last = first
+    while last < len(paragraphs) and _page(paragraphs[last]) == page:
+        last += 1
+    return list(range(first, last))
 
 
 def _matches(title: str, text: str) -> bool:
