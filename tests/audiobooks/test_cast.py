@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from anyrig.audiobooks.cast import DIALOGUE, NARRATOR, Cast, Casting, load, parse, suggest
+from anyrig.audiobooks.plan import plan_of
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Style
+from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.recite import Terms
+from anyrig.speech.script import check
 from anyrig.text.document import About, Block, Chapter, Document
 
 _FILE = """
@@ -145,6 +150,18 @@ def test_what_the_plan_asks_for_leaves_the_default_voice_out() -> None:
     blocks = [Block("“Yes,” said Tom."), Block("He left.")]
     found = Casting(parse('[roles]\nTom = "tim"')).chapter(blocks, 1)
     assert found == (((0, 6, TIM),), ())
+
+
+def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
+    terms = Terms(400, False, ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    document = _document("“Yes,” said Tom, “but not today.”", "“Why?” asked Clarissa.")
+    plan = plan_of(document, terms, main="en", casting=Casting(cast))
+    script = plan.parts[0].script
+    check(script)
+    voices = [(segment.line.voice, segment.line.rate) for segment in script.segments]
+    tale = [("nora", 1.0)]
+    heard = [("tim", 1.0), *tale, ("tim", 1.0), ("vera", 0.95), *tale]
+    assert voices[-5:] == heard
 
 
 def test_french_in_an_english_book_goes_by_its_own_marks(cast: Cast) -> None:

@@ -236,6 +236,7 @@ _FEMALE = (
 _NEITHER = "stranger voice someone somebody person child extraño voz alguien inconnu voix"
 
 
+@lru_cache(maxsize=64)
 def sayings(language: str) -> Sayings:
     """The words of a language; English ones for a language that is not known."""
     return _TABLES.get(language.partition("-")[0].lower(), _TABLES["en"])

@@ -10,9 +10,9 @@ every name that is given agrees. All else is left open: a wrong voice is worse t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache
 
 from anyrig.text.attribution import ADJECTIVES, Tag, tags, tokens
 from anyrig.text.dialogue import Speech, speeches
@@ -86,7 +86,7 @@ def converse(
     codes = [language] * len(paragraphs) if isinstance(language, str) else list(language)
     turns = _turns(paragraphs, codes, names)
     given_names = [tag.name for turn in turns for tag in turn.tags if tag.kind == "name"]
-    who = partial(_person, who, tuple(dict.fromkeys(given_names)))
+    who = _people(who, given_names)
     for turn in turns:
         turn.tags = [replace(tag, name=who(tag.name)) if tag.name else tag for tag in turn.tags]
     people = {tag.name for turn in turns for tag in turn.tags if tag.kind == "name"}
@@ -151,7 +151,8 @@ def _fits(tag: Tag, name: str, known: Mapping[str, Gender]) -> bool:
 
 def _beat(turn: _Turn, known: Mapping[str, Gender], who: Callable[[str], str]) -> None:
     """Gives a speech without a name to the person who acts right beside it."""
-    if not turn.language.lower().startswith("en"):
+    told = any(tag.kind in ("name", "other") for tag in turn.tags)
+    if told or not turn.language.lower().startswith("en"):
         return
     acting: set[str] = set()
     for low, high in _gaps(turn):
@@ -350,23 +351,26 @@ def _agrees(turn: _Turn, name: str, known: Mapping[str, Gender]) -> bool:
 # Names
 
 
-def _person(who: Callable[[str], str] | None, names: Sequence[str], name: str) -> str:
+def _people(who: Callable[[str], str] | None, names: Iterable[str]) -> Callable[[str], str]:
     """Whom a name stands for: as the caller knows it, else by the other names of the chapter."""
-    given = who(name) if who else name
-    if given != name:
-        return given
-    fuller = _same(names, name)
-    return who(fuller) if who else fuller
+    fuller: dict[str, set[str]] = {}
+    for name in names:
+        for part in _parts(name):
+            fuller.setdefault(part, set()).add(name)
+
+    @lru_cache(maxsize=10_000)
+    def person(name: str) -> str:
+        given = who(name) if who else name
+        longer = fuller.get(name, ())
+        if given != name or len(longer) != 1:
+            return given
+        return person(next(iter(longer)))
+
+    return person
 
 
-def _same(names: Sequence[str], name: str) -> str:
-    """The fullest name among these that can only be the same person."""
-    longer = [other for other in names if _part_of(name, other)]
-    return longer[0] if len(longer) == 1 else name
-
-
-def _part_of(name: str, other: str) -> bool:
-    """Whether a bare name is the first or the last word of a longer one without a title."""
-    words = other.split()
+def _parts(name: str) -> set[str]:
+    """First and last word of a full name without a title."""
+    words = name.split()
     titled = words[0].rstrip(".").lower() in sayings("en").titles or words[0][:1].islower()
-    return len(words) > 1 and " " not in name and not titled and name in (words[0], words[-1])
+    return {words[0], words[-1]} if len(words) > 1 and not titled else set()
