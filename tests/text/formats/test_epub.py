@@ -1,0 +1,303 @@
+"""EPUBs as people own them: every way to write one, and many ways to write one wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import BadInput
+from anyrig.text.document import Chapter, Document
+from anyrig.text.files import read
+from tests.text.epub_maker import CONTAINER, Line, Page, epub, navigation, ncx, write
+
+ONE = Page("c1.xhtml", "<h1>One</h1><p>First.</p>", title="Chapter One")
+TWO = Page("c2.xhtml", "<h1>Two</h1><p>Second.</p>", title="Chapter Two")
+
+
+def outline(document: Document) -> list[tuple[int, str]]:
+    return [(chapter.level, chapter.title) for chapter in document.chapters]
+
+
+def texts(chapter: Chapter) -> list[str]:
+    return [block.text for block in chapter.blocks]
+
+
+def every(document: Document) -> list[str]:
+    return [text for chapter in document.chapters for text in texts(chapter)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_chapters_come_in_the_order_of_the_spine(tmp_path: Path, version: int) -> None:
+    document = read(epub(tmp_path / "a.epub", [TWO, ONE], version=version))
+    assert document.format == "epub"
+    assert outline(document) == [(1, "Chapter Two"), (1, "Chapter One")]
+    assert texts(document.chapters[0]) == ["Two", "Second."]
+    assert document.chapters[0].source == "OEBPS/c2.xhtml"
+    assert document.warnings == ()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_levels_fragments_and_chapters_over_files(tmp_path: Path, version: int) -> None:
+    part = Page("part.xhtml", "<h1>Part I</h1>")
+    both = Page("both.xhtml", '<h2 id="a">A</h2><p>a1</p><h2><a id="b">B</a></h2><p>b1</p>')
+    rest = Page("rest.xhtml", "<p>b2</p>")
+    contents = [
+        Line("Part I", "part.xhtml", (
+            Line("A", "both.xhtml#a", (Line("A deep", "both.xhtml#b"),)),
+        )),
+        Line("End", "c1.xhtml"),
+    ]  # fmt: skip
+    document = read(
+        epub(tmp_path / "a.epub", [part, both, rest, ONE], contents=contents, version=version)
+    )
+    assert outline(document) == [(1, "Part I"), (2, "A"), (3, "A deep"), (1, "End")]
+    assert texts(document.chapters[1]) == ["A", "a1"]
+    assert texts(document.chapters[2]) == ["B", "b1", "b2"]
+    assert document.chapters[2].source == "OEBPS/both.xhtml#b"
+
+
+def test_a_heading_without_a_link_only_deepens(tmp_path: Path) -> None:
+    contents = [Line("Part", "", (Line("One", "c1.xhtml"), Line("Two", "c2.xhtml")))]
+    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
+    assert outline(document) == [(2, "One"), (2, "Two")]
+    assert document.warnings == ()
+
+
+def test_a_part_and_its_chapter_at_one_place_are_one(tmp_path: Path) -> None:
+    contents = [Line("Part", "c1.xhtml", (Line("One", "c1.xhtml"),)), Line("Two", "c2.xhtml")]
+    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
+    assert outline(document) == [(1, "Part: One"), (1, "Two")]
+
+
+def test_what_no_entry_names_is_kept(tmp_path: Path) -> None:
+    before = Page("t.xhtml", "<h1>Title</h1>", title=None)
+    document = read(epub(tmp_path / "a.epub", [before, ONE, TWO]))
+    assert outline(document) == [(1, "Title"), (1, "Chapter One"), (1, "Chapter Two")]
+    after = Page("e.xhtml", "<h1>Unlisted</h1><p>x</p>", title=None)
+    more = Page("f.xhtml", "<h2>A section</h2><p>y</p>", title=None)
+    document = read(epub(tmp_path / "b.epub", [ONE, more, TWO, after]))
+    assert outline(document) == [(1, "Chapter One"), (1, "Chapter Two"), (1, "Unlisted")]
+    assert texts(document.chapters[0]) == ["One", "First.", "A section", "y"]
+
+
+def test_entries_that_lead_nowhere_are_named_and_the_rest_read(tmp_path: Path) -> None:
+    contents = [Line("One", "c1.xhtml"), Line("Gone", "no.xhtml"), Line("Two", "c2.xhtml#no")]
+    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=contents))
+    assert outline(document) == [(1, "One"), (1, "Two")]
+    (warning,) = document.warnings
+    assert "2 entries" in warning
+    assert "Gone" in warning
+
+
+def test_a_heading_right_above_the_mark_goes_with_its_chapter(tmp_path: Path) -> None:
+    page = Page("a.xhtml", '<h2>A</h2><p>a</p><h2>B</h2><p id="b">b</p>')
+    contents = [Line("A", "a.xhtml"), Line("B", "a.xhtml#b")]
+    document = read(epub(tmp_path / "a.epub", [page], contents=contents))
+    assert [texts(chapter) for chapter in document.chapters] == [["A", "a"], ["B", "b"]]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_without_contents_headings_cut_the_book(tmp_path: Path, version: int) -> None:
+    pages = [Page("a.xhtml", "<h1>A</h1><p>a</p><h1>B</h1><p>b</p>"), Page("b.xhtml", "<p>b2</p>")]
+    document = read(epub(tmp_path / "a.epub", pages, contents=[], version=version))
+    assert outline(document) == [(1, "A"), (1, "B")]
+    assert texts(document.chapters[1]) == ["B", "b", "b2"]
+
+
+def test_without_contents_and_headings_files_cut_the_book(tmp_path: Path) -> None:
+    pages = [Page("a.xhtml", "<p>a</p>"), Page("b.xhtml", "<p>b</p>")]
+    document = read(epub(tmp_path / "a.epub", pages, contents=[]))
+    assert [texts(chapter) for chapter in document.chapters] == [["a"], ["b"]]
+
+
+def test_contents_of_one_line_do_not_make_a_book_of_one_chapter(tmp_path: Path) -> None:
+    document = read(epub(tmp_path / "a.epub", [ONE, TWO], contents=[Line("Start", "c1.xhtml")]))
+    assert outline(document) == [(1, "Start"), (1, "Two")]
+
+
+def test_what_is_outside_of_the_order_comes_last(tmp_path: Path) -> None:
+    notes = Page("n.xhtml", '<p id="n">1 A note.</p>', linear=False)
+    one = Page("c1.xhtml", '<h1>One</h1><p>Word<sup><a href="n.xhtml#n">1</a></sup>.</p>')
+    document = read(epub(tmp_path / "a.epub", [notes, one, TWO]))
+    assert [chapter.role for chapter in document.chapters] == ["body", "body", "notes"]
+    (reference,) = document.chapters[0].blocks[1].inlines
+    note = document.chapters[2].blocks[0]
+    assert (note.kind, note.id) == ("note", reference.value)
+    assert note.id == "OEBPS/n.xhtml#n"
+
+
+def test_missing_files_are_warned_of_and_the_rest_read(tmp_path: Path) -> None:
+    path = epub(tmp_path / "a.epub", [ONE, TWO], files={"OEBPS/c1.xhtml": None},
+                spine='<itemref idref="nobody"/>')  # fmt: skip
+    document = read(path)
+    assert every(document) == ["Two", "Second."]
+    assert any("2 of 3 files are missing" in each for each in document.warnings)
+
+
+def test_a_page_that_cannot_be_read_is_warned_of(tmp_path: Path) -> None:
+    deep = Page("deep.xhtml", "<div>" * 5000 + "x")
+    document = read(epub(tmp_path / "a.epub", [deep, ONE]))
+    assert every(document) == ["One", "First."]
+    assert any("deep.xhtml" in each and "too deep" in each for each in document.warnings)
+
+
+def test_notes_in_another_file_and_the_way_back(tmp_path: Path) -> None:
+    one = Page("text/c1.xhtml", '<p>A<a id="r1" href="../notes.xhtml#n1"><sup>1</sup></a>.</p>')
+    two = Page("notes.xhtml", '<h1>Notes</h1><p id="n1"><a href="text/c1.xhtml#r1">1</a> N.</p>')
+    document = read(epub(tmp_path / "a.epub", [one, two]))
+    note = document.chapters[1].blocks[1]
+    assert (note.kind, note.id) == ("note", "OEBPS/notes.xhtml#n1")
+    assert [note.text[each.start : each.end] for each in note.inlines] == ["1"]
+    assert document.chapters[1].role == "notes"
+
+
+def test_pages_of_the_printed_book_are_counted(tmp_path: Path) -> None:
+    page = Page(
+        "a.xhtml",
+        '<p>x</p><div epub:type="pagebreak" title="7"></div><p>a</p>'
+        '<p>b <span epub:type="pagebreak" title="8"/>c</p><p>d</p>',
+    )
+    (chapter,) = read(epub(tmp_path / "a.epub", [page])).chapters
+    assert [(block.kind, block.page) for block in chapter.blocks] == [
+        ("paragraph", 0), ("page", 7), ("paragraph", 7), ("paragraph", 7), ("paragraph", 8)
+    ]  # fmt: skip
+
+
+def test_style_sheets_hide_and_set_lines(tmp_path: Path) -> None:
+    head = '<link rel="stylesheet" href="css/s.css"/><style>p.gone { display:none }</style>'
+    page = Page(
+        "a.xhtml",
+        '<p class="x">no</p><p class="gone">no</p><p>a<span class="l">b</span></p><p>'
+        '<span class="drop">T</span>he</p>',
+        head=head,
+    )
+    sheet = """/* .l{display:none} */ .x,
+        .y { color: red; display : none }
+        @media print { .l { display: block } } .drop { display: block; float: left }"""
+    path = epub(tmp_path / "a.epub", [page], files={"OEBPS/css/s.css": sheet})
+    assert every(read(path)) == ["a b", "The"]
+
+
+def test_languages_of_files_count_where_they_differ(tmp_path: Path) -> None:
+    same = [Page(f"{n}.xhtml", f"<p>texte {n}</p>", language="en") for n in range(3)]
+    document = read(epub(tmp_path / "a.epub", same, metadata="<dc:language>fr</dc:language>"))
+    assert document.about.language == "fr"
+    assert {b.language for c in document.chapters for b in c.blocks} == {""}
+    mixed = [*same, Page("d.xhtml", "<p>Wort</p>", language="de")]
+    document = read(epub(tmp_path / "b.epub", mixed, metadata="<dc:title>x</dc:title>"))
+    assert document.about.language == "en"
+    assert [c.blocks[0].language for c in document.chapters] == ["", "", "", "de"]
+
+
+def test_parts_that_a_book_names_have_their_role(tmp_path: Path) -> None:
+    pages = [
+        Page("cover.xhtml", "<p>Cover</p>", title=None, body_type="cover"),
+        Page("t.xhtml", "<p>The Title</p>", title=None),
+        ONE,
+        Page("i.xhtml", "<p>Index</p>", title=None, body_type="index"),
+    ]
+    guide = '<guide><reference type="title-page" href="t.xhtml" title="T"/></guide>'
+    path = epub(tmp_path / "a.epub", pages, guide=guide, spine='<itemref idref="nav"/>')
+    roles = [chapter.role for chapter in read(path).chapters]
+    assert roles == ["cover", "title", "body", "back", "contents"]
+
+
+def test_a_book_of_pictures_has_no_text(tmp_path: Path) -> None:
+    pages = [Page(f"{n}.xhtml", f'<img src="{n}.jpg" alt="Page {n}"/>') for n in range(8)]
+    with pytest.raises(BadInput, match="no text in a.epub") as caught:
+        read(epub(tmp_path / "a.epub", pages))
+    assert "OCR" in caught.value.hint
+    with pytest.raises(BadInput, match="no text"):
+        read(epub(tmp_path / "a.epub", [Page("t.xhtml", "<p>A Comic</p>"), *pages]))
+
+
+_ODD = {
+    "no mimetype": {"mimetype": None},
+    "mimetype with a line end": {"mimetype": b"application/epub+zip\r\n"},
+    "junk before": {"prefix": b"\x00junk" * 200},
+    "no container": {"files": {"META-INF/container.xml": None}},
+    "broken container": {"files": {"META-INF/container.xml": "<container"}},
+    "container to nowhere": {"files": {"META-INF/container.xml": CONTAINER.format(path="x.opf")}},
+    "container of another case": {
+        "files": {"META-INF/container.xml": CONTAINER.format(path="oebps/Content.OPF")}
+    },
+}
+
+
+@pytest.mark.parametrize("how", _ODD)
+def test_odd_archives_are_read(tmp_path: Path, how: str) -> None:
+    path = epub(tmp_path / "a.epub", [ONE, TWO], **_ODD[how])  # type: ignore[arg-type]
+    assert outline(read(path)) == [(1, "Chapter One"), (1, "Chapter Two")]
+
+
+@pytest.mark.parametrize(
+    "href",
+    ["Text/My%20Page.xhtml", "Text/My Page.xhtml", "text/my%20page.xhtml", "Text\\My Page.xhtml",
+     "./Text/../Text/My%20Page.xhtml", "/OEBPS/Text/My Page.xhtml", "My%20Page.xhtml"],
+)  # fmt: skip
+def test_references_are_found_as_they_were_meant(tmp_path: Path, href: str) -> None:
+    other = Page("x.xhtml", "<p>x</p>")
+    path = epub(
+        tmp_path / "a.epub",
+        [Page(href, "<p>found</p>"), other],
+        contents=[Line("It", f"{href}#top"), Line("X", "x.xhtml")],
+        files={
+            f"OEBPS/{href}": None,
+            "OEBPS/Text/My Page.xhtml": '<html><body><p id="top">found</p></body></html>',
+        },
+    )
+    document = read(path)
+    assert outline(document) == [(1, "It"), (1, "X")]
+    assert every(document) == ["found", "x"]
+
+
+def test_a_book_without_a_package_is_read_by_name(tmp_path: Path) -> None:
+    pages = {f"p{n}.html": f"<p>page {n}</p>" for n in (10, 9, 1)}
+    document = read(write(tmp_path / "a.epub", pages))
+    assert every(document) == ["page 1", "page 9", "page 10"]
+    assert document.warnings
+
+
+def test_an_empty_spine_falls_back_to_the_list_of_files(tmp_path: Path) -> None:
+    opf = (
+        '<package><manifest><item id="a" href="c1.xhtml" media-type="application/xhtml+xml"/>'
+        "</manifest><spine/></package>"
+    )
+    document = read(epub(tmp_path / "a.epub", [ONE], files={"OEBPS/content.opf": opf}))
+    assert every(document) == ["One", "First."]
+
+
+def test_a_broken_navigation_falls_back_to_the_ncx(tmp_path: Path) -> None:
+    path = epub(
+        tmp_path / "a.epub", [ONE, TWO],
+        manifest='<item id="x" href="toc.ncx" media-type="application/x-dtbncx+xml"/>',
+        files={"OEBPS/nav.xhtml": "<html><body><nav/></body></html>",
+               "OEBPS/toc.ncx": ncx([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])},
+    )  # fmt: skip
+    assert outline(read(path)) == [(1, "Uno"), (1, "Due")]
+
+
+def test_other_lists_of_the_navigation_are_no_contents(tmp_path: Path) -> None:
+    whole = navigation([Line("Uno", "c1.xhtml"), Line("Due", "c2.xhtml")])
+    others = (
+        '<nav epub:type="page-list"><ol><li><a href="c1.xhtml#p1">1</a></li></ol></nav>'
+        '<nav epub:type="landmarks"><ol><li><a epub:type="bodymatter" href="c2.xhtml">B</a></li>'
+        "</ol></nav>"
+    )
+    changed = whole.replace("<nav", f"{others}<nav", 1)
+    path = epub(tmp_path / "a.epub", [ONE, TWO], files={"OEBPS/nav.xhtml": changed},
+                spine='<itemref idref="nav"/>')  # fmt: skip
+    document = read(path)
+    assert outline(document)[:2] == [(1, "Uno"), (1, "Due")]
+    assert texts(document.chapters[2]) == ["Contents", "Uno", "Due"]
+
+
+def test_pages_in_html_and_in_old_encodings_are_read(tmp_path: Path) -> None:
+    pages = [
+        Page("a.html", "", raw=b'<html><meta charset="latin1"><p>caf\xe9<br>ol\xe9<p>next'),
+        Page("b.xhtml", "", raw='<?xml version="1.0"?><html><body><p>ä</p></body></html>'
+             .encode("utf-16")),
+        Page("c.xhtml", "", raw=b"<html><body><p>R&D &nbsp;&hellip; <a id='x'/>on</p></body>"),
+    ]  # fmt: skip
+    assert every(read(epub(tmp_path / "a.epub", pages))) == ["café olé", "next", "ä", "R&D … on"]
