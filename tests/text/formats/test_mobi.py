@@ -47,12 +47,16 @@ def left_over(tmp_path: Path) -> list[Path]:
     return list(tmp_path.glob("anyrig-book-*"))
 
 
-def test_a_book_is_read_through_the_epub_that_calibre_makes(tmp_path: Path, calibre: Path) -> None:
+def test_a_book_is_read_through_the_epub_that_calibre_makes(
+    tmp_path: Path, calibre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     ready = epub(tmp_path / "ready.epub", [Page("c1.xhtml", "<h1>One</h1><p>It was dark.</p>")])
     becomes(
         calibre,
         f"assert sys.argv[1].endswith('tale.azw3') and sys.argv[2].endswith('tale.epub')\n"
         f"assert os.path.isdir(os.environ['CALIBRE_TEMP_DIR'])\n"
+        f"assert 'PYTHONPATH' not in os.environ\n"
         f"print('1% Converting')\nshutil.copyfile({str(ready)!r}, sys.argv[2])",
     )
     document = read_any(mobi(tmp_path / "tale.azw3"))

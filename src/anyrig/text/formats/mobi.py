@@ -128,8 +128,10 @@ def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> P
 
 def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path: Path) -> int:
     """The program's exit code; all that it started ends with it."""
+    # Calibre is a Python program of its own: this one's settings would break it.
+    kept = {name: said for name, said in os.environ.items() if not name.startswith("PYTHON")}
     environment = {
-        **os.environ,
+        **kept,
         "CALIBRE_CONFIG_DIRECTORY": str(folder / "settings"),
         "CALIBRE_TEMP_DIR": str(folder),
         "QT_QPA_PLATFORM": "offscreen",

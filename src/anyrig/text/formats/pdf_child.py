@@ -3,8 +3,8 @@
 PDFium is a large C++ library that is fed with files of others. Here it can crash, fill its memory
 or run on without end, and the program that asked for the file goes on: it sees this process end.
 Each line of the answer is a JSON object: `{"page": 7, "of": 90}` while pages are read,
-`{"refused": ...}`, `{"document": ...}`, and last `{"cover": ...}`, which comes after the text so that a first page
-that cannot be drawn costs no more than the picture.
+`{"refused": ...}`, `{"document": ...}`, and last `{"cover": ...}`, which comes after the text, so
+that a first page that cannot be drawn costs no more than the picture.
 """
 
 from __future__ import annotations
