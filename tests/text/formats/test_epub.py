@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import BadInput, Protected
 from anyrig.text.document import Chapter, Document
 from anyrig.text.files import read
 from tests.text.epub_maker import CONTAINER, Line, Page, epub, navigation, ncx, write
@@ -190,6 +191,12 @@ def test_languages_of_files_count_where_they_differ(tmp_path: Path) -> None:
     assert [c.blocks[0].language for c in document.chapters] == ["", "", "", "de"]
 
 
+def test_a_picture_in_front_is_the_cover(tmp_path: Path) -> None:
+    front = Page("x.xhtml", '<img src="x.jpg" alt="A ship"/>', title=None)
+    document = read(epub(tmp_path / "a.epub", [front, ONE, TWO]))
+    assert [chapter.role for chapter in document.chapters] == ["cover", "body", "body"]
+
+
 def test_parts_that_a_book_names_have_their_role(tmp_path: Path) -> None:
     pages = [
         Page("cover.xhtml", "<p>Cover</p>", title=None, body_type="cover"),
@@ -257,6 +264,18 @@ def test_a_book_without_a_package_is_read_by_name(tmp_path: Path) -> None:
     document = read(write(tmp_path / "a.epub", pages))
     assert every(document) == ["page 1", "page 9", "page 10"]
     assert document.warnings
+
+
+def test_a_book_zipped_with_its_folder_is_read(tmp_path: Path) -> None:
+    epub(tmp_path / "a.epub", [ONE, TWO])
+    with zipfile.ZipFile(tmp_path / "a.epub") as whole:
+        members = {f"My Book/{name}": whole.read(name) for name in whole.namelist()}
+    members |= {"__MACOSX/._content.opf": b"\x00\x05", "My Book/.DS_Store": b"\x00"}
+    path = write(tmp_path / "b.epub", dict(members), mimetype=None)
+    assert outline(read(path)) == [(1, "Chapter One"), (1, "Chapter Two")]
+    members["My Book/META-INF/sinf.xml"] = b"<sinf/>"
+    with pytest.raises(Protected, match="Apple"):
+        read(write(tmp_path / "c.epub", dict(members), mimetype=None))
 
 
 def test_an_empty_spine_falls_back_to_the_list_of_files(tmp_path: Path) -> None:

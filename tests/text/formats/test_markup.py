@@ -34,6 +34,7 @@ def one(html: str) -> Block:
         ("<p>&nbsp; Mr.&nbsp;Smith &#160;</p>", "Mr. Smith"),
         ("<p>10&nbsp;000 and 5&#8239;000</p>", "10\u00a0000 and 5\u00a0000"),
         ("<p>one<br>two</p>", "one two"),
+        ("<p>one<br></br>two & three", "one two & three"),
         ("<p>x<!-- no -->y</p>", "xy"),
         ("<p>漢<ruby>字<rp>(</rp><rt>じ</rt><rp>)</rp></ruby></p>", "漢字"),
         ("<p>H<sub>2</sub>O, 10<sup>6</sup> m<sup>2</sup> 21<sup>st</sup></p>", "H2O, 10⁶ m² 21st"),
@@ -178,6 +179,15 @@ def test_a_reference_names_its_note(html: str) -> None:
     notes = [block for block in made if block.kind == "note"]
     assert notes
     assert {note.id for note in notes} == {reference.value}
+
+
+def test_a_note_in_a_list_of_terms_is_whole() -> None:
+    made = blocks(
+        '<p>W<a href="#fn1">1</a></p><dl><dt id="fn1">1</dt><dd><p>One.</p><p>More.</p></dd>'
+        "<dt>Term</dt><dd>Meaning.</dd></dl>"
+    )
+    assert [block.kind for block in made] == ["paragraph", "note", "note", "note", "item", "item"]
+    assert {block.id for block in made[1:4]} == {"fn1"}
 
 
 def test_the_way_back_from_a_note_is_marked_too() -> None:

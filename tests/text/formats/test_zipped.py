@@ -39,6 +39,20 @@ def test_members_are_read_by_name_and_by_what_was_meant(tmp_path: Path) -> None:
             archive.read("none")
 
 
+def test_accents_in_names_are_found_however_they_were_written(tmp_path: Path) -> None:
+    unflagged = bytearray(made(tmp_path / "a.zip", {"Café.html": b"x"}).read_bytes())
+    for sign, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        at = unflagged.index(sign) + offset
+        struct.pack_into("<H", unflagged, at, struct.unpack_from("<H", unflagged, at)[0] & ~0x800)
+    (tmp_path / "b.zip").write_bytes(unflagged)
+    for name in ("a.zip", "b.zip"):
+        with opened(tmp_path / name, Limits()) as archive:
+            for wanted in ("Café.html", "Caf%C3%A9.html", "Cafe\u0301.html"):
+                member = archive.find(wanted)
+                assert member is not None
+                assert archive.read(member) == b"x"
+
+
 def test_something_may_stand_before_the_archive(tmp_path: Path) -> None:
     path = made(tmp_path / "a.zip", {"a": b"x"})
     path.write_bytes(b"junk" * 500 + path.read_bytes())

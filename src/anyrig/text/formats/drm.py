@@ -48,9 +48,9 @@ def refuse(archive: Zipped, limits: Limits) -> None:
 
 def _marked(archive: Zipped) -> str:
     """Whose lock the files beside the text speak of."""
-    if archive.find("META-INF/sinf.xml"):
+    if _find(archive, "META-INF/sinf.xml"):
         return "Apple's DRM (FairPlay)"
-    if archive.find("META-INF/license.lcpl"):
+    if _find(archive, "META-INF/license.lcpl"):
         return "Readium LCP"
     rights = _read(archive, "META-INF/rights.xml")
     for pattern, seller in _RIGHTS:
@@ -86,7 +86,14 @@ def _locks(encrypted: Element) -> bool:
 
 
 def _read(archive: Zipped, name: str) -> bytes:
-    member = archive.find(name)
+    member = _find(archive, name)
     if member is None or archive.size(member) > _MOST_BYTES:
         return b""
     return archive.read(member)
+
+
+def _find(archive: Zipped, name: str) -> str | None:
+    """A member, also where all of the book lies in one folder."""
+    ending = f"/{name}".casefold()
+    inside = (each for each in archive.names if each.casefold().endswith(ending))
+    return archive.find(name) or next(inside, None)

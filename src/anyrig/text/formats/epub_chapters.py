@@ -76,7 +76,7 @@ def chapters(files: Sequence[File], contents: Contents, warnings: list[str]) -> 
     ]
     roles = _roles(files, offsets, contents)
     return tuple(
-        replace(chapter, role=roles.get(start.at) or _role(chapter))
+        replace(chapter, role=roles.get(start.at) or _role(chapter, first=start.at == 0))
         for start, chapter in zip(starts, made, strict=True)
         if chapter.blocks
     )
@@ -94,9 +94,12 @@ def _chapter(start: _Start, blocks: list[Block]) -> Chapter:
     return Chapter(title, tuple(blocks), start.level, source=start.source)
 
 
-def _role(chapter: Chapter) -> Role:
-    said = [block.kind for block in chapter.blocks if block.kind not in (*_SILENT, "heading")]
-    return "notes" if said and all(kind == "note" for kind in said) else "body"
+def _role(chapter: Chapter, first: bool) -> Role:
+    """What a chapter is seen to be: all notes, or a picture in front of all."""
+    kinds = {block.kind for block in chapter.blocks}
+    if first and kinds == {"image"}:
+        return "cover"
+    return "notes" if kinds - {*_SILENT, "heading"} == {"note"} else "body"
 
 
 def _listed(

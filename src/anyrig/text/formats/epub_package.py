@@ -143,15 +143,21 @@ def _package_path(archive: Zipped, limits: Limits) -> str:
             member = archive.find((element.get("full-path") or "").strip().lstrip("/"))
             if member:
                 return member
-    packages = [name for name in archive.names if name.lower().endswith(".opf")]
+    packages = [name for name in archive.names if name.lower().endswith(".opf") and _is_own(name)]
     # The nearest to the top: others may be left over in a folder.
     return min(packages, key=lambda name: (name.count("/"), name), default="")
+
+
+def _is_own(name: str) -> bool:
+    """Whether a member is the book's, and not what a Mac leaves beside each file."""
+    return not name.startswith("__MACOSX/") and not posixpath.basename(name).startswith("._")
 
 
 def _bare(archive: Zipped) -> Package:
     from lxml import etree
 
-    names = [name for name in archive.names if name.lower().endswith((".xhtml", ".html", ".htm"))]
+    endings = (".xhtml", ".html", ".htm")
+    names = [name for name in archive.names if name.lower().endswith(endings) and _is_own(name)]
     if not names:
         raise BadInput(
             f"{archive.name} is an EPUB without a package file and without pages",

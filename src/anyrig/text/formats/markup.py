@@ -168,6 +168,8 @@ class _Walk:
             if not frame.block:
                 self._inline_ends(frame, element)
             self._remember(frame)
+            if frame.tag == "dd":
+                self._extend_term(element)
             if frame.block:
                 self._block_ends(frame, element)
         self._context = frame.context
@@ -423,6 +425,14 @@ class _Walk:
             else:
                 end = len(self.flow.blocks) + bool(self._line.length)
                 self.flow.places.setdefault(key, (frame.first, max(end, frame.first + 1)))
+
+    def _extend_term(self, meaning: Element) -> None:
+        """The place of a term goes on to the end of what it means: so some books write notes."""
+        term = meaning.getprevious()
+        key = self._resolve(f"#{term.get('id')}") if term is not None and term.get("id") else ""
+        if term is not None and self._name(term) == "dt" and key in self.flow.places:
+            end = len(self.flow.blocks) + bool(self._line.length)
+            self.flow.places[key] = (self.flow.places[key][0], end)
 
     def _remember_inline(self, key: str, frame: _Frame) -> None:
         if frame.first < len(self.flow.blocks):  # it held blocks

@@ -83,7 +83,7 @@ def page_of(text: str, *, name: str) -> Element:
     text = _ILLEGAL.sub("", text)
     if "<![CDATA[" in text:
         text = "".join(_shown(piece) if plain else piece for piece, plain in _pieces(text))
-    text = _EMPTY.sub(_opened, text)
+    text = _EMPTY.sub(_opened, re.sub(r"(?i)</br\s*>", "", text))
     parser = etree.HTMLParser(
         encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import stat
 import struct
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -39,7 +40,11 @@ class Zipped:
         self.name = name
         """Of the file, for errors."""
         self._members = _checked(archive, name, limits)
-        self._folded = {_folded(member): member for member in reversed(self._members)}
+        self._folded = {
+            _folded(spelt): name
+            for name, member in reversed(self._members.items())
+            for spelt in _spellings(name, member)
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,8 +196,20 @@ def _clean(member: str, name: str) -> str:
     return clean
 
 
+def _spellings(name: str, member: zipfile.ZipInfo) -> list[str]:
+    """A name as it stands, and as it is if it was UTF-8 that no flag said so of."""
+    if name.isascii() or member.flag_bits & 0x800:
+        return [name]
+    try:
+        return [name.encode("cp437").decode("utf-8"), name]
+    except UnicodeError:
+        return [name]
+
+
 def _folded(name: str) -> str:
-    return unquote(name).replace("\\", "/").casefold()
+    # Macs write accents apart from their letters.
+    plain = unquote(name).replace("\\", "/")
+    return unicodedata.normalize("NFC", plain).casefold()
 
 
 def _short(name: str) -> str:
