@@ -276,3 +276,13 @@ def test_memory_does_not_grow_with_the_book(folder: Path) -> None:
         write_book(folder / "b.m4b", silent(seconds), book, TAGS)
         used.append(psutil.Process().memory_info().rss)
     assert used[1] - used[0] < 40e6
+
+
+def test_the_same_sound_gives_the_same_bytes_however_it_is_cut(folder: Path) -> None:
+    book = clicks.timeline([0, 30_000], 150_000, 24000)
+    made = []
+    for size in (777, 24_000, 150_000):
+        path = folder / f"{size}.m4b"
+        write_book(path, clicks.parts(book, size), book, TAGS)
+        made.append(path.read_bytes())
+    assert made[0] == made[1] == made[2]
