@@ -85,6 +85,15 @@ def test_a_note_at_the_end_of_the_book_is_heard_where_it_is_named_and_only_there
     assert moved.chapters[1].blocks == ()
 
 
+def test_a_note_of_two_paragraphs_is_moved_whole() -> None:
+    first = Block("The clock1 struck.", inlines=(Inline(9, 10, "noteref", "n"),))
+    note = (Block("It was old.", "note", id="n"), Block("It was slow.", "note", id="n"))
+    moved = moved_notes(book(chapter(first, "Nobody moved.", *note)), Ways(notes="inline"))
+    assert [block.text for block in moved.chapters[0].blocks] == [
+        "The clock1 struck.", "It was old.", "It was slow.", "Nobody moved.",
+    ]  # fmt: skip
+
+
 def test_notes_that_only_notes_name_are_not_lost() -> None:
     one = Block("See2 also.", "note", id="a", inlines=(Inline(3, 4, "noteref", "b"),))
     other = Block("This one.", "note", id="b", inlines=(Inline(0, 4, "noteref", "b"),))

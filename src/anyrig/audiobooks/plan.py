@@ -227,12 +227,11 @@ def moved_notes(document: Document, ways: Ways) -> Document:
     """The notes where they are to be heard: after what names them, or at their chapter's end."""
     if ways.notes == "skip":
         return document
-    notes = {
-        block.id: block
-        for chapter in document.chapters
-        for block in chapter.blocks
-        if block.kind == "note" and block.id
-    }
+    notes: dict[str, list[Block]] = {}
+    for chapter in document.chapters:
+        for block in chapter.blocks:
+            if block.kind == "note" and block.id:
+                notes.setdefault(block.id, []).append(block)
     named = {
         one.value
         for chapter in document.chapters
@@ -250,7 +249,7 @@ def moved_notes(document: Document, ways: Ways) -> Document:
 
 
 def _moved(
-    chapter: Chapter, notes: dict[str, Block], named: set[str], placed: set[str], ways: Ways
+    chapter: Chapter, notes: dict[str, list[Block]], named: set[str], placed: set[str], ways: Ways
 ) -> list[Block]:
     """The blocks of a chapter with the notes that they name, each note once in the book."""
     blocks: list[Block] = []
@@ -264,7 +263,7 @@ def _moved(
         for name in [one.value for one in block.inlines if one.kind == "noteref"]:
             if name in notes and name not in placed:
                 placed.add(name)
-                (blocks if ways.notes == "inline" else held).append(notes[name])
+                (blocks if ways.notes == "inline" else held).extend(notes[name])
     return blocks + held
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from anyrig.cli import book_show, compute, speaker, voicing
 from anyrig.cli.context import Context
+from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, print_warning
 from anyrig.errors import BadInput, ForeignText, StoreFailed
 
@@ -131,6 +132,7 @@ def run(options: argparse.Namespace) -> int:
 def _make(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> int:
     from anyrig.services import book
 
+    _check_output(order)
     size = sum(chapter.num_characters for chapter in document.chapters)
     with ExitStack() as stack:
         store = stack.enter_context(keeping(context, order))
@@ -147,6 +149,20 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
     book_show.learn(context, teller, plan, made)
     show.end(order, made)
     return 0
+
+
+def _check_output(order: Order) -> None:
+    """That the book can be written where it shall go, before hours of work."""
+    from anyrig.services.book import CHAPTER_FORMATS
+
+    if order.format in CHAPTER_FORMATS:
+        if order.output.is_file():
+            raise BadInput(f"{order.output} is a file", hint="Chapters go into a folder: name one.")
+        order.output.mkdir(parents=True, exist_ok=True)
+        writable(order.output / "chapter")
+        return
+    order.output.parent.mkdir(parents=True, exist_ok=True)
+    writable(order.output)
 
 
 def _check_room(
@@ -320,7 +336,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
         plan = plans.plan_of(
             document, terms, main=main, ways=order.ways,
             chosen=plans.chosen(document, order.chapters, order.ways),
-            casting=_casting(context, teller),
+            casting=_casting(context, teller, main),
         )  # fmt: skip
     except ForeignText as error:
         refused = speaker.refusal(context, error, teller)
@@ -331,7 +347,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
     return plan
 
 
-def _casting(context: Context, teller: speaker.Chosen) -> Casting | None:
+def _casting(context: Context, teller: speaker.Chosen, language: str) -> Casting | None:
     if not context.options.cast:
         return None
     from anyrig.audiobooks.cast import Casting, load
@@ -339,7 +355,7 @@ def _casting(context: Context, teller: speaker.Chosen) -> Casting | None:
     people = load(Path(context.options.cast).expanduser())
     for voice in people.voices:
         speaker.checked_voice(voice, teller)
-    return Casting(people)
+    return Casting(people, language)
 
 
 @contextmanager
@@ -349,6 +365,7 @@ def keeping(context: Context, order: Order) -> Iterator[Store]:
 
     try:
         store = open_store(context)
+        store.has({order.job})  # it opens when it is asked first
     except (StoreFailed, OSError) as error:
         said = error.message if isinstance(error, StoreFailed) else str(error)
         print_warning(f"what is made is kept beside the book until it is done: {said}")

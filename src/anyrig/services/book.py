@@ -239,7 +239,7 @@ def _readalong(
     path = readalong_path(order)
     with tempfile.TemporaryDirectory(prefix=".anyrig-", dir=path.parent) as folder:
         audio = files
-        if whole or order.format not in ("mp3", "m4a", "opus"):
+        if whole or order.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
             audio = write_chapters(
                 folder, sound(plan, studio, recorded), recorded.timeline, tags_of(order, plan),
                 format="m4a", bitrate=order.bitrate,

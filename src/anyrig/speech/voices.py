@@ -16,7 +16,7 @@ def pick(voices: Sequence[Voice], line: Line) -> Voice:
     for voice in voices:
         if voice.name == line.voice:
             if not _speaks(voice, line.language):
-                raise _foreign(voices, line.language)
+                raise _other(voices, voice, line.language)
             return voice
     raise unknown(line.voice, [voice.name for voice in voices])
 
@@ -44,6 +44,17 @@ def _first(voices: Sequence[Voice], language: str) -> Voice:
     if not fits:
         raise _foreign(voices, language)
     return next((voice for voice in fits if voice.language.lower() == wanted), fits[0])
+
+
+def _other(voices: Sequence[Voice], voice: Voice, language: str) -> CannotSpeak:
+    """A voice was named that speaks another language than the text."""
+    if not any(_speaks(each, language) for each in voices):
+        return _foreign(voices, language)
+    able = ", ".join(each.name for each in voices if _speaks(each, language))
+    return CannotSpeak(
+        f"the voice {voice.name} speaks {voice.language}, and the text is in {language}",
+        hint=f"These speak {language}: {able}.",
+    )
 
 
 def _foreign(voices: Sequence[Voice], language: str) -> CannotSpeak:

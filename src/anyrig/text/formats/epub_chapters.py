@@ -21,10 +21,9 @@ ROLES: dict[str, Role] = {
     "titlepage": "title", "title-page": "title", "halftitlepage": "title", "halftitle": "title",
     "toc": "contents", "doc-toc": "contents", "contents": "contents", "loi": "contents",
     "lot": "contents", "landmarks": "contents",
-    "copyright-page": "front", "copyright": "front", "imprint": "front", "dedication": "front",
-    "doc-dedication": "front", "epigraph": "front", "foreword": "front", "doc-foreword": "front",
-    "preface": "front", "doc-preface": "front", "acknowledgments": "front",
-    "acknowledgements": "front", "doc-acknowledgments": "front", "imprimatur": "front",
+    # A dedication, an epigraph, a foreword and a preface are the author's words: body.
+    "copyright-page": "front", "copyright": "front", "imprint": "front", "imprimatur": "front",
+    "acknowledgments": "front", "acknowledgements": "front", "doc-acknowledgments": "front",
     "footnotes": "notes", "endnotes": "notes", "rearnotes": "notes", "doc-endnotes": "notes",
     "notes": "notes",
     "index": "back", "doc-index": "back", "bibliography": "back", "doc-bibliography": "back",
