@@ -6,15 +6,18 @@ SUM = cat pyproject.toml constraints.txt Makefile scripts/system-packages | sha2
 .PHONY: help run test clean
 
 help:
-	@echo "make run     make .venv, install anyrig into it, and check this machine"
+	@echo "make run     make .venv, install anyrig into it, and make an audiobook of the example"
 	@echo "make test    make .venv-test and run every check of the project"
 	@echo "make clean   remove both environments"
 	@echo "             PYTHON=python3.12 names another Python"
 
 run:
 	@scripts/environment .venv "$$($(SUM))" "$(PYTHON)" .
-	@.venv/bin/anyrig doctor; code=$$?; \
-	echo; echo "Next: source .venv/bin/activate, then: anyrig --help"; exit $$code
+	@.venv/bin/anyrig devices
+	@echo
+	@.venv/bin/anyrig book examples/the-tide-clock.epub -o audiobook/the-tide-clock.m4b \
+		--captions srt --read-along
+	@echo; echo "Next: source .venv/bin/activate, then: anyrig speak \"Hello.\", anyrig doctor, anyrig --help"
 
 test:
 	@scripts/system-packages

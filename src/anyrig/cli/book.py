@@ -41,6 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--format", metavar="NAME", help="m4b, or a file for each chapter: mp3, opus, flac, m4a"
     )
     parser.add_argument("--list", action="store_true", help="show the chapters and how long")
+    parser.add_argument(
+        "--speakers", action="store_true", help="with --list: who speaks, to write a cast file by"
+    )
     parser.add_argument("--chapters", metavar="LIST", default="", help="such as 3-7,9 or 5-")
     parser.add_argument("--sample", metavar="TIME", help="write previews of so long, such as 60s")
     parser.add_argument("--voices", metavar="LIST", help="with --sample: the voices to compare")
@@ -336,7 +339,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
         plan = plans.plan_of(
             document, terms, main=main, ways=order.ways,
             chosen=plans.chosen(document, order.chapters, order.ways),
-            casting=_casting(context, teller, main),
+            casting=casting(context, teller, main),
         )  # fmt: skip
     except ForeignText as error:
         refused = speaker.refusal(context, error, teller)
@@ -347,7 +350,8 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
     return plan
 
 
-def _casting(context: Context, teller: speaker.Chosen, language: str) -> Casting | None:
+def casting(context: Context, teller: speaker.Chosen, language: str) -> Casting | None:
+    """Who speaks in which voice, where a cast file was named; its voices are checked."""
     if not context.options.cast:
         return None
     from anyrig.audiobooks.cast import Casting, load

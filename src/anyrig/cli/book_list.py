@@ -21,6 +21,8 @@ def run(context: Context, order: Order, document: Document, teller: Chosen) -> i
     from anyrig.audiobooks.plan import chosen
 
     spoken = set(chosen(document, order.chapters, order.ways))
+    if context.options.speakers:
+        return _speakers(context, document, teller)
     if order.chapters:
         return _segments(context, order, document, teller)
     rate = rate_of(context, teller)
@@ -103,4 +105,30 @@ def _segments(context: Context, order: Order, document: Document, teller: Chosen
         return 0
     for row in rows:
         print(f"{row['chapter']}:{row['segment']:<4} {row['spoken']}")
+    return 0
+
+
+def _speakers(context: Context, document: Document, teller: Chosen) -> int:
+    """Who speaks in the book: those with a role, and those that a cast file could name."""
+    from anyrig.audiobooks.cast import suggest
+    from anyrig.cli.book import casting
+
+    cast = casting(context, teller, document.about.language)
+    shares = cast.report(document) if cast else []
+    others = suggest(document, cast.cast if cast else None)
+    if context.options.json:
+        print_json({"roles": [vars(one) for one in shares], "others": [vars(o) for o in others]})
+        return 0
+    if shares:
+        rows = [("role", "voice", "words", "speeches")]
+        rows += [
+            (one.role, one.voice, f"{one.num_words:,}", f"{one.num_speeches:,}") for one in shares
+        ]
+        print(table(rows, right=(2, 3)), end="\n\n" if others else "\n")
+    if others:
+        rows = [("without a role", "speeches", "", "")]
+        rows += [(one.name, f"{one.num_speeches:,}", one.example, "") for one in others]
+        print(table([row[:3] for row in rows], right=(1,)))
+    if not shares and not others:
+        print("Nobody was found who speaks; all is the narrator's.")
     return 0
