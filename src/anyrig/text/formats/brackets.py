@@ -7,7 +7,8 @@ stay in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anyrig.text.document import Block, Inline
@@ -84,18 +85,15 @@ def _inlined(block: Block, at: int, ids: dict[str, list[tuple[int, str]]]) -> Bl
         for found in _PAGE.finditer(block.text)
     ]
     for found in _references(block):
-        places = ids.get(found["mark"])
-        if places and not (block.kind == "note" and any(place == at for place, _ in places)):
-            inlines.append(Inline(found.start(), found.end(), "noteref", _nearest(places, at)))
+        name = _nearest(ids.get(found["mark"], []), at)
+        if name and name != block.id:
+            inlines.append(Inline(found.start(), found.end(), "noteref", name))
     inlines.sort(key=lambda one: one.start)
     return replace(block, inlines=(*block.inlines, *inlines)) if inlines else block
 
 
-def _nearest(places: Iterable[tuple[int, str]], at: int) -> str:
-    """The first note of a mark after a reference; else the last before it."""
-    last = ""
-    for place, name in places:
-        last = name
-        if place >= at:
-            break
-    return last
+def _nearest(places: Sequence[tuple[int, str]], at: int) -> str:
+    """The first note of a mark from a reference on; else the last before it; else empty."""
+    if not places:
+        return ""
+    return places[min(bisect_left(places, (at, "")), len(places) - 1)][1]

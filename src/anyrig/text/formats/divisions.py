@@ -18,6 +18,7 @@ from anyrig.text.document import Block, Chapter, Role
 from anyrig.text.formats.titles import RANK, Label, Sort, label
 
 _CLOSED = re.compile(r"""[.!?:;…。！？*\-—_]['"”’»)\]*_]*$""")
+_LONGEST_LIST = 2_000  # entries of one printed table of contents
 _LONG = 100  # characters of a block that is surely text and not a line of a title page
 
 
@@ -124,7 +125,8 @@ def _run(
     """Headings from one on with no text between, up to one that comes for the second time."""
     run = [places[at]]
     seen = {paths[places[at]]}
-    for place in places[at + 1 :]:
+    for index in range(at + 1, min(at + _LONGEST_LIST, len(places))):
+        place = places[index]
         between = entries[run[-1] + 1 : place]
         if paths[place] in seen or len(between) > 2 or not all(map(_is_slight, between)):
             break

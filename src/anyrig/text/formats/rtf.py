@@ -20,6 +20,8 @@ from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.formats.runs import Run, table, woven
 
+_MOST_TOKENS = 4_000_000  # a long novel from Word has under one million
+
 
 def read(path: Path, limits: Limits) -> Document:
     """An RTF file as a document."""
@@ -92,8 +94,14 @@ class _Reader:
 
     def take(self, text: str) -> None:
         """Read the whole file."""
-        at = 0
+        at = num_tokens = 0
         while at < len(text):
+            num_tokens += 1
+            if num_tokens > _MOST_TOKENS:
+                raise BadInput(
+                    f"the file has more than {_MOST_TOKENS:,} control words",
+                    hint="Save it as docx, or split it.",
+                )
             found = words.TOKEN.match(text, at)
             if found is None:
                 break
@@ -109,6 +117,7 @@ class _Reader:
                 self._symbol(symbol)
             elif brace and not self._brace(brace):
                 break
+        self._flush()
         if self._stack:
             self.warnings.append("the file ends in the middle; what there is of it was read")
         self._end_paragraph()

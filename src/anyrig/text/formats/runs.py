@@ -48,7 +48,9 @@ def woven(runs: Iterable[Run], *, lines: bool = False) -> Woven:
             piece = piece.lstrip(" ")
         if not piece:
             continue
-        if piece[0] in "\n\x1f" and last == " ":  # no space before a line's or a cell's end
+        if (
+            parts and piece[0] in "\n\x1f" and last == " "
+        ):  # no space before a line's or a cell's end
             parts[-1] = parts[-1][:-1]
             tongues[-1] = tongues[-1]._replace(text=parts[-1])
             length -= 1

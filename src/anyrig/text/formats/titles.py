@@ -73,6 +73,11 @@ _OTHERS = (
 )
 
 
+_FIRSTS = frozenset(_SORTS) | {
+    word.partition(sign)[0] for sign, names in (("_", _NAMED), (" ", _CONTENTS)) for word in names
+}
+
+
 def _number_words() -> dict[str, int]:
     table: dict[str, int] = {}
     for row in (_ONES, _ORDINALS, *_OTHERS):
@@ -124,9 +129,13 @@ class Label(NamedTuple):
 def label(line: str) -> Label | None:
     """What a line calls itself, if it can be the first of a chapter."""
     bare = " ".join(line.split()).strip(_DECORATION)
-    if not bare or len(bare) > 300:
+    if not bare or len(bare) > 300 or (bare[0].islower() and len(bare) > 12):
         return None
-    return _alone(bare) or _worded(bare) or _han(bare) or _numbered(bare)
+    firsts = {word.strip(".:,—–-").lower().replace("’", "'") for word in bare.split(None, 3)[:3]}
+    found = None
+    if firsts & _FIRSTS or bare.lower() in _CONTENTS:
+        found = _alone(bare) or _worded(bare)
+    return found or _han(bare) or _numbered(bare)
 
 
 def number(word: str) -> int:

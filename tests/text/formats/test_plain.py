@@ -1,0 +1,218 @@
+"""Plain text: paragraphs, chapters, verse and notes, and nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.errors import BadInput
+from anyrig.text.document import Block, Document
+from anyrig.text.formats import plain
+from anyrig.text.formats.limits import Limits
+
+PROSE = """The rain fell on the roof of the old house all through the long night, and the
+people in it lay awake and listened to it for hours, until the morning came at
+last and the light grew strong enough to read by."""
+
+
+def doc(text: str) -> Document:
+    return plain.document(text, "a.txt")
+
+
+def blocks(text: str) -> list[Block]:
+    return [block for chapter in doc(text).chapters for block in chapter.blocks]
+
+
+def titles(text: str) -> list[tuple[int, str]]:
+    return [(chapter.level, chapter.title) for chapter in doc(text).chapters]
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_hard_wrapped_lines_become_one_paragraph() -> None:
+    made = blocks(f"{PROSE}\n\n{PROSE}\n")
+    assert [block.text for block in made] == [" ".join(PROSE.split())] * 2
+
+
+def test_a_long_line_is_a_paragraph_where_nothing_is_wrapped() -> None:
+    line = " ".join(PROSE.split())
+    assert len(blocks(f"{line}\n“Yes,” he said.\n{line}\n{line} {line}\n")) == 4
+
+
+def test_indented_first_lines_part_paragraphs() -> None:
+    text = "\n".join(f"    {PROSE}" for _ in range(12))
+    assert len(blocks(text)) == 12
+
+
+def test_a_short_last_line_parts_paragraphs_where_nothing_else_does() -> None:
+    assert len(blocks("\n".join([PROSE] * 12))) == 12
+
+
+def test_a_word_parted_at_a_line_end_is_whole_if_the_text_has_it_whole() -> None:
+    wrapped = PROSE.replace("morning", "morn-\ning") + "\n\nIn the morning a well-\nknown man came."
+    joined = " ".join(block.text for block in blocks(wrapped))
+    assert "until the morning came" in joined
+    assert "well-known" in joined
+
+
+def test_verse_keeps_its_lines() -> None:
+    stanza = "How doth the little crocodile\n  Improve his shining tail,\nAnd pour the waters"
+    made = blocks(f"{PROSE}\n\n{stanza}\n\n{PROSE}\n")
+    assert [block.kind for block in made] == ["paragraph", "poem", "paragraph"]
+    assert made[1].text.count("\n") == 2
+
+
+def test_a_row_of_signs_is_a_rule() -> None:
+    made = blocks(f"{PROSE}\n\n     *     *     *\n\n{PROSE}\n-----\n{PROSE}")
+    assert [block.kind for block in made] == ["paragraph", "rule", "paragraph", "rule", "paragraph"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("CHAPTER I", "CHAPTER II"),
+        ("Chapter 1. Down the Rabbit-Hole", "Chapter 2. The Pool of Tears"),
+        ("Capítulo 3", "Capítulo 4"),
+        ("Chapitre IV", "Chapitre V : La nuit"),
+        ("Erstes Kapitel", "Zweites Kapitel"),
+        ("ГЛАВА ПЕРВАЯ", "ГЛАВА ВТОРАЯ"),
+        ("第一章 出發", "第二章 歸來"),
+        ("I.", "II."),
+        ("I. A SCANDAL IN BOHEMIA", "II. THE RED-HEADED LEAGUE"),
+        ("1", "2"),
+        ("Prologue", "Epilogue"),
+    ],
+)  # fmt: skip
+def test_headings(first: str, second: str) -> None:
+    text = f"{first}\n\n{PROSE}\n\n{PROSE}\n\n\n{second}\n\n{PROSE}\n"
+    assert titles(text) == [(1, first), (1, second)]
+    assert doc(text).chapters[0].blocks[0].kind == "heading"
+
+
+def test_parts_stand_above_chapters() -> None:
+    text = "".join(
+        f"PART {part}\n\n" + "".join(f"CHAPTER {n}\n\n{PROSE}\n\n" for n in ("I", "II"))
+        for part in ("ONE", "TWO")
+    )
+    assert [level for level, _ in titles(text)] == [1, 2, 2, 1, 2, 2]
+
+
+def test_a_title_under_the_number_belongs_to_it() -> None:
+    text = f"CHAPTER I\n\nThe Long Way Home\n\n{PROSE}\n\nCHAPTER II\nThe Short Way\n\n{PROSE}\n"
+    assert titles(text) == [(1, "CHAPTER I. The Long Way Home"), (1, "CHAPTER II The Short Way")]
+
+
+@pytest.mark.parametrize(
+    "sentence", ["Chapter 3 was hard to write.", "Part of me was glad.", "I went home.", "Book it."]
+)
+def test_a_sentence_is_no_heading(sentence: str) -> None:
+    assert len(doc(f"{PROSE}\n\n{sentence}\n\n{PROSE}\n").chapters) == 1
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n\n"])
+def test_a_printed_table_of_contents_is_no_chapters(gap: str) -> None:
+    names = ["CHAPTER I. The Rain", "CHAPTER II. The Sun", "CHAPTER III. The Snow"]
+    text = f"CONTENTS\n\n{gap.join(names)}\n\n\n" + "".join(f"{n}\n\n{PROSE}\n\n" for n in names)
+    made = doc(text).chapters
+    assert [chapter.role for chapter in made] == ["contents", "body", "body", "body"]
+    assert [chapter.title for chapter in made[1:]] == names
+
+
+def test_a_contents_list_without_a_heading_is_known_by_its_like_coming_again() -> None:
+    names = ["PART ONE", "CHAPTER I", "CHAPTER II", "PART TWO", "CHAPTER I", "CHAPTER II"]
+    text = "\n\n".join(names) + "\n\n" + "".join(f"{name}\n\n{PROSE}\n\n" for name in names)
+    assert [chapter.role for chapter in doc(text).chapters] == ["contents", *["body"] * 6]
+
+
+def test_numbers_that_interrupt_sentences_are_pages() -> None:
+    half = " ".join(PROSE.split()[:20])
+    text = f"{half}\n\n12\n\nand so on, {half}\n\n13\n\nuntil it was {half}\n\n14\n\nthe end.\n"
+    made = doc(text)
+    assert len(made.chapters) == 1
+    assert [block.kind for block in made.chapters[0].blocks].count("page") == 3
+
+
+def test_what_project_gutenberg_adds_stands_apart() -> None:
+    text = f"""The Project Gutenberg eBook of Rain
+
+Title: Rain
+Author: Ann Other
+Language: French
+
+*** START OF THE PROJECT GUTENBERG EBOOK RAIN ***
+
+CHAPTER I
+
+{PROSE}
+
+CHAPTER II
+
+{PROSE}
+
+*** END OF THE PROJECT GUTENBERG EBOOK RAIN ***
+
+License text.
+"""
+    made = doc(text)
+    assert [chapter.role for chapter in made.chapters] == ["front", "body", "body", "back"]
+    assert (made.about.title, made.about.authors, made.about.language) == (
+        "Rain", ("Ann Other",), "fr",
+    )  # fmt: skip
+    text = f"[Emma by Jane Austen 1816]\n\n{PROSE}\n"
+    assert doc(text).about.title == "Emma"
+    assert doc(text).about.year == "1816"
+
+
+def test_notes_pages_and_pictures_in_brackets() -> None:
+    made = blocks(f"{PROSE}[1] More [Pg 23] of it.\n\n[1] A note.\n\n[Illustration: A cat]\n")
+    assert [(one.kind, one.value) for one in made[0].inlines] == [
+        ("noteref", "note-1"), ("page", "23"),
+    ]  # fmt: skip
+    assert (made[1].kind, made[1].id) == ("note", "note-1")
+    assert made[2].kind == "image"
+
+
+def test_a_number_in_brackets_without_a_note_is_text() -> None:
+    assert blocks(f"{PROSE}[7]\n")[0].inlines == ()
+
+
+def test_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("Ein Käfer saß da.\n".encode("utf-16"))
+    assert plain.read(path, Limits()).chapters[0].blocks[0].text == "Ein Käfer saß da."
+
+
+@pytest.mark.parametrize("data", [b"", b" \n\t\n", b"\x00\x01\x02\x03\x04" * 99, b"%PDF-1.4 x"])
+def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with pytest.raises(BadInput):
+        plain.read(path, Limits())
+
+
+_LINES = st.sampled_from(
+    ["", "", "  ", PROSE, "CHAPTER I", "CHAPTER II.", "Contents", "IV", "3", "* * *", "[1] a note",
+     "it is[1] so [Pg 3]", "    indented line of text", "a\tb   c", "PART ONE", "Prologue", "“Oh!”",
+     "well-", "known", "_so_ it is", "THE END", "[Illustration]", "*** START OF THE PROJECT "
+     "GUTENBERG EBOOK X ***", "[Footnote 2: open", "closed]", "\x0c", "1. One", "2. Two"]
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(_LINES, st.text(max_size=30)), min_size=1, max_size=40))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_nothing_is_lost_and_order_stays(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    try:
+        made = plain.document(text, "a.txt")
+    except BadInput:
+        return
+    kept = [block.text for chapter in made.chapters for block in chapter.blocks]
+    assert squeezed("".join(kept)) == squeezed(text.lstrip("\ufeff"))
+    for chapter in made.chapters:
+        for block in chapter.blocks:
+            assert all(0 <= one.start < one.end <= len(block.text) for one in block.inlines)
