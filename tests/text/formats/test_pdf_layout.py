@@ -305,6 +305,39 @@ def test_a_large_initial_belongs_to_its_word(tmp_path: Path) -> None:
     assert text.startswith("Once there was a king who had three sons and one boat to leave")
 
 
+def test_soft_hyphens_items_verse_and_code(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(60, 540, "He had always been a man of many parts, and his under\u00ad")
+    leaf.put(60, 528, "standing of the sea was great, as was his love of ships and boats.")
+    leaf.put(60, 500, "\u2022 Nets, which he mended on the wall by the harbour when the weather")
+    leaf.put(70, 488, "was good.")
+    leaf.put(60, 476, "\u2022 Ropes.")
+    verse = ["Tiger, tiger, burning bright", "In the forests of the night,",
+             "What immortal hand or eye", "Could frame thy fearful symmetry?"]  # fmt: skip
+    for number, line in enumerate(verse):
+        leaf.put(90, 440 - 12 * number, line)
+    leaf.put(60, 380, "def main():", font="F3").put(84, 368, "return 1", font="F3")
+    leaf.set(60, 340, HARBOUR)
+    document = read_leaves(tmp_path, [leaf])
+    assert "his understanding of the sea" in texts(document, "paragraph")[0]
+    assert texts(document, "item") == [
+        "\u2022 Nets, which he mended on the wall by the harbour when the weather was good.",
+        "\u2022 Ropes.",
+    ]
+    assert texts(document, "poem") == ["\n".join(verse)]
+    assert texts(document, "code") == ["def main():\n    return 1"]
+
+
+def test_a_bold_line_on_its_own_is_a_heading(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 540, HARBOUR)
+    leaf.put(60, base - 12, "Of the Road", font="F2")
+    leaf.set(60, base - 32, ROAD)
+    document = read_leaves(tmp_path, [leaf])
+    assert [chapter.title for chapter in document.chapters] == ["", "Of the Road"]
+    assert texts(document, "heading") == ["Of the Road"]
+
+
 def test_a_page_of_contents_lists_items_without_dots(tmp_path: Path) -> None:
     leaf = Leaf().put(60, 540, "Contents", 16, "F2")
     for number, title in enumerate(["The Net", "The Storm", "The Calm", "The End"], 1):
