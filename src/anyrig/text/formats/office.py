@@ -30,7 +30,7 @@ def refuse_old(path: Path, limits: Limits) -> None:
             hint="Open it in Word or LibreOffice, remove the password, and save it again.",
         )
     raise BadInput(
-        f"{path.name} is in the old binary format of Office",
+        f"{path.name} is an old Word or Office file, not docx",
         hint="Open it in Word or LibreOffice and save it as docx.",
     )
 
