@@ -67,6 +67,17 @@ def test_verse_keeps_its_lines() -> None:
     assert made[1].text.count("\n") == 2
 
 
+def test_blank_verse_is_no_wrapped_prose() -> None:
+    verse = """Of Man's first disobedience, and the fruit
+Of that forbidden tree whose mortal taste
+Brought death into the World, and all our woe,
+With loss of Eden, till one greater Man
+Restore us, and regain the blissful seat,
+Sing, Heavenly Muse, that, on the secret top"""
+    made = blocks(f"{verse}\n\n{verse}\n")
+    assert [(block.kind, block.text) for block in made] == [("poem", verse)] * 2
+
+
 def test_a_row_of_signs_is_a_rule() -> None:
     made = blocks(f"{PROSE}\n\n     *     *     *\n\n{PROSE}\n-----\n{PROSE}")
     assert [block.kind for block in made] == ["paragraph", "rule", "paragraph", "rule", "paragraph"]

@@ -204,7 +204,7 @@ def _is_subtitle(entry: Entry) -> bool:
         return False
     if text.isupper() and re.search(r"[^\W\d_]{2}", text):
         return True
-    if text[0] in "\"'“‘«„[(" or re.search(r"[.,;:!?…][\"'”’»]?$", text) or len(text) > 70:
+    if text[0] in "\"'“‘«„[(" or re.search(r"[.,;:…][\"'”’»]?$", text) or len(text) > 70:
         return False
     long_words = [word for word in re.findall(r"[^\W\d_]+", text) if len(word) > 3]
     capitals = sum(word[0].isupper() for word in long_words)

@@ -70,10 +70,13 @@ def shape(runs: Sequence[Piece]) -> Shape:
     lengths = sorted(first.length for first, _ in pairs)
     width = lengths[int(0.98 * (len(lengths) - 1))]
     full = sum(first.length + 1 + second.word > width - 10 for first, second in pairs)
+    # Blank verse fills its lines as prose does, but begins each with a capital.
+    following = [line for run in runs for line in run.lines[1:]]
+    verse = len(following) >= 5 and _capitals(following) >= 0.85
     num_lines = sum(len(run.lines) for run in runs)
     return Shape(
         width=width,
-        wrapped=width <= _WIDEST_WRAP and width >= 30 and full >= len(pairs) / 2,
+        wrapped=30 <= width <= _WIDEST_WRAP and full >= len(pairs) / 2 and not verse,
         spaced=num_lines <= 25 * len(runs),
     )
 
