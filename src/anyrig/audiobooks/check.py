@@ -26,7 +26,7 @@ from anyrig.units import plural
 if TYPE_CHECKING:
     from anyrig.audiobooks.check_hear import Ears
     from anyrig.audiobooks.check_passages import Passage
-    from anyrig.audiobooks.listen import Block
+    from anyrig.audiobooks.listen_files import Block
     from anyrig.audiobooks.plan import Part, Plan
 
 Words = Literal["none", "sample", "all"]

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.audiobooks.listen import Block, Finished
+    from anyrig.audiobooks.listen import Finished
+    from anyrig.audiobooks.listen_files import Block
 
     Powers = NDArray[np.float32]
 
