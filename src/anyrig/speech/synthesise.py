@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from anyrig.backends import heap
 from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.engines import engine_class
@@ -42,6 +43,7 @@ _OTHER_TAKE, _OTHER_PACE = 104_729, 0.02
 LOOK_AHEAD, LOOK_AHEAD_CPU = 512, 64
 """Segments that may be made ahead of the listener. A GPU sorts many into batches of like length,
 and some 100 MB of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."""
+_TRIM_EVERY = 256  # segments: what audio leaves behind is given back, a few milliseconds each time
 
 
 @dataclass
@@ -210,6 +212,8 @@ class Studio:
                     done += 1
                     tally.add(spoken)
                     yield spoken
+                    if done % _TRIM_EVERY == 0:
+                        heap.trim()
             except Vanished as vanished:  # evicted or damaged meanwhile: made like the others
                 gone.add(vanished.name)
                 early = False
