@@ -7,7 +7,6 @@ what is short and bold, and what calls itself a chapter and stands alone.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,14 +112,24 @@ def starts_by_looks(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> 
     called = {n: found for n in levels if (found := label(_text(paragraphs[n])))}
     cuts = {levels[n] for n, found in called.items() if found.sort in RANK and RANK[found.sort] < 5}
     if not cuts:
-        counts = Counter(levels.values())
-        again = [level for level in sorted(counts) if counts[level] > 1]
-        cuts = {again[0]} if again else set(sorted(counts)[-1:])
+        cuts = {_chapter_level(paragraphs, levels)}
     deepest = max(cuts, default=0)
     chosen = [
         n for n in sorted(levels) if levels[n] <= deepest or n in called and called[n].sort in _CUTS
     ]
     return _merged([Start(n, levels[n], _text(paragraphs[n])) for n in chosen], paragraphs, levels)
+
+
+def _chapter_level(paragraphs: Sequence[Paragraph], levels: dict[int, int]) -> int:
+    """The highest level that comes again and again; a title page's own is not one."""
+    pages: dict[int, set[int]] = {}
+    for number, level in levels.items():
+        pages.setdefault(level, set()).add(_page(paragraphs[number]))
+    for least in (3, 2):
+        again = [level for level in sorted(pages) if len(pages[level]) >= least]
+        if again:
+            return again[0]
+    return max(pages, default=0)
 
 
 def _merged(
@@ -140,7 +149,7 @@ def _merged(
 
 
 def _ranks(starts: list[Start], paragraphs: Sequence[Paragraph]) -> dict[int, int]:
-    """The level of each start among the others; a lone title on the first pages is beside them."""
+    """The level of each start among the others, by what they call themselves."""
     sorts: dict[int, int] = {}
     for start in starts:
         found = label(start.title)
@@ -148,12 +157,7 @@ def _ranks(starts: list[Start], paragraphs: Sequence[Paragraph]) -> dict[int, in
     ranked = sorted({rank for rank in sorts.values() if 0 < rank < 5})
     if ranked:
         return {n: ranked.index(rank) + 1 if rank in ranked else 1 for n, rank in sorts.items()}
-    counts = Counter(start.level for start in starts)
-    order = [level for level in sorted(counts) if counts[level] > 1] or sorted(counts)
-    return {
-        start.paragraph: order.index(start.level) + 1 if start.level in order else 1
-        for start in starts
-    }
+    return dict.fromkeys(sorts, 1)  # what stands in larger type comes too seldom to be parts
 
 
 def _is_its_title(last: Start, start: Start, paragraphs: Sequence[Paragraph]) -> bool:
