@@ -78,7 +78,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
     flows: list[tuple[Item, Flow]] = []
     broken: list[str] = []
     error: BadInput | None = None
-    left, tags = limits.characters, limits.tags
+    left, tags = limits.characters, limits.book_tags
     for item in pages:
         try:
             data = book.archive.read(item.path, limits.text_bytes)
@@ -94,7 +94,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
         if left < 0 or tags < 0:
             raise BadInput(
                 f"{book.archive.name} holds more than {limits.characters:,} characters of text "
-                f"or {limits.tags:,} tags",
+                f"or {limits.book_tags:,} tags",
                 hint="No book is that long; get the file anew, or split it.",
             )
     if error and not flows:

@@ -30,8 +30,10 @@ class Limits:
     ratio_from_bytes: int = 8 * _MB
     """Smaller members may be as repetitive as they like: they cannot fill a memory."""
     tags: int = 4 * _MB
-    """Of mark-up in one file of XML, or in all pages of a book; what takes time is their number."""
-    page_tags: int = 1 * _MB
+    """Of mark-up in one file of XML; what takes time is their number, not their size."""
+    page_tags: int = 600_000
     """Of mark-up in one page."""
+    book_tags: int = 1_500_000
+    """Of mark-up in all pages of a book: twenty times a long one."""
     characters: int = 20 * _MB
     """Of text in the whole document: twice the longest novel."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _LONGEST_MARK = 24  # characters of a reference to a note, of a page's number
+_OUTERMOST = 4  # the page, its body, and what fills that
 _MOST_KNOWN = 10_000
 _UNSEEN_LISTS = frozenset("page-list landmarks doc-pagelist".split())
 
@@ -123,6 +124,8 @@ class _Walk:
         self._frames: list[_Frame] = []
         self._names: dict[str, str] = {}
         self._known: dict[tuple[object, ...], Said] = {}
+        by_id = any("#" in name for name in (*style.hidden, *style.blocks))
+        self._own = ("href", "title", "name") if by_id else ("href", "title", "name", "id")
         self._quotes = 0
         self._open = {"a": 0, "sup": 0}
         self._special = {"br": self._break, "hr": self._rule, "img": self._image, "q": self._quote,
@@ -146,7 +149,7 @@ class _Walk:
         if block:
             self._block_begins(tag, said, element)
         self._push(tag, said, before, block)
-        if not self._frames[-2:-1] or self._frames[-2].tag in ("html", "body"):
+        if len(self._frames) < _OUTERMOST:
             self._note_page(tag, said)
         special = self._special.get(tag)
         if special and not special(element):
@@ -178,6 +181,8 @@ class _Walk:
 
     def flush(self) -> None:
         """What was gathered, as a block."""
+        if self._line.is_new():
+            return
         line, self._line = self._line, Line()
         text = line.text()
         text = text.strip("\n").rstrip() if self._context.raw else text.rstrip("\n\t ")
@@ -214,13 +219,18 @@ class _Walk:
         return name
 
     def _said(self, tag: str, attributes: Attributes) -> Said:
-        """What attributes say; most elements of a book say one of a few things."""
-        key = (tag, *attributes.items())
+        """What attributes say; but for their own names, most elements say one of a few things."""
+        given = attributes.items()
+        key = (tag, *((name, value) for name, value in given if name not in self._own))
         said = self._known.get(key)
         if said is None:
             said = elements.said(tag, attributes, self._style)
             if len(self._known) < _MOST_KNOWN:
                 self._known[key] = said
+        name = (attributes.get("name") or "").strip() if tag == "a" else ""
+        identity = (attributes.get("id") or "").strip()
+        if (said.id, said.name) != (identity, name):
+            said = said._replace(id=identity, name=name)
         return said
 
     def _add(self, text: str) -> None:

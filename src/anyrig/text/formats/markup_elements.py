@@ -75,30 +75,14 @@ class Said(NamedTuple):
     aside: bool = False
     """Hidden from those who listen only (`aria-hidden`)."""
     block: bool = False
-
-    @property
-    def note(self) -> bool:
-        """Whether it is a note, or a list of them."""
-        return any(each in _NOTES for each in self.types)
-
-    @property
-    def notes(self) -> bool:
-        """Whether it is a list of notes."""
-        return any(each in _MANY_NOTES for each in self.types)
-
-    @property
-    def page(self) -> bool:
-        """Whether it marks the start of a printed page."""
-        return any(each in _PAGES for each in self.types) or any(
-            each in _PAGE_CLASSES for each in self.classes
-        )
-
-    @property
-    def poem(self) -> bool:
-        """Whether it is a poem or a piece of one."""
-        return any(_POEMS.match(each) for each in self.types) or any(
-            _POEM_CLASS.match(each) for each in self.classes
-        )
+    note: bool = False
+    """Whether it is a note, or a list of them."""
+    notes: bool = False
+    """Whether it is a list of notes."""
+    page: bool = False
+    """Whether it marks the start of a printed page."""
+    poem: bool = False
+    """Whether it is a poem or a piece of one."""
 
 
 NOTHING = Said()
@@ -128,6 +112,10 @@ def said(tag: str, attributes: Attributes, style: Style) -> Said:
         hidden=_hides(get("hidden"), inline_style) or any(each in style.hidden for each in names),
         aside=(get("aria-hidden") or "").lower() == "true",
         block=bool(_BLOCKING.search(inline_style)) or any(each in style.blocks for each in names),
+        note=not _NOTES.isdisjoint(types),
+        notes=not _MANY_NOTES.isdisjoint(types),
+        page=not (_PAGES.isdisjoint(types) and _PAGE_CLASSES.isdisjoint(classes)),
+        poem=any(map(_POEMS.match, types)) or any(map(_POEM_CLASS.match, classes)),
     )
 
 

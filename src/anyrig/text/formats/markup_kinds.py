@@ -37,6 +37,8 @@ class Context(NamedTuple):
 
 def within(tag: str, said: Said, outer: Context, key: str, element: Element) -> Context:
     """What holds inside of a block element."""
+    if said is elements.NOTHING and tag in ("p", "div"):
+        return outer
     inner = outer._replace(language=said.language or outer.language)
     if tag in ("html", "body"):
         return outer

@@ -48,6 +48,11 @@ class Line:
     images: list[str] = field(default_factory=list)
     num_breaks: int = 0
 
+    def is_new(self) -> bool:
+        """Whether there is nothing in it that a block could be made of; it can be used again."""
+        self.space = False
+        return not (self.parts or self.anchors or self.images or self.inlines or self.num_breaks)
+
     def add(self, text: str) -> None:
         """Text of an element, its white space as one."""
         text = _seen(text)
