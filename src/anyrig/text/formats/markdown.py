@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DEFINITION = re.compile(r"\[\^([^\]\s]{1,60})\]:[ \t]*")
 _REFERENCE = re.compile(r"\[\^([^\]\s]{1,60})\]")
 _DEFINED = re.compile(r"^ {0,3}\[\^([^\]\s]{1,60})\]:", re.M)
-_MOST_BRACKETS, _MOST_LINES = 50_000, 300_000  # each costs markdown-it a tenth of a millisecond
+_MOST_MARKS, _MOST_LINES = 50_000, 200_000  # each costs markdown-it a tenth of a millisecond
 _DEEPEST = 60  # quotes in lists in quotes; markdown-it's own way goes by recursion
 
 
@@ -44,8 +44,11 @@ def rendered(text: str, name: str) -> str:
     """Markdown as HTML, its footnotes as EPUB marks them."""
     from markdown_it import MarkdownIt
 
-    if text.count("[") > _MOST_BRACKETS or text.count("\n") > _MOST_LINES:
-        raise BadInput(f"{name} has more lines or links than any text", hint="Split the file.")
+    marks = max(text.count("["), text.count("|"))
+    if marks > _MOST_MARKS or text.count("\n") > _MOST_LINES:
+        raise BadInput(
+            f"{name} has more lines, links or cells than any text", hint="Split the file."
+        )
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST, "html": True})
     parser.enable(["table", "strikethrough"])
     noted = frozenset(_DEFINED.findall(text))

@@ -20,6 +20,7 @@ from anyrig.text.formats.paragraphs import Piece, Shape, cells, groups, joined, 
 from anyrig.text.formats.paragraphs import vocabulary as words_of
 from anyrig.text.formats.titles import Label, label
 
+_MOST_GAPS = 120_000  # paragraphs parted by blank lines; the whole Bible has 30,000
 _MOST_LINES = 300_000  # a long novel has 50,000
 _CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
 
@@ -64,6 +65,8 @@ def document(text: str, name: str, form: str = "txt") -> Document:
     _refuse_binary(text, name)
     text = text.lstrip("\ufeff")
     lines = text.splitlines()
+    if text.count("\n\n") > _MOST_GAPS and sum(1 for _ in groups(lines)) > _MOST_GAPS:
+        raise BadInput(f"{name} has more than {_MOST_GAPS:,} paragraphs", hint="Split the file.")
     if len(lines) > _MOST_LINES and sum(map(bool, map(str.strip, lines))) > _MOST_LINES:
         raise BadInput(f"{name} has more than {_MOST_LINES:,} lines", hint="Split the file.")
     core = gutenberg.frame(lines)

@@ -20,7 +20,7 @@ from anyrig.text.formats.paragraphs import is_rule
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.formats.runs import Run, table, woven
 
-_MOST_TOKENS = 4_000_000  # a long novel from Word has under one million
+_MOST_TOKENS = 3_000_000  # a long novel from Word has under one million
 
 
 def read(path: Path, limits: Limits) -> Document:
