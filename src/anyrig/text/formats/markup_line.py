@@ -1,4 +1,4 @@
-"""The text of one block while it is gathered: white space as a browser shows it."""
+"""What a page is read into, and the text of one block while it is gathered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anyrig.text.document import Inline
+from anyrig.text.document import Block, Inline
 
 # Marks of where a word may be broken, and of byte order: no part of the text.
 _UNSEEN = str.maketrans("", "", "\u00ad\u200b\ufeff\u2060")
@@ -32,6 +32,20 @@ class Link(NamedTuple):
     likely: bool = True
     """Whether it looks like one anywhere, not just inside of a note."""
     block: int = -1
+
+
+@dataclass
+class Flow:
+    """One page, read."""
+
+    blocks: list[Block] = field(default_factory=list)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of every id: its first block, and the one after its last."""
+    links: list[Link] = field(default_factory=list)
+    language: str = ""
+    """Of the page as a whole."""
+    types: tuple[str, ...] = ()
+    """What the page, or what it begins with, is said to be (`epub:type`)."""
 
 
 @dataclass

@@ -10,13 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from anyrig.text.document import Block, Inline
-from anyrig.text.formats.markup_line import Link, in_order
-
-if TYPE_CHECKING:
-    from anyrig.text.formats.markup import Flow
+from anyrig.text.formats.markup_line import Flow, Link, in_order
 
 _MARK = re.compile(
     r"(?:note|fn|n\.)?\s*[\[({]?\s*(?:\d{1,4}[a-z]?|[*†‡§¶‖#⁎∗]{1,5}|[a-z]|[ivxlc]{1,7}|[⁰¹²³⁴-⁹]{1,4}"

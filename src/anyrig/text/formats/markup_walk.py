@@ -1,0 +1,388 @@
+"""The walk through the tree of a page: elements open and close, and blocks come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from anyrig.text.document import Block, Inline
+from anyrig.text.formats import markup_elements as elements
+from anyrig.text.formats import markup_inside as inside
+from anyrig.text.formats.markup_elements import NOTHING, Attributes, Said, Style
+from anyrig.text.formats.markup_kinds import Context, block_of, within
+from anyrig.text.formats.markup_line import Flow, Line, Link
+from anyrig.text.formats.markup_notes import could_be_mark, is_mark
+from anyrig.text.formats.xml import local
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_LONGEST_MARK = 24  # characters of a reference to a note, of a page's number
+_OUTERMOST = 4  # the page, its body, and what fills that
+_MOST_KNOWN = 10_000
+_UNSEEN_LISTS = frozenset("page-list landmarks doc-pagelist".split())
+
+
+class _Frame(NamedTuple):
+    """An open element: what was so when it began."""
+
+    tag: str
+    said: Said
+    context: Context
+    block: bool
+    first: int
+    start: int
+    part: int
+    breaks: int
+    skipped: bool = False
+
+
+# Most elements inside a paragraph: they change nothing, and must cost nothing.
+_PLAIN_TAGS = frozenset("b i em strong span small big u font cite code tt s abbr".split())
+_PLAIN = _Frame("span", NOTHING, Context(), False, 0, 0, 0, 0)
+
+
+class Walk:
+    """The walk through one tree."""
+
+    def __init__(
+        self, resolve: Callable[[str], str], style: Style, skipped: Collection[str]
+    ) -> None:
+        self.flow = Flow()
+        self._resolve, self._style, self._skipped = resolve, style, skipped
+        self._line = Line()
+        self._context = Context()
+        self._frames: list[_Frame] = []
+        self._names: dict[str, str] = {}
+        self._known: dict[tuple[object, ...], Said] = {}
+        by_id = any("#" in name for name in (*style.hidden, *style.blocks))
+        self._own = ("href", "title", "name") if by_id else ("href", "title", "name", "id")
+        self._quotes = 0
+        self._open = {"a": 0, "sup": 0}
+        self._special = {"br": self._break, "hr": self._rule, "img": self._image, "q": self._quote,
+                         "svg": self._drawing, "math": self._formula, "tr": self._row,
+                         "td": self._cell, "th": self._cell, "wbr": _go_on}  # fmt: skip
+
+    def begin(self, element: Element) -> bool:
+        """An element opens; False if what it holds is left out."""
+        tag = self._name(element)
+        if tag in _PLAIN_TAGS and not element.attrib:
+            self._frames.append(_PLAIN)
+            if element.text:
+                self._add(element.text)
+            return True
+        said = self._said(tag, element.attrib) if element.attrib else NOTHING
+        block = tag in elements.BLOCKS or said.block or self._is_verse(tag, said)
+        before = self._context
+        if self._left_out(tag, said, element):
+            self._push(tag, said, before, block=False, skipped=True)
+            return False
+        if block:
+            self._block_begins(tag, said, element)
+        self._push(tag, said, before, block)
+        if len(self._frames) < _OUTERMOST:
+            self._note_page(tag, said)
+        special = self._special.get(tag)
+        if special and not special(element):
+            return False
+        if element.text:
+            self._add(element.text)
+        return True
+
+    def end(self, element: Element) -> None:
+        """An element closes, and what follows it is its parent's again."""
+        frame = self._frames.pop()
+        if frame is _PLAIN:
+            if element.tail:
+                self._add(element.tail)
+            return
+        if frame.tag in self._open:
+            self._open[frame.tag] -= 1
+        if not frame.skipped:
+            if not frame.block:
+                self._inline_ends(frame, element)
+            self._remember(frame)
+            if frame.tag == "dd":
+                self._extend_term(element)
+            if frame.block:
+                self._block_ends(frame, element)
+        self._context = frame.context
+        if element.tail:
+            self._add(element.tail)
+
+    def flush(self) -> None:
+        """What was gathered, as a block."""
+        if self._line.is_new():
+            return
+        line, self._line = self._line, Line()
+        text = line.text()
+        text = text.strip("\n").rstrip() if self._context.raw else text.rstrip("\n\t ")
+        cut = len(line.text()) - len(line.text().lstrip("\n")) if self._context.raw else 0
+        index = len(self.flow.blocks)
+        if text.strip():
+            self.flow.blocks.append(block_of(text, line, self._context, cut))
+            self.flow.links += [link._replace(block=index) for link in line.links]
+        for key, offset in line.anchors:
+            # One at the very end of a paragraph is there for what comes next.
+            at = index + 1 if text and offset >= len(text) and offset > 0 else index
+            self.flow.places.setdefault(key, (at, at + 1))
+        for alt in line.images:
+            self.flow.blocks.append(Block(alt, "image", language=self._context.language))
+
+    def _push(
+        self, tag: str, said: Said, before: Context, block: bool, skipped: bool = False
+    ) -> None:
+        line = self._line
+        if tag in self._open:
+            self._open[tag] += 1
+        self._frames.append(
+            _Frame(tag, said, before, block, len(self.flow.blocks), line.length, len(line.parts),
+                   line.num_breaks, skipped)
+        )  # fmt: skip
+
+    def _name(self, element: Element) -> str:
+        tag = element.tag
+        if not isinstance(tag, str):
+            return ""
+        name = self._names.get(tag)
+        if name is None:
+            name = self._names[tag] = local(element)
+        return name
+
+    def _said(self, tag: str, attributes: Attributes) -> Said:
+        """What attributes say; but for their own names, most elements say one of a few things."""
+        given = attributes.items()
+        key = (tag, *((name, value) for name, value in given if name not in self._own))
+        said = self._known.get(key)
+        if said is None:
+            said = elements.said(tag, attributes, self._style)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[key] = said
+        name = (attributes.get("name") or "").strip() if tag == "a" else ""
+        identity = (attributes.get("id") or "").strip()
+        if (said.id, said.name) != (identity, name):
+            said = said._replace(id=identity, name=name)
+        return said
+
+    def _add(self, text: str) -> None:
+        if self._context.raw:
+            self._line.add_raw(text)
+        else:
+            self._line.add(text)
+
+    def _left_out(self, tag: str, said: Said, element: Element) -> bool:
+        if not tag or tag in self._skipped or tag == "case" and self._in_switch():
+            return True
+        if any(each in _UNSEEN_LISTS for each in said.types):
+            return True
+        if not (said.hidden or said.aside):
+            return False
+        if said.page:
+            self._page(said, element, "")
+        return not (said.note or said.notes or inside.holds_notes(element))
+
+    def _in_switch(self) -> bool:
+        return bool(self._frames) and self._frames[-1].tag == "switch"
+
+    def _is_verse(self, tag: str, said: Said) -> bool:
+        return tag == "span" and self._context.poem and any(
+            each.startswith(("line", "verse")) or each == "l" for each in said.classes
+        )  # fmt: skip
+
+    def _note_page(self, tag: str, said: Said) -> None:
+        if tag in ("html", "body") and said.language:
+            self.flow.language = said.language
+        if not self.flow.blocks and said.types:
+            self.flow.types += said.types
+
+    # Blocks
+
+    def _block_begins(self, tag: str, said: Said, element: Element) -> None:
+        context = self._context
+        if context.table and tag != "caption" or context.kind == "heading" and tag != "p":
+            self._line.space = True
+            return
+        if context.poem and not said.poem and tag in ("p", "div", "li", "span"):
+            self._end_verse()
+        elif tag not in elements.BLOCKS and context.kind != "heading":
+            self._end_verse()  # an inline element that a style sheet sets on lines of its own
+            return
+        else:
+            self.flush()
+        self._context = within(tag, said, context, self._key(said), element)
+
+    def _block_ends(self, frame: _Frame, element: Element) -> None:
+        outer = frame.context
+        if outer.table and frame.tag != "caption" or outer.kind == "heading" and frame.tag != "p":
+            self._line.space = True
+            return
+        line = self._line
+        verses = outer.poem and not frame.said.poem and frame.tag in ("p", "div", "li", "span")
+        ended = line.num_breaks > frame.breaks or line.length == frame.start
+        if frame.said.page and self._is_short_page(frame):
+            self._page_block(frame.said, element)
+        elif (verses and not ended) or frame.tag not in elements.BLOCKS:
+            self._end_verse()
+        else:
+            self.flush()
+
+    def _end_verse(self) -> None:
+        if self._line.length and self._line.last() != "\n":
+            self._line.end_line()
+            self._line.num_breaks -= 1
+
+    def _break(self, element: Element) -> bool:
+        context, line = self._context, self._line
+        if context.raw:
+            line.add_raw("\n")
+        elif context.table or context.kind == "heading":
+            line.space = True
+        elif line.last() == "\n":
+            self.flush()  # two of them part paragraphs, or stanzas
+        elif line.length:
+            line.end_line()
+        return False
+
+    def _rule(self, element: Element) -> bool:
+        self.flow.blocks.append(Block("", "rule"))
+        return False
+
+    def _row(self, element: Element) -> bool:
+        if self._context.table and self._line.length:
+            self._line.put("\n")
+        return True
+
+    def _cell(self, element: Element) -> bool:
+        if self._context.table and element.getprevious() is not None:
+            self._line.put("\t")
+        return True
+
+    # Inlines
+
+    def _inline_ends(self, frame: _Frame, element: Element) -> None:
+        said, line = frame.said, self._line
+        if frame.tag == "a":
+            self._link_ends(frame, element)
+        elif frame.tag == "q":
+            self._quotes -= 1
+            line.add("”" if self._quotes % 2 == 0 else "’")
+        elif frame.tag == "sup" and not self._has_link(frame):
+            line.raise_figures(frame.part)
+        if said.page and line.length - frame.start <= _LONGEST_MARK and not element.get("href"):
+            self._page(said, element, "".join(line.parts[frame.part :]), frame)
+        if said.language and said.language != self._context.language:
+            line.inlines.append(Inline(frame.start, line.length, "language", said.language))
+
+    def _has_link(self, frame: _Frame) -> bool:
+        links = self._line.links
+        return self._open["a"] > 0 or bool(links) and links[-1].start >= frame.start
+
+    def _link_ends(self, frame: _Frame, element: Element) -> None:
+        if self._line.length - frame.start > _LONGEST_MARK:
+            return
+        href = (element.get("href") or "").strip()
+        text = "".join(self._line.parts[frame.part :]).strip()
+        if not href:
+            return
+        sure = "noteref" in frame.said.types or "doc-noteref" in frame.said.types
+        back = any(each in frame.said.types for each in ("backlink", "doc-backlink"))
+        raised = self._open["sup"] > 0 or any(
+            local(each) in ("sup", "img") for each in islice(element.iter(), 8)
+        )
+        clues = " ".join((*frame.said.classes, href.rpartition("#")[2], frame.said.id))
+        likely = sure or back or is_mark(text, raised=raised, clues=clues)
+        target = self._resolve(href) if likely or could_be_mark(text) else ""
+        if target:
+            link = Link(frame.start, self._line.length, target, sure, back, likely)
+            self._line.links.append(link)
+
+    def _quote(self, element: Element) -> bool:
+        self._line.add("“" if self._quotes % 2 == 0 else "‘")
+        self._quotes += 1
+        return True
+
+    def _image(self, element: Element) -> bool:
+        alt = inside.alternative(element)
+        if any(open.tag == "a" and "noteref" in open.said.types for open in self._frames[-3:]):
+            return False
+        if len(alt) == 1 and (element.tail or "")[:1].isalpha():
+            self._line.add(alt)  # a picture of the first letter
+        elif alt and self._context.table:
+            self._line.add(f" {alt} ")
+        else:
+            self._show(alt)
+        return False
+
+    def _drawing(self, element: Element) -> bool:
+        self._show(inside.drawing(element))
+        return False
+
+    def _show(self, alt: str) -> None:
+        """A picture: after the block that it stands in, if one is open."""
+        if alt and self._line.length:
+            self._line.images.append(alt)
+        elif alt:
+            self.flow.blocks.append(Block(alt, "image", language=self._context.language))
+
+    def _formula(self, element: Element) -> bool:
+        words = inside.formula(element)
+        self._line.add(f" {words} " if element.get("display") == "block" else words)
+        return False
+
+    # Pages and places
+
+    def _is_short_page(self, frame: _Frame) -> bool:
+        return (
+            self._line.length - frame.start <= _LONGEST_MARK
+            and len(self.flow.blocks) == frame.first
+        )
+
+    def _page_block(self, said: Said, element: Element) -> None:
+        label = elements.page_label(said, element.attrib, self._line.text())
+        self._line = Line()
+        self.flow.blocks.append(Block(label, "page"))
+
+    def _page(self, said: Said, element: Element, text: str, frame: _Frame | None = None) -> None:
+        """The start of a page: inside a block if one is open, else between two."""
+        label = elements.page_label(said, element.attrib, text or (element.text or "")[:40])
+        outside = not self._frames or self._frames[-1].tag in elements.CONTAINERS
+        start = frame.start if frame else self._line.length
+        if outside and start == 0 and self._line.length == len(text):
+            self._line = Line()
+            self.flow.blocks.append(Block(label, "page"))
+        else:
+            self._line.inlines.append(Inline(start, self._line.length, "page", label))
+
+    def _key(self, said: Said) -> str:
+        return self._resolve(f"#{said.id}") if said.id else ""
+
+    def _remember(self, frame: _Frame) -> None:
+        if frame.said is NOTHING:
+            return
+        for name in {frame.said.id, frame.said.name} - {""}:
+            key = self._resolve(f"#{name}")
+            if not frame.block:
+                self._remember_inline(key, frame)
+            else:
+                end = len(self.flow.blocks) + bool(self._line.length)
+                self.flow.places.setdefault(key, (frame.first, max(end, frame.first + 1)))
+
+    def _extend_term(self, meaning: Element) -> None:
+        """The place of a term goes on to the end of what it means: so some books write notes."""
+        term = meaning.getprevious()
+        key = self._resolve(f"#{term.get('id')}") if term is not None and term.get("id") else ""
+        if term is not None and self._name(term) == "dt" and key in self.flow.places:
+            end = len(self.flow.blocks) + bool(self._line.length)
+            self.flow.places[key] = (self.flow.places[key][0], end)
+
+    def _remember_inline(self, key: str, frame: _Frame) -> None:
+        if frame.first < len(self.flow.blocks):  # it held blocks
+            end = len(self.flow.blocks) + bool(self._line.length)
+            self.flow.places.setdefault(key, (frame.first, end))
+        else:
+            self._line.anchors.append((key, frame.start))
+
+
+def _go_on(element: Element) -> bool:
+    return True
