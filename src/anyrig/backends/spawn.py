@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 
 from anyrig.backends import QUIET
@@ -21,24 +21,33 @@ from anyrig.backends import QUIET
 _LAST_LINES = 20
 
 
-def start(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start(
+    module: str,
+    environment: Mapping[str, str],
+    *,
+    words: Sequence[str] = (),
+    folder: str | None = None,
+) -> subprocess.Popen[bytes]:
     """A child that runs one of our modules, with pipes for its three streams.
 
     Args:
         module: the module's full name.
         environment: everything the child sees; `bind` gives what hides the other devices.
+        words: its command line.
+        folder: where it runs; here, when None.
     """
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
     return subprocess.Popen(
         # -P: no module of the present folder stands in for one of a library's.
-        [sys.executable, "-P", "-m", module],
+        [sys.executable, "-P", "-m", module, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # A group of its own: Ctrl-C is the parent's to answer, and what the child starts ends too.
         start_new_session=sys.platform != "win32",
         env={**QUIET, **environment, "PYTHONPATH": path},
+        cwd=folder,
     )
 
 

@@ -20,6 +20,7 @@ _WITH_VALUE = (
     " --chapters --sample --voices --again --words --levels --title --author --narrator --cover"
     " --captions --bitrate --cast --notes --tables --images --poems --code --pages --titles"
     " --matter --foreign"
+    " --at-once"
     " --shape --tokens --length --sizes --most --longest"
 ).split()
 

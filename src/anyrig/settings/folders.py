@@ -57,6 +57,11 @@ class Folders(NamedTuple):
         """The store of results, kept by content."""
         return self.cache / "results.sqlite"
 
+    @property
+    def jobs(self) -> Path:
+        """What is queued, runs and was done: beside what it has made so far."""
+        return self.cache / "jobs.sqlite"
+
 
 def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
     """The folders of this user."""

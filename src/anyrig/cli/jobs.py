@@ -1,0 +1,207 @@
+"""`anyrig jobs`: what is queued, worked on or done; working the queue."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.cli import jobs_show
+from anyrig.cli.context import Context
+from anyrig.cli.show import print_error, print_json, table
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.jobs import Job, LocalJobs, Plain
+    from anyrig.services.book import Order
+
+HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book; `anyrig jobs
+run` works on what is queued until nothing is left. Without a word the jobs are listed; `show ID`
+tells everything of one, `follow ID` tells as it happens. `pause`, `resume`, `cancel` and `delete`
+take one id or several, or the first letters of one; `resume` also tries again what failed. A job
+whose process was killed is found again by the next `run` and goes on where it was."""
+MIXED = True
+_CHANGES = ("pause", "resume", "cancel", "delete")
+_ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
+_FEWEST_LETTERS = 3
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help=f"{', '.join(_ACTIONS)}; then the job's id"
+    )
+    parser.add_argument(
+        "--at-once", type=_count, metavar="N", default=1,
+        help="with run: how many jobs side by side; 1 when not given, as a book uses all there is",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """List, show, change or work on them."""
+    context = Context(options)
+    action, ids = _asked(options)
+    if action == "run":
+        return _run(context)
+    if not context.folders.jobs.exists():
+        return _none(context, ids)
+    with open_jobs(context) as jobs:
+        if action == "list":
+            return _list(context, jobs)
+        chosen = [_named(jobs, word) for word in ids]
+        if action == "show":
+            return _show(context, chosen)
+        if action == "follow":
+            return jobs_show.follow(jobs, chosen[0].id, as_json=options.json)
+        return _change(context, jobs, action, chosen)
+
+
+def open_jobs(context: Context) -> LocalJobs:
+    """This user's jobs."""
+    from anyrig.jobs import LocalJobs
+    from anyrig.store.drives import network_drive
+
+    path = context.folders.jobs
+    return LocalJobs(path, wal=not network_drive(path))
+
+
+def queue_book(context: Context, order: Order) -> int:
+    """Queue the book that the flags of `anyrig book` ask for."""
+    from anyrig.services.jobs import KINDS, check
+
+    options = context.options
+    asked: dict[str, Plain] = {}
+    for name in KINDS["book"].flags:
+        value = getattr(options, name)
+        if value not in (None, "", False, []):
+            asked[name] = value
+    asked |= {"file": str(order.source), "output": str(order.output)}
+    if options.set:
+        asked["set"] = dict(text.partition("=")[::2] for text in options.set)
+    checked = check("book", asked, Path.cwd())
+    with open_jobs(context) as jobs:
+        job = jobs.submit("book", checked)
+    if options.json:
+        print_json(job.plain())
+    else:
+        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
+    return 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise BadInput(f"--at-once {text}", hint="From 1 to 64.")
+    return int(text)
+
+
+def _asked(options: argparse.Namespace) -> tuple[str, Sequence[str]]:
+    action, *ids = options.words or ["list"]
+    if action not in _ACTIONS:
+        import difflib
+
+        near = difflib.get_close_matches(action, _ACTIONS, n=1)
+        meant = f"Did you mean `anyrig jobs {near[0]}`? " if near else ""
+        raise BadInput(
+            f"no such thing as `anyrig jobs {action}`",
+            hint=f"{meant}There are: {', '.join(_ACTIONS)}.",
+        )
+    if action in ("list", "run") and ids:
+        raise BadInput(f"`anyrig jobs {action}` takes no id", hint="See `anyrig jobs --help`.")
+    if action not in ("list", "run") and not ids:
+        raise BadInput(f"`anyrig jobs {action}` needs an id", hint="`anyrig jobs` lists them.")
+    if action == "follow" and len(ids) > 1:
+        raise BadInput("one job is followed at a time", hint="See `anyrig jobs --help`.")
+    return action, ids
+
+
+def _none(context: Context, ids: Sequence[str]) -> int:
+    if ids:
+        raise BadInput(f"there is no job {ids[0]}", hint="There are no jobs at all yet.")
+    if context.options.json:
+        print_json([])
+    else:
+        print("There are no jobs. `anyrig book FILE --queue` queues a book.")
+    return 0
+
+
+def _named(jobs: LocalJobs, word: str) -> Job:
+    """A job by its id, or by the first letters of it."""
+    found = [job for job in jobs.list() if job.id.startswith(word.lower())]
+    if len(found) == 1 and len(word) >= _FEWEST_LETTERS:
+        return found[0]
+    if len(found) > 1 and len(word) >= _FEWEST_LETTERS:
+        raise BadInput(f"{plural(len(found), 'job')} begin with {word}", hint="Write more of it.")
+    return jobs.get(word)
+
+
+def _list(context: Context, jobs: LocalJobs) -> int:
+    found = jobs.list()
+    if context.options.json:
+        print_json([job.plain() for job in found])
+        return 0
+    if not found:
+        return _none(context, ())
+    rows = [["id", "kind", "what", "state", "since"]]
+    for job in found:
+        since = job.ended or job.started or job.created
+        when = datetime.datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M")
+        rows.append([job.id, job.kind, jobs_show.title(job), jobs_show.state(job), when])
+    print(table(rows))
+    return 0
+
+
+def _show(context: Context, chosen: Sequence[Job]) -> int:
+    if context.options.json:
+        plain = [job.plain() for job in chosen]
+        print_json(plain[0] if len(plain) == 1 else plain)
+    else:
+        print("\n\n".join(jobs_show.report(job) for job in chosen))
+    return 0
+
+
+def _change(context: Context, jobs: LocalJobs, action: str, chosen: Sequence[Job]) -> int:
+    """Each for itself: one that cannot be changed does not keep the others from it."""
+    code, told = 0, []
+    for job in chosen:
+        try:
+            if action == "delete":
+                jobs.delete(job.id)
+                told.append((job, "deleted"))
+            else:
+                now = {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}
+                after = now[action](job.id)
+                told.append((after, jobs_show.state(after)))
+        except AnyrigError as error:
+            print_error(error)
+            code = error.exit_code
+    if context.options.json:
+        print_json([{**job.plain(), "deleted": action == "delete"} for job, _ in told])
+    else:
+        for job, state in told:
+            print(f"{job.id}: {jobs_show.title(job)}: {state}")
+    return code
+
+
+def _run(context: Context) -> int:
+    """Work on the queue until nothing is left; 1 when a job failed."""
+    from anyrig.jobs import work
+    from anyrig.services.jobs import runner
+
+    stop = threading.Event()
+    shown = jobs_show.Shown(runner(context.environment), as_json=context.options.json)
+    with open_jobs(context) as jobs:
+        before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        try:
+            work(
+                jobs, shown, num_at_once=context.options.at_once, until_empty=True, stop=stop
+            )  # fmt: skip
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    if not shown.num_begun and not context.options.json:
+        print("Nothing is queued.")
+    return 1 if shown.num_failed else 0

@@ -1,0 +1,144 @@
+"""A job that is one of our own commands, in a process of its own.
+
+The command prints JSON lines; each is an event, the last its result. A process of its own means
+that a crash, a leak or a driver that hangs ends one job and not the server, and that a job can be
+ended at any moment: what it made is kept in the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, cast
+
+from anyrig.backends import spawn
+from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.jobs import Plain, Stop, Stopped, Tell
+
+_LOOK_S, _LEASH_S = 0.1, 1.0
+_LONGEST_S = 3600.0
+_GRACE_S = 3.0  # to put away what is half written, before it is ended for certain
+_END = None
+
+
+def run_command(
+    words: Sequence[str], folder: str, environment: Mapping[str, str], tell: Tell, stop: Stop
+) -> dict[str, Plain]:
+    """What the command said last, with its warnings; its error when it failed.
+
+    Args:
+        words: the command and its flags, `--json` among them.
+        folder: where it runs.
+        environment: what it sees.
+        tell: is told every event but the last.
+        stop: ends it.
+    """
+    try:
+        process = spawn.start(
+            "anyrig.services.leash", {**environment, "NO_COLOR": "1"}, words=words, folder=folder
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise BadInput(
+            f"the folder {folder} is not there any more", hint="Make it, or order anew."
+        ) from error
+    assert process.stdout is not None
+    assert process.stderr is not None
+    murmur = spawn.Murmur(process.stderr)
+    try:
+        last = _listened(process, process.stdout, tell, stop)
+        code = process.wait()
+    finally:
+        spawn.stop(process)
+    lines = murmur.lines()
+    if code != 0 or last is None:
+        raise _failure(code, lines)
+    warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+    return {**last, "warnings": warnings}
+
+
+def _listened(
+    process: subprocess.Popen[bytes], pipe: IO[bytes], tell: Tell, stop: Stop
+) -> dict[str, Plain] | None:
+    """Pass on events until the command has closed its output; the last one, held back."""
+    said: queue.Queue[bytes | None] = queue.Queue(maxsize=1000)
+    threading.Thread(target=_read, args=(pipe, said), daemon=True).start()
+    last: dict[str, Plain] | None = None
+    next_leash = 0.0
+    while True:
+        if time.monotonic() >= next_leash:
+            _lengthen(process, stop)
+            next_leash = time.monotonic() + _LEASH_S
+        if stop.asked:
+            _interrupt(process)
+            raise Stopped
+        try:
+            line = said.get(timeout=_LOOK_S)
+        except queue.Empty:
+            continue
+        if line is _END:
+            return last
+        event = _event(line)
+        if event is None:
+            continue
+        if last is not None:
+            tell(str(last.get("event", "said")), last)
+        last = event
+        if event.get("event") == "progress":  # never a result: told as it comes
+            tell("progress", event)
+            last = None
+
+
+def _read(pipe: IO[bytes], said: queue.Queue[bytes | None]) -> None:
+    with pipe:
+        for line in pipe:
+            said.put(line)
+    said.put(_END)
+
+
+def _event(line: bytes) -> dict[str, Plain] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return cast("dict[str, Plain]", found) if isinstance(found, dict) else None
+
+
+def _lengthen(process: subprocess.Popen[bytes], stop: Stop) -> None:
+    assert process.stdin is not None
+    held_s = min(stop.held_s, _LONGEST_S)
+    with contextlib.suppress(OSError):  # it has ended: its output says so as well
+        process.stdin.write(f"{max(0.0, held_s):.3f}\n".encode())
+        process.stdin.flush()
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C does, which leaves no half-written file; the caller ends it for certain."""
+    if sys.platform == "win32":
+        return
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+
+
+def _failure(code: int, lines: list[str]) -> AnyrigError:
+    """The error that the command printed, as it was raised there."""
+    start = max((n for n, line in enumerate(lines) if line.startswith("error: ")), default=None)
+    if start is None:
+        return WorkFailed(
+            f"the process that did it {spawn.death(code, lines)}",
+            hint="Resume the job to try again; what was made is kept.",
+        )
+    message, hint = [lines[start].removeprefix("error: ")], ""
+    for line in lines[start + 1 :]:
+        if line.startswith("  hint: "):
+            hint = line.removeprefix("  hint: ")
+            break
+        message.append(line)
+    return WorkFailed("\n".join(message), hint=hint or "Resume the job to try again.")

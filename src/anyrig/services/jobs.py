@@ -1,0 +1,176 @@
+"""The kinds of jobs, by name: what each may be told, and how it is done.
+
+    checked = check("book", {"file": "/books/alice.epub", "voice": "af_heart"})
+    work(jobs, runner(environment))
+
+A job's arguments are plain JSON with the long names of the command's flags, `read_along` for
+`--read-along`. An unknown name, or a value of another kind, is refused before it is queued.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from anyrig.errors import BadInput
+from anyrig.jobs import Job, Plain, Run, Stop, Tell
+from anyrig.services.command import run_command
+
+Type = Literal["text", "path", "number", "whole", "yes", "list", "options"]
+_TOLD: dict[Type, str] = {
+    "text": "a text", "path": "a path", "number": "a number", "whole": "a whole number",
+    "yes": "true or false", "list": "a text or a list of texts",
+    "options": "an object of texts and numbers",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A command that can be a job."""
+
+    command: str
+    flags: Mapping[str, Type]
+    result: tuple[str, ...]
+    """What is kept of the last thing it says."""
+
+
+_COMPUTING: dict[str, Type] = {
+    "device": "text", "strict": "yes", "no_bench": "yes", "config": "path", "precision": "text",
+    "profile": "text", "memory_gb": "number", "memory_fraction": "number",
+    "workers_per_device": "whole",
+}  # fmt: skip
+_SPEAKING: dict[str, Type] = {
+    "engine": "text", "voice": "text", "model": "path", "language": "text", "rate": "number",
+    "seed": "whole", "set": "options", "lexicon": "path",
+}  # fmt: skip
+_BOOK: dict[str, Type] = {
+    "output": "path", "format": "text", "chapters": "list", "again": "list", "allow_gaps": "yes",
+    "fresh": "yes", "levels": "text", "title": "text", "author": "text", "narrator": "text",
+    "cover": "path", "captions": "list", "read_along": "yes", "loudness": "number",
+    "bitrate": "text", "cast": "path", "notes": "text", "tables": "text", "images": "text",
+    "poems": "text", "code": "text", "pages": "text", "titles": "text", "matter": "text",
+    "foreign": "text",
+}  # fmt: skip
+KINDS: Mapping[str, Kind] = {
+    "book": Kind(
+        "book",
+        {**_BOOK, **_SPEAKING, **_COMPUTING},
+        ("files", "beside", "engine", "language", "audio_s", "wall_s", "kept", "chapters",
+         "omitted", "warnings"),
+    ),
+}  # fmt: skip
+
+
+def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, Plain]:
+    """The arguments as they are queued, every path whole; `BadInput` says what is wrong.
+
+    Args:
+        kind: one of `KINDS`.
+        arguments: what is asked for; `file` must be there.
+        folder: where paths begin, and where the job will run.
+    """
+    flags = _kind(kind).flags
+    known = ("file", *flags)
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise BadInput(
+                f"a {kind} takes no {name!r}",
+                hint=(f"Did you mean {near[0]!r}? " if near else "")
+                + f"It takes: {', '.join(known)}.",
+            )
+    file = _value(kind, "file", "path", arguments.get("file"), folder)
+    if not Path(str(file)).is_file():
+        raise BadInput(f"there is no file {file}", hint="Name one that is there.")
+    found: dict[str, Plain] = {"folder": str(folder.absolute()), "file": file}
+    for name, type in flags.items():
+        if arguments.get(name) is not None:
+            found[name] = _value(kind, name, type, arguments[name], folder)
+    return found
+
+
+def words_of(kind: str, arguments: Mapping[str, Plain]) -> list[str]:
+    """The command line of checked arguments."""
+    entry = _kind(kind)
+    words = [entry.command, str(arguments["file"]), "--json"]
+    for name, type in entry.flags.items():
+        value, flag = arguments.get(name), f"--{name.replace('_', '-')}"
+        if value is None or value is False:
+            continue
+        if type == "yes":
+            words.append(flag)
+        elif type == "options" and isinstance(value, Mapping):
+            words += [f"{flag}={key}={_word(one)}" for key, one in value.items()]
+        elif type == "list" and not isinstance(value, str) and isinstance(value, Sequence):
+            words.append(f"{flag}={','.join(map(str, value))}")
+        else:
+            words.append(f"{flag}={value}")  # one word: a value may begin with a dash
+    return words
+
+
+def runner(environment: Mapping[str, str]) -> Run:
+    """Does a job of any kind, as its command does, in a process of its own."""
+
+    def run(job: Job, tell: Tell, stop: Stop) -> Plain:
+        entry = _kind(job.kind)
+        words = words_of(job.kind, job.arguments)
+        folder = str(job.arguments["folder"])
+        said = run_command(words, folder, environment, tell, stop)
+        result: dict[str, Plain] = {name: said[name] for name in entry.result if name in said}
+        for name in ("files", "beside"):  # the command speaks of them from its folder
+            paths = said.get(name)
+            if isinstance(paths, list):
+                result[name] = [os.path.join(folder, str(path)) for path in paths]
+        return result
+
+    return run
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise BadInput(f"there are no jobs of the kind {name!r}", hint=f"{', '.join(KINDS)}.")
+    return KINDS[name]
+
+
+def _value(kind: str, name: str, type: Type, value: Plain, folder: Path) -> Plain:
+    if not _fits(type, value):
+        raise BadInput(
+            f"{name!r} of a {kind} is {_TOLD[type]}, not {value!r}"[:300],
+            hint=f"Give it as {_TOLD[type]}.",
+        )
+    if type != "path":
+        return value
+    return os.path.abspath(folder / Path(str(value)).expanduser())
+
+
+def _fits(type: Type, value: Plain) -> bool:
+    if type in ("text", "path"):
+        return _is_text(value) and (type == "text" or bool(value))
+    if type == "yes":
+        return isinstance(value, bool)
+    if type == "list":
+        several = isinstance(value, Sequence) and not isinstance(value, str)
+        return _is_text(value) or (several and all(map(_is_text, value)))  # type: ignore[arg-type]
+    if type == "options":
+        return isinstance(value, Mapping) and all(
+            _is_text(key) and "=" not in key and isinstance(one, str | int | float)
+            for key, one in value.items()
+        )
+    if isinstance(value, bool):
+        return False
+    if type == "whole":
+        return isinstance(value, int)
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_text(value: Plain) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _word(value: Plain) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
