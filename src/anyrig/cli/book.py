@@ -55,6 +55,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-gaps", action="store_true", help="write the book also where passages failed"
     )
     parser.add_argument("--fresh", action="store_true", help="make again what is kept already")
+    parser.add_argument(
+        "--queue", action="store_true", help="make it later: `anyrig jobs run` does"
+    )
     parser.add_argument("--verify", action="store_true", help="check a finished book: BOOK SOURCE")
     parser.add_argument(
         "--words", choices=("none", "sample", "all"), default="sample",
@@ -117,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
     if len(options.files) != 1:
         raise BadInput("one book at a time", hint="`anyrig book FILE -o OUT.m4b`.")
     order = ordered(context)
+    if options.queue:
+        return _queue(context, order)
     with Progress(1, "book") as progress:
         progress.step(f"reading {order.source.name}")
         document = opened(order)
@@ -130,6 +135,15 @@ def run(options: argparse.Namespace) -> int:
 
         return book_list.run(context, order, document, teller)
     return _make(context, order, document, teller)
+
+
+def _queue(context: Context, order: Order) -> int:
+    from anyrig.cli import jobs
+
+    if context.options.list or context.options.sample or context.options.verify:
+        raise BadInput("only the making of a book is queued", hint="Leave --queue out.")
+    _check_output(order)
+    return jobs.queue_book(context, order)
 
 
 def _make(context: Context, order: Order, document: Document, teller: speaker.Chosen) -> int:
