@@ -37,3 +37,12 @@ def test_what_is_no_text_is_refused_in_words(data: bytes, said: str) -> None:
 
 def test_nothing_is_the_empty_text() -> None:
     assert decode(b"", "a.txt") == ""
+
+
+def test_a_few_damaged_bytes_do_not_cost_the_text() -> None:
+    whole = "“Où est-elle?” – “Là-bas, près du café.” " * 100
+    data = whole.encode()
+    broken = data[:2000] + b"\xff\xfe\x81" + data[2000:]
+    assert decode(broken, "a file").replace("\ufffd", "") == whole
+    old = ("The café was closed. " + "It rained and rained. " * 400).encode("latin-1")
+    assert "café" in decode(old, "a file")

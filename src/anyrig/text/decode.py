@@ -8,6 +8,7 @@ import logging
 from anyrig.errors import BadInput
 
 log = logging.getLogger(__name__)
+_FEW_BAD = 0.001  # damaged characters of a text that is UTF-8 all the same
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -60,6 +61,15 @@ def _guessed(data: bytes, name: str) -> str:
 
     best = from_bytes(data[:200_000]).best()
     if best is None or b"\x00" in data[:4096] and not best.encoding.startswith("utf"):
-        raise BadInput(f"{name} is no text in any known encoding", hint="Save it as UTF-8.")
+        return _mended(data, name)
     log.info("%s reads as %s", name, best.encoding)
     return _strict(data, best.encoding, name)
+
+
+def _mended(data: bytes, name: str) -> str:
+    """UTF-8 with a few damaged bytes, which are left out; anything else is no text."""
+    mended = data.decode("utf-8", "replace")
+    if "\x00" in mended or mended.count("\ufffd") > _FEW_BAD * len(mended):
+        raise BadInput(f"{name} is no text in any known encoding", hint="Save it as UTF-8.")
+    log.warning("%s is UTF-8 with a few damaged bytes; they are left out", name)
+    return mended
