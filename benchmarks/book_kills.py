@@ -55,8 +55,8 @@ class Tried:
     num_writing: int = 0
     """Kills while the file was written."""
     num_episodes: int = 0
-    twice: list[int] = field(default_factory=list)
-    """For each kill, about: lines that were made again after it."""
+    twice: list[float] = field(default_factory=list)
+    """For each episode: lines that were made again, for each of its kills."""
     largest_batch: int = 1
     """Lines that a worker was given in one call."""
     wrong: list[str] = field(default_factory=list)
@@ -67,6 +67,7 @@ class Book:
 
     def __init__(self, folder: Path, sentences: int = SENTENCES) -> None:
         self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
         self.source = folder / "book.txt"
         self.source.write_text(_text(sentences), encoding="utf-8")
         self._install(folder / "plugin")
@@ -143,7 +144,7 @@ def _count(episode: Path, made_once: set[str], kills: int, tried: Tried) -> None
     made = [line for line in lines if "batch" not in line]
     if set(made) != made_once:
         tried.wrong.append(f"{episode.name} made other lines than the book has")
-    tried.twice.append((len(made) - len(made_once)) / kills)  # type: ignore[arg-type]
+    tried.twice.append((len(made) - len(made_once)) / kills)
     sizes = [int(line.split()[0]) for line in lines if "batch" in line]
     tried.largest_batch = max([tried.largest_batch, *sizes])
 
