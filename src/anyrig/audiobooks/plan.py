@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SKIPPED: tuple[Role, ...] = ("cover", "contents", "front", "back")
 """Matter that nobody wants to hear, unless it is asked for."""
 PLAIN = Ways()
+_UNNAMED: dict[Role, str] = {
+    "cover": "Cover", "title": "Title page", "contents": "Contents", "notes": "Notes",
+}  # fmt: skip
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 _LETTERS = re.compile(r"[^\W_]+")
 _SAMPLE = 40_000  # characters, to tell a book's language by
@@ -203,7 +206,8 @@ def _part(
 def title_of(chapter: Chapter, number: int) -> str:
     """What a chapter is called in lists and marks."""
     headings = (block.text for block in chapter.blocks if block.kind == "heading")
-    return " ".join((chapter.title or next(headings, "")).split()) or f"Chapter {number}"
+    named = " ".join((chapter.title or next(headings, "")).split())
+    return named or _UNNAMED.get(chapter.role, f"Chapter {number}")
 
 
 def with_title(chapter: Chapter) -> Chapter:

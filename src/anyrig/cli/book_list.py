@@ -122,7 +122,8 @@ def _speakers(context: Context, document: Document, teller: Chosen) -> int:
     if shares:
         rows = [("role", "voice", "words", "speeches")]
         rows += [
-            (one.role, one.voice, f"{one.num_words:,}", f"{one.num_speeches:,}") for one in shares
+            (one.role or "narrator", one.voice, f"{one.num_words:,}", f"{one.num_speeches:,}")
+            for one in shares
         ]
         print(table(rows, right=(2, 3)), end="\n\n" if others else "\n")
     if others:

@@ -201,8 +201,9 @@ def _doubts(plan: Plan, made: Made) -> list[str]:
 def _report(plan: Plan, made: Made, order: Order) -> list[str]:
     tally, audio_s = made.recorded.tally, made.timeline.duration_s
     facts = [f"{audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
-    if tally.num_kept:
-        facts.append(f"{tally.num_kept} of {plural(tally.num_segments, 'segment')} were kept")
+    num_kept = tally.num_kept - len(set(order.again))  # those were made anew before they were told
+    if num_kept > 0:
+        facts.append(f"{num_kept} of {plural(tally.num_segments, 'segment')} were kept")
     size = sum(path.stat().st_size for path in made.files)
     where = made.files[0] if len(made.files) == 1 else order.output
     lines = [
