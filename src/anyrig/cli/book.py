@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 def _queue(context: Context, order: Order) -> int:
     from anyrig.cli import jobs
 
-    if context.options.list or context.options.sample or context.options.verify:
+    if context.options.list or context.options.sample:
         raise BadInput("only the making of a book is queued", hint="Leave --queue out.")
     _check_output(order)
     return jobs.queue_book(context, order)

@@ -76,7 +76,8 @@ def _listened(
             _lengthen(process, stop)
             next_leash = time.monotonic() + _LEASH_S
         if stop.asked:
-            _interrupt(process)
+            if stop.held_s > 0:  # else another may be at it already
+                _interrupt(process)
             raise Stopped
         try:
             line = said.get(timeout=_LOOK_S)

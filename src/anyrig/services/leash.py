@@ -22,6 +22,8 @@ def main() -> None:
     os.dup2(nothing, 0)  # what is below must not read what is said to us
     os.close(nothing)
     threading.Thread(target=_watch, args=(leash,), daemon=True).start()
+    # A shell's background processes ignore Ctrl-C, and hand that on: here it is how a job is ended.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv[0] = "anyrig"
     runpy.run_module("anyrig", run_name="__main__")
 

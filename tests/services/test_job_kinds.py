@@ -1,0 +1,90 @@
+"""What a job may be told: plain JSON, checked before it is queued, said as its command says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig.cli import book
+from anyrig.cli.parse import command_line, parser_of
+from anyrig.errors import BadInput
+from anyrig.jobs import Plain
+from anyrig.services.jobs import KINDS, check, words_of
+
+NO_JOB = {"help", "files", "list", "speakers", "sample", "voices", "verify", "words", "queue"}
+NO_JOB |= {"json", "log_file", "verbose"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "-b ook.txt").write_text("x")
+    return tmp_path
+
+
+def test_a_book_takes_every_flag_of_its_command() -> None:
+    actions = {action.dest for action in parser_of("book", book)._actions}
+    assert actions - NO_JOB == set(KINDS["book"].flags)
+
+
+def test_every_kind_of_value_reaches_the_command(folder: Path) -> None:
+    asked: dict[str, Plain] = {
+        "file": "-b ook.txt", "output": "out/b.m4b", "title": "--list", "author": "=a b",
+        "chapters": "3-7,9", "again": ["3:17", "4:2"], "captions": ["srt", "vtt"], "fresh": True,
+        "read_along": False, "rate": 1.5, "seed": 7, "loudness": -20, "narrator": None,
+        "set": {"sleep_s": 0.01, "on": True}, "notes": "inline", "memory_gb": 2,
+    }  # fmt: skip
+    checked = check("book", asked, folder)
+    assert checked["file"] == str(folder / "-b ook.txt")
+    assert checked["folder"] == str(folder)
+    assert check("book", {k: v for k, v in checked.items() if k != "folder"}, Path("/")) == {
+        **checked, "folder": "/"
+    }  # fmt: skip
+    _, options = command_line(words_of("book", checked))
+    assert options.files == [str(folder / "-b ook.txt")]
+    assert options.output == str(folder / "out" / "b.m4b")
+    assert (options.title, options.author) == ("--list", "=a b")
+    assert options.chapters == "3-7,9"
+    assert options.again == ["3:17,4:2"]
+    assert options.captions == "srt,vtt"
+    assert (options.fresh, options.read_along, options.json) == (True, False, True)
+    assert (options.rate, options.seed, options.loudness) == (1.5, 7, -20)
+    assert options.set == ["sleep_s=0.01", "on=true"]
+    assert (options.notes, options.memory_gb) == ("inline", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"titel": "x"}, "'titel'"),
+        ({"verify": True}, "'verify'"),
+        ({"folder": "/etc"}, "'folder'"),
+        ({"title": 5}, "'title'"),
+        ({"title": "a\0b"}, "'title'"),
+        ({"fresh": "yes"}, "'fresh'"),
+        ({"rate": "fast"}, "'rate'"),
+        ({"rate": True}, "'rate'"),
+        ({"seed": 1.5}, "'seed'"),
+        ({"again": [3]}, "'again'"),
+        ({"set": ["a=b"]}, "'set'"),
+        ({"set": {"a=b": 1}}, "'set'"),
+        ({"set": {"a": [1]}}, "'set'"),
+        ({"file": ""}, "'file'"),
+        ({"file": None}, "'file'"),
+        ({"file": "nothing.epub"}, "no file"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(
+    folder: Path, change: dict[str, Plain], said: str
+) -> None:
+    with pytest.raises(BadInput, match=said) as found:
+        check("book", {"file": "-b ook.txt", **change}, folder)
+    assert found.value.hint
+
+
+def test_a_near_name_and_unknown_kinds(folder: Path) -> None:
+    with pytest.raises(BadInput) as found:
+        check("book", {"file": "-b ook.txt", "voise": "x"}, folder)
+    assert "'voice'" in found.value.hint
+    with pytest.raises(BadInput, match="no jobs of the kind 'boook'"):
+        check("boook", {}, folder)
