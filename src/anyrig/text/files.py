@@ -9,14 +9,13 @@ hint; a reader writes nothing, runs nothing, and fetches nothing from the networ
 from __future__ import annotations
 
 import importlib
-import struct
-import zlib
 from pathlib import Path
 from typing import Protocol, cast
 
 from anyrig.errors import AnyrigError, BadInput, Protected
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
+from anyrig.text.labels import labelled, one_line
 
 FORMATS = {
     "epub": "anyrig.text.formats.epub",
@@ -79,27 +78,28 @@ def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - 
         limits: how much it may ask of the machine.
     """
     path = Path(path)
-    _refuse_odd(path, limits)
-    name = format_of(path, limits=limits)
-    reader = cast(_Reader, importlib.import_module(FORMATS[name]))
+    name = "text"
     try:
-        document = reader.read(path, limits)
-    except AnyrigError:
+        _refuse_odd(path, limits)
+        name = format_of(path, limits=limits)
+        reader = cast(_Reader, importlib.import_module(FORMATS[name]))
+        return labelled(_sound(reader.read(path, limits), path, limits))
+    except AnyrigError as error:
+        error.message = one_line(error.message)  # it may quote the file
+        error.args = (error.message,)
         raise
     except MemoryError as error:
         raise BadInput(
-            f"{path.name} needs more memory than there is", hint="Split it, or free memory."
+            f"{one_line(path.name)} needs more memory than there is",
+            hint="Split it, or free memory.",
         ) from error
-    except (
-        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-        OSError, EOFError, AssertionError, struct.error, zlib.error,
-    ) as error:  # fmt: skip
-        # The last net: a fault of a file that its reader did not foresee is still the file's.
+    except Exception as error:  # noqa: BLE001 - the last net: no file may stop a program
+        # A fault of a file that its reader did not foresee is still the file's.
+        said = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
         raise BadInput(
-            f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"[:300],
+            one_line(said, 300),
             hint="Get the file anew, or convert it to EPUB with another program.",
         ) from error
-    return _sound(document, path, limits)
 
 
 def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - it is frozen

@@ -1,0 +1,65 @@
+"""Titles and names from files of others, as short lines that a terminal and a list can show.
+
+A file may call itself anything: by ten million letters, by lines that look like another program's
+words, by codes that clear a screen or turn the direction of writing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from anyrig.text.document import About, Chapter, Document
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_LONGEST = 500
+_LONGEST_TEXT = 20_000
+_MOST_NAMES = 100
+
+
+def one_line(text: str, most: int = _LONGEST) -> str:
+    """A text as one line without control characters, cut at a word if it is absurdly long."""
+    text = text[: 4 * most]
+    if not text.isprintable():
+        text = _TURNING.sub("", _CONTROL.sub(" ", text))
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    return text[:most].rpartition(" ")[0] or text[:most]
+
+
+def labelled(document: Document) -> Document:
+    """A document whose titles, names and warnings can be shown."""
+    return replace(
+        document,
+        about=_about(document.about),
+        chapters=tuple(_chapter(chapter) for chapter in document.chapters),
+        warnings=tuple(one_line(warning, 1000) for warning in document.warnings[:_MOST_NAMES]),
+    )
+
+
+def _chapter(chapter: Chapter) -> Chapter:
+    title = one_line(chapter.title)
+    return chapter if title == chapter.title else replace(chapter, title=title)
+
+
+def _about(about: About) -> About:
+    rows = about.description[:_LONGEST_TEXT].splitlines()
+    return About(
+        title=one_line(about.title),
+        authors=_names(about.authors),
+        language=one_line(about.language, 40),
+        series=one_line(about.series),
+        series_index=one_line(about.series_index, 40),
+        year=one_line(about.year, 40),
+        description="\n".join(one_line(row, _LONGEST_TEXT) for row in rows).strip(),
+        publisher=one_line(about.publisher),
+        identifier=one_line(about.identifier),
+        rights=one_line(about.rights, _LONGEST_TEXT),
+        subjects=_names(about.subjects),
+    )
+
+
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(None, (one_line(name) for name in names[:_MOST_NAMES])))
