@@ -78,11 +78,12 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
     flows: list[tuple[Item, Flow]] = []
     broken: list[str] = []
     error: BadInput | None = None
-    left, tags = limits.characters, limits.book_tags
+    left, tags, room = limits.characters, limits.book_tags, limits.book_bytes
     for item in pages:
         try:
             data = book.archive.read(item.path, limits.text_bytes)
             tags -= data.count(b"<")
+            room -= len(data)
             root = page(data, name=item.path, limits=limits)
         except BadInput as one:
             error = one
@@ -91,10 +92,10 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
         read = flow(root, resolve=_Resolve(book, item.path), style=_style(book, item, root, styles))
         flows.append((item, read))
         left -= sum(len(block.text) for block in read.blocks)
-        if left < 0 or tags < 0:
+        if left < 0 or tags < 0 or room < 0:
             raise BadInput(
-                f"{book.archive.name} holds more than {limits.characters:,} characters of text "
-                f"or {limits.book_tags:,} tags",
+                f"{book.archive.name} holds more than {limits.characters:,} characters of text, "
+                f"{limits.book_tags:,} tags or {limits.book_bytes // 1_000_000} MB of pages",
                 hint="No book is that long; get the file anew, or split it.",
             )
     if error and not flows:

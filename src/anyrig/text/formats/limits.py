@@ -33,6 +33,8 @@ class Limits:
     """Of mark-up in one file of XML; what takes time is their number, not their size."""
     page_tags: int = 600_000
     """Of mark-up in one page."""
+    book_bytes: int = 200 * _MB
+    """Of all pages of a book, unpacked: blanks take time too."""
     book_tags: int = 1_500_000
     """Of mark-up in all pages of a book: twenty times a long one."""
     characters: int = 20 * _MB

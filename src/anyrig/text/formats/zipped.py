@@ -85,8 +85,10 @@ class Zipped:
 
     def _unpacked(self, member: zipfile.ZipInfo) -> bytes:
         try:
-            # Never gives more than the header says: a longer stream ends as a wrong checksum.
-            return self._archive.read(member)
+            # Asked for by number, as a read of all would unpack all before it looks at the header:
+            # a longer stream ends as a wrong checksum.
+            with self._archive.open(member) as file:
+                return file.read(member.file_size)
         except (
             zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError,
             struct.error, ValueError,
