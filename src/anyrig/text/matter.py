@@ -12,11 +12,12 @@ worse mistake. Acknowledgements are front or back matter, by where they stand.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, cast
 
-from anyrig.text.document import Block, Chapter, Document, Role
+from anyrig.text.document import About, Block, Chapter, Document, Role
 
 # Titles, in small letters and without marks; each must be the whole title.
 _TITLES: dict[Role, str] = {
@@ -94,13 +95,27 @@ _OF_BOOK = 0.25
 """Matter known by its content alone is no more of the book than this."""
 
 
+class _Book(NamedTuple):
+    """What is known of all chapters together, found once: there may be tens of thousands."""
+
+    about: About
+    num_characters: int
+    titles: Counter[str]
+    """As rows of a table of contents have them."""
+
+
 def settle(document: Document) -> Document:
     """The document with a role for each chapter; where a licence is part of one, it is cut off."""
     chapters = _cut(document.chapters)
     if len(chapters) < 2:
         return replace(document, chapters=chapters)
     roles = [chapter.role for chapter in chapters]
-    found = [_told(document, chapters, number) for number in range(len(chapters))]
+    book = _Book(
+        document.about,
+        sum(chapter.num_characters for chapter in chapters),
+        Counter(_row(_title(chapter)) for chapter in chapters),
+    )
+    found = [_told(book, chapter, number) for number, chapter in enumerate(chapters)]
     for number in _front(chapters, found):
         roles[number] = _at_front(found[number] or "body")
     for number in _back(chapters, found):
@@ -164,9 +179,8 @@ def _at_back(role: Role, chapter: Chapter) -> Role:
 # One chapter
 
 
-def _told(document: Document, chapters: Sequence[Chapter], number: int) -> Role | None:
+def _told(book: _Book, chapter: Chapter, number: int) -> Role | None:
     """What a chapter's title or content say it is; None: nothing but text."""
-    chapter = chapters[number]
     if chapter.role != "body":
         return chapter.role
     title = _bare(_title(chapter))
@@ -177,42 +191,40 @@ def _told(document: Document, chapters: Sequence[Chapter], number: int) -> Role 
             return role
     if title and _AROUND.fullmatch(title):
         return None
-    return _by_content(document, chapters, number)
+    return _by_content(book, chapter, number)
 
 
-def _by_content(document: Document, chapters: Sequence[Chapter], number: int) -> Role | None:
-    chapter = chapters[number]
-    whole = sum(each.num_characters for each in chapters)
+def _by_content(book: _Book, chapter: Chapter, number: int) -> Role | None:
     if number == 0 and chapter.blocks and all(block.kind == "image" for block in chapter.blocks):
         return "cover"
-    if chapter.num_characters > max(_TITLE_PAGE, _OF_BOOK * whole):
+    if chapter.num_characters > max(_TITLE_PAGE, _OF_BOOK * book.num_characters):
         return None
-    if _lists(chapter, chapters):
+    if _lists(book, chapter):
         return "contents"
     text = "\n".join(block.text for block in chapter.blocks)
     if len(text) <= _SHORT and (_RIGHTS.search(text) and (_ISBN.search(text) or len(text) < 1500)):
         return "front"
     if len(_LICENCE.findall(text)) >= 3 and re.search(r"licen[cs]e|trademark", text, re.I):
         return "front"
-    return "title" if _is_title_page(document, text) else None
+    return "title" if _is_title_page(book.about, text) else None
 
 
-def _is_title_page(document: Document, text: str) -> bool:
+def _is_title_page(about: About, text: str) -> bool:
     """Little more than the name of the book and of its author."""
-    about = document.about
     bare = _bare(text)
     named = bool(about.title) and _bare(about.title) in bare
     by = any(_bare(author) in bare for author in about.authors if author)
     return named and by and len(text) < _TITLE_PAGE and not text.rstrip().endswith((".", "!", "?"))
 
 
-def _lists(chapter: Chapter, chapters: Sequence[Chapter]) -> bool:
+def _lists(book: _Book, chapter: Chapter) -> bool:
     """Whether it is rows of the other chapters' titles."""
     rows = [row for block in chapter.blocks for row in _rows(block)]
     if len(rows) < _FEWEST_ROWS:
         return False
-    titles = {_row(_title(each)) for each in chapters if each is not chapter} - {""}
-    return sum(_row(row) in titles for row in rows) >= _SHARE * len(rows)
+    own = _row(_title(chapter))
+    others = (row for row in map(_row, rows) if row and book.titles[row] > (row == own))
+    return sum(1 for _ in others) >= _SHARE * len(rows)
 
 
 def _rows(block: Block) -> list[str]:
