@@ -202,8 +202,8 @@ def _silence(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     words_s = min(_LONGEST_GAP_S, len(segment.line.text) * _SECONDS_PER_CHARACTER)
     pauses = (segment.pause_before_s, words_s, segment.pause_after_s)
     count = sum(join.frames(seconds, rate) for seconds in pauses)
-    span = (segment.spans[0][0], segment.spans[-1][1])
-    return AudioChunk(np.zeros(count, np.float32), rate, position, spoken.index, segment.text, span)
+    silent = np.zeros(count, np.float32)
+    return AudioChunk(silent, rate, position, spoken.index, segment.text, segment.span)
 
 
 def _marks(plan: Plan, ends: Mapping[int, int]) -> tuple[Mark, ...]:

@@ -99,8 +99,9 @@ class Flow:
             low, high = max(start, at), min(end, after)
             if low >= high:
                 continue
-            # A piece of another length in the source is a reference such as &amp;: it goes whole.
             exact = after - at == right - left
+            if not exact and low > at:
+                continue  # of another length than its source: it goes whole, with its beginning
             span = (left + low - at, left + high - at) if exact else (left, right)
             if found and found[-1][1] == span[0]:
                 span = (found.pop()[0], span[1])

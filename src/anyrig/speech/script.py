@@ -36,12 +36,18 @@ class Segment:
     line: Line
     """What the engine is given."""
     spans: tuple[Span, ...]
-    """The characters of the input it speaks, in order."""
+    """The characters of the input it speaks, in order; none where what is said for a single one
+    takes more than a line, and another segment has it."""
     text: str
     """Those characters, with references such as `&amp;` resolved."""
     kind: SegmentKind = "sentence"
     pause_before_s: float = 0.0
     pause_after_s: float = 0.0
+
+    @property
+    def span(self) -> Span:
+        """From its first character to its last; none of its own has the rest of a long saying."""
+        return (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
 
 
 @dataclass(frozen=True)

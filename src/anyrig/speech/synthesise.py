@@ -315,7 +315,7 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
         position,
         spoken.index,
         segment.text,
-        (segment.spans[0][0], segment.spans[-1][1]),
+        segment.span,
         tuple(WordTime(w.text, w.start_s + offset_s, w.end_s + offset_s) for w in take.words),
     )
 

@@ -1,0 +1,144 @@
+"""Plans of documents that nobody would write: not a character is lost or told twice."""
+
+from __future__ import annotations
+
+import random
+from typing import get_args
+
+import pytest
+
+from anyrig.audiobooks.plan import Plan, moved_notes, plan_of
+from anyrig.audiobooks.ways import CHOICES, Ways
+from anyrig.errors import CannotSpeak
+from anyrig.speech.flow import Style
+from anyrig.speech.lexicon import Lexicon
+from anyrig.speech.pauses import Pauses
+from anyrig.speech.prepare import prepare
+from anyrig.speech.recite import Terms
+from anyrig.speech.script import check
+from anyrig.text.document import (
+    About,
+    Block,
+    BlockKind,
+    Chapter,
+    Document,
+    Inline,
+    InlineKind,
+)
+
+WORDS = (
+    "Hello world 1984 Dr. Smith said, “Yes!” — ... *** $3.50 a@b.com http://x.org/a?b=c [[ko]] "
+    "[[Kokoro|ko-KO-ro]] [[ ]] &amp; \u200b \u00ad 😀 日本語 naïve I. II (aside) “ ” 'tis 3rd "
+    "12:30 ½ x² \0 … _ ~ e.g. end. Well; ﬁ \u0301 \ud800 \ue000"
+).split(" ")
+KINDS: tuple[BlockKind, ...] = get_args(BlockKind)
+INLINES: tuple[InlineKind, ...] = get_args(InlineKind)
+LINED = {"poem": " \n", "code": " \n", "table": " \n\t"}
+
+
+def terms(limit: int, *languages: str, phonemes: bool = False) -> Terms:
+    return Terms(limit, phonemes, languages or ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+
+
+class Chance:
+    """Documents by the throw of a die; the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.die = random.Random(seed)
+
+    def text(self, kind: str) -> str:
+        words = [self.die.choice(WORDS) for _ in range(self.die.choice([0, 1, 2, 5, 40, 120]))]
+        between = LINED.get(kind)
+        if between is None:
+            return " ".join(words)
+        return "".join(word + self.die.choice(between) * self.die.choice([1, 2]) for word in words)
+
+    def inline(self, length: int) -> Inline:
+        """It may reach past the end of its block."""
+        start = self.die.randint(0, length + 3)
+        end = start + self.die.choice([0, 1, 3, 50, 500])
+        kind = self.die.choice(INLINES)
+        return Inline(start, end, kind, self.die.choice(["n1", "n2", "fr", "de", "xx", ""]))
+
+    def block(self) -> Block:
+        kind = self.die.choice(KINDS)
+        text = self.text(kind)
+        inlines = [self.inline(len(text)) for _ in range(self.die.choice([0, 0, 1, 3]))]
+        return Block(
+            text, kind, self.die.randint(0, 3), self.die.choice(["", "", "fr", "en-GB", "xx"]),
+            self.die.choice(["n1", "n2", ""]) if kind == "note" else "",
+            inlines=tuple(sorted(inlines, key=lambda one: one.start)),
+        )  # fmt: skip
+
+    def document(self) -> Document:
+        chapters = tuple(
+            Chapter(
+                self.die.choice(["", "A title", "***"]),
+                tuple(self.block() for _ in range(self.die.randint(0, 6))),
+            )
+            for _ in range(self.die.randint(1, 3))
+        )
+        return Document(About(), chapters)
+
+    def ways(self) -> Ways:
+        drawn = {name: self.die.choice(choices) for name, choices in CHOICES.items()}
+        return Ways(**{**drawn, "foreign": self.die.choice(["skip", "read"])})  # type: ignore[arg-type]
+
+    def chapter(self, blocks: tuple[Block, ...], number: int) -> tuple[object, ...]:
+        """As a casting gives voices."""
+        found = []
+        for block in blocks:
+            start = self.die.randint(0, len(block.text))
+            end = self.die.randint(start, len(block.text))
+            found.append(((start, end, Style("", "tono", 1.2)),) if start < end else ())
+        return tuple(found)
+
+
+def assert_whole(plan: Plan) -> None:
+    for part in plan.parts:
+        check(part.script)
+        assert part.script.source == "\n\n".join(block.text for block in part.chapter.blocks)
+        starts = [segment.span[0] for segment in part.script.segments if segment.spans]
+        assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_every_character_of_any_document_is_accounted_for_once(first: int) -> None:
+    for seed in range(first, first + 20):
+        chance = Chance(seed)
+        document, ways = chance.document(), chance.ways()
+        limit = chance.die.choice([20, 60, 400])
+        languages = chance.die.choice([("en",), ("en", "fr", "es")])
+        casting = chance if chance.die.random() < 0.4 else None
+        try:
+            plan = plan_of(
+                document, terms(limit, *languages), main="en", ways=ways,
+                casting=casting,  # type: ignore[arg-type]
+            )  # fmt: skip
+        except CannotSpeak:
+            continue
+        assert_whole(plan)
+        moved = moved_notes(document, ways)
+        assert sum(one.num_characters for one in moved.chapters) == sum(
+            one.num_characters for one in document.chapters
+        )
+
+
+def test_the_tab_at_the_end_of_a_part_of_a_row_is_told_once() -> None:
+    rows = "one\t\tthree\n" + "\t".join(f"a longer cell, number {n}," for n in range(20))
+    table = Document(About(), (Chapter("", (Block(rows, "table"),)),))
+    assert_whole(plan_of(table, terms(60), main="en"))
+
+
+def test_a_word_that_announces_and_what_it_announces_may_be_two_segments() -> None:
+    picture = Document(About(), (Chapter("", (Block("1984", "image"),)),))
+    plan = plan_of(picture, terms(20), main="en")
+    assert [segment.line.text for segment in plan.segments] == ["Image:", "nineteen eighty-four"]
+    assert_whole(plan)
+
+
+def test_what_is_said_for_one_sign_may_take_several_lines() -> None:
+    script = prepare(f"[[x|{'a long saying ' * 20}]] it is.", limit=60)
+    check(script)
+    assert any(not segment.spans for segment in script.segments)
+    assert all(segment.span[1] >= segment.span[0] for segment in script.segments)
