@@ -15,7 +15,7 @@ from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.placement import Placed, Placement
 from anyrig.services.book import Made, Order, Unfinished, check_room, make
 from anyrig.speech.engines.tone import Tone
@@ -148,6 +148,32 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: Store) -> None:
     assert gap.text == TEXT["Two"][1]
     assert gap.end > gap.start
     assert whole.recorded.tally.num_kept == whole.recorded.tally.num_segments - 1
+
+
+def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: Store) -> None:
+    """Another sentence comes twice as well, and is made once and not kept from before."""
+    refrain, good = TEXT["Two"][1], TEXT["One"][0]
+    book = plan({"One": (good, refrain), "Two": (refrain, good)})
+    seed = seed_of(refrain, 0)
+    bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
+    with pytest.raises(Unfinished) as refused:
+        made(store, book, engine=bad)
+    assert [(lack.part, lack.text) for lack in refused.value.lacks] == [(0, refrain), (1, refrain)]
+    whole = made(store, book, engine=bad, allow_gaps=True, fresh=True)
+    assert [cue.part for cue in whole.timeline.cues if cue.gap] == [0, 1]
+    assert whole.recorded.tally.num_kept == 0
+
+
+def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: Store) -> None:
+    seed = seed_of(TEXT["Two"][1], 0)
+    other = seed + 104_729
+    bad = {"bad": ",".join(f"{other + n * 7919}:silence" for n in range(4))}
+    made(store, engine=bad)
+    before = Path("book.m4b").read_bytes()
+    with pytest.raises(WorkFailed, match="could not be made again"):
+        made(store, engine=bad, again=((2, 3),))
+    made(store, engine=bad)
+    assert Path("book.m4b").read_bytes() == before
 
 
 def test_captions_chapters_and_read_along_lie_beside_the_book(store: Store) -> None:

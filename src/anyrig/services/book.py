@@ -161,11 +161,12 @@ def _make_again(order: Order, plan: Plan, studio: Studio) -> None:
     """Other takes of the segments that the person did not like."""
     wanted = [segment_at(plan, chapter, number) for chapter, number in order.again]
     for spoken in studio.again(wanted):
-        if spoken.failure is not None:
+        failure = spoken.failure
+        if failure is not None or spoken.hopeless:
+            said = failure.said if failure is not None else "; ".join(spoken.problems)
             raise WorkFailed(
-                f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: "
-                f"{spoken.failure.said}",
-                hint=spoken.failure.hint or "The take there was is still kept.",
+                f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: {said}",
+                hint=(failure.hint if failure else "") or "The take there was is still kept.",
             )
 
 

@@ -104,7 +104,7 @@ class Maker:
             recording, device = self._again(name)
             return Spoken(
                 index, segment, unpack(recording.data), recording.problems, device=device,
-                kept=True,
+                hopeless=recording.hopeless,
             )  # fmt: skip
         if name in self._there:
             return self._found(index, segment, name)
