@@ -1,0 +1,1 @@
+"""What is in documents: vectors, classes, entities, pages read, folders searched."""

@@ -1,0 +1,1 @@
+"""Text encoders in torch, without padding."""

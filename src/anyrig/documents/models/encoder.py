@@ -1,0 +1,182 @@
+"""One forward pass for every family of encoders, over texts without padding.
+
+    encoder = load(folder, device, torch.bfloat16)
+    vectors = encoder.embed([[101, 7592, 102], [101, 2088, 999, 102]], pooling="mean")
+
+The tokens of all texts lie in one long row, so a batch costs what its tokens cost, whatever their
+lengths. On a GPU in half precision attention is Flash Attention's varlen kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
+from anyrig.documents.models.families import Layer, Shape, Weights, shape_of, weights_of
+from anyrig.errors import BadInput, NeedsWeights
+
+Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
+_FILES = ("model.safetensors", "pytorch_model.safetensors")
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class Encoder:
+    """An encoder on a device, in a number format."""
+
+    def __init__(
+        self, shape: Shape, weights: Weights, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        if shape.activation not in _ACTIVATIONS:
+            raise BadInput(
+                f"the activation {shape.activation!r}",
+                hint=f"There are: {', '.join(_ACTIVATIONS)}.",
+            )
+        self.shape, self.device, self.dtype = shape, device, dtype
+        self._weights = weights.to(device, dtype)
+        self._activation = _ACTIVATIONS[shape.activation]
+        self._angles = {theta: _angles(shape, theta, device) for theta in set(shape.thetas)}
+        self.varlen = _has_varlen(shape, device, dtype)
+        """Whether attention runs without padding as well."""
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[Sequence[int]], pooling: Pooling = "mean") -> Tensor:
+        """A vector for each text, in fp32, on the device; not normalised.
+
+        Args:
+            texts: token numbers of each, with those at the ends; none is empty.
+            pooling: how its tokens become one vector.
+        """
+        rows = Rows(tuple(map(len, texts)), self.device)
+        return pooled(self.hidden(_flat(texts, self.device), rows), rows, pooling)
+
+    def hidden(self, tokens: Tensor, rows: Rows) -> Tensor:
+        """The last layer's state of every token, [tokens, hidden]."""
+        weights, shape = self._weights, self.shape
+        x = weights.words[tokens]
+        if weights.positions is not None:
+            x = x + weights.positions[rows.places + shape.offset]
+        if weights.types is not None:
+            x = x + weights.types
+        x = self._norm(x, weights.norm, weights.norm_bias)
+        attend = Varlen(rows) if self.varlen else Grouped(rows, weights.bias)
+        step = self._before if shape.before else self._after
+        for number, layer in enumerate(weights.layers):
+            x = step(x, layer, number, attend, rows)
+        return x if weights.last_norm is None else self._norm(
+            x, weights.last_norm, weights.last_norm_bias
+        )  # fmt: skip
+
+    def _after(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
+        """BERT's way: each half adds, then normalises."""
+        x = self._norm(
+            x + self._attention(x, layer, number, attend, rows), layer.norm_1, layer.norm_1_bias
+        )
+        inner = self._activation(F.linear(x, layer.up, layer.up_bias))
+        return self._norm(
+            x + F.linear(inner, layer.down, layer.down_bias), layer.norm_2, layer.norm_2_bias
+        )
+
+    def _before(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
+        """ModernBERT's way: each half normalises, then adds."""
+        y = x if layer.norm_1 is None else self._norm(x, layer.norm_1, layer.norm_1_bias)
+        x = x + self._attention(y, layer, number, attend, rows)
+        y = self._norm(x, layer.norm_2, layer.norm_2_bias)
+        value, gate = F.linear(y, layer.up, layer.up_bias).chunk(2, dim=-1)
+        return x + F.linear(self._activation(value) * gate, layer.down, layer.down_bias)
+
+    def _attention(
+        self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows
+    ) -> Tensor:
+        shape = self.shape
+        qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(-1, 3, shape.heads, shape.head)
+        q, k, v = qkv.unbind(1)
+        if shape.thetas:
+            cos, sin = (table[rows.places] for table in self._angles[shape.thetas[number]])
+            q, k = _turned(q, cos, sin), _turned(k, cos, sin)
+        local = bool(shape.attention) and shape.attention[number] == "local"
+        found = attend(q, k, v, shape.window if local else 0)
+        return F.linear(found.reshape(x.shape), layer.out, layer.out_bias)
+
+    def _norm(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return F.layer_norm(x, (self.shape.hidden,), weight, bias, self.shape.eps)
+
+
+def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
+    """A vector for each text, in fp32."""
+    if pooling not in get_args(Pooling):
+        raise BadInput(f"pooling {pooling!r}", hint=f"There are: {', '.join(get_args(Pooling))}.")
+    if pooling == "cls":
+        return hidden[rows.edges[:-1]].float()
+    if pooling == "last":
+        return hidden[rows.edges[1:] - 1].float()
+    size = (len(rows.lengths), hidden.shape[1])
+    if pooling == "max":
+        least = torch.full(size, -torch.inf, device=hidden.device)
+        index = rows.owners[:, None].expand_as(hidden)
+        return least.scatter_reduce(0, index, hidden.float(), "amax")
+    lengths = rows.counts[:, None].float()
+    total = torch.segment_reduce(hidden.float(), "sum", lengths=rows.counts, axis=0)
+    return total / (lengths if pooling == "mean" else lengths.sqrt())
+
+
+def load(folder: Path, device: torch.device, dtype: torch.dtype) -> Encoder:
+    """The encoder of a folder: config.json and safetensors. No code of the folder is run."""
+    from safetensors.torch import load_file
+
+    config = folder / "config.json"
+    file = next((folder / name for name in _FILES if (folder / name).is_file()), None)
+    if not config.is_file() or file is None:
+        raise NeedsWeights(
+            f"{folder} holds no encoder", hint="It needs config.json and model.safetensors."
+        )
+    shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
+    return Encoder(shape, weights_of(load_file(file), shape), device, dtype)
+
+
+def _flat(texts: Iterable[Sequence[int]], device: torch.device) -> Tensor:
+    flat = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.int64)
+    return flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
+
+
+def _has_varlen(shape: Shape, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether Flash Attention takes this: half precision, a GPU that has it, no bias."""
+    if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16) or shape.buckets:
+        return False
+    try:
+        from inspect import signature
+
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return False
+    windows = "window_size" in signature(varlen_attn).parameters
+    return torch.cuda.get_device_capability(device) >= (8, 0) and (windows or not shape.window)
+
+
+def _angles(shape: Shape, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines by place, in fp32."""
+    steps = torch.arange(0, shape.head, 2, device=device, dtype=torch.float32) / shape.head
+    places = torch.arange(shape.longest, device=device, dtype=torch.float32)
+    angles = places[:, None] * (1.0 / theta**steps)[None, :]
+    both = torch.cat([angles, angles], dim=-1)
+    return both.cos()[:, None, :], both.sin()[:, None, :]
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions, in fp32."""
+    wide = x.float()
+    one, other = wide.chunk(2, dim=-1)
+    return (wide * cos + torch.cat([-other, one], dim=-1) * sin).to(x.dtype)

@@ -1,0 +1,273 @@
+"""What kind of encoder a folder holds: its shape from config.json, its weights under our names.
+
+BERT, RoBERTa and XLM-R, MPNet, DistilBERT and ModernBERT differ in names, in where they normalise,
+and in how they know positions. Told here once, so that one forward pass serves all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from anyrig.errors import BadInput
+
+Attention = Literal["full", "local"]
+FAMILIES = (
+    "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert",
+)  # fmt: skip
+_PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's weights; a bias that is not there is None."""
+
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    out: Tensor
+    out_bias: Tensor | None
+    norm_1: Tensor | None
+    """After attention, or before it where `Shape.before` holds; None normalises nothing."""
+    norm_1_bias: Tensor | None
+    up: Tensor
+    up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+    norm_2: Tensor
+    norm_2_bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All weights of an encoder."""
+
+    words: Tensor
+    norm: Tensor
+    norm_bias: Tensor | None
+    layers: tuple[Layer, ...]
+    positions: Tensor | None = None
+    types: Tensor | None = None
+    """The row of the first token type."""
+    bias: Tensor | None = None
+    """By bucket of distance and head."""
+    last_norm: Tensor | None = None
+    last_norm_bias: Tensor | None = None
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Weights:
+        """The same on a device, in a number format."""
+
+        def moved(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value.to(device=device, dtype=dtype)
+            if isinstance(value, tuple):
+                return tuple(moved(one) for one in value)
+            if isinstance(value, Layer):
+                return Layer(**{name: moved(one) for name, one in vars(value).items()})
+            return value
+
+        return Weights(**{name: moved(one) for name, one in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an encoder is, apart from its weights."""
+
+    family: str
+    heads: int
+    hidden: int
+    eps: float
+    activation: str
+    longest: int
+    """The most tokens of a text, those at its ends included."""
+    offset: int = 0
+    """The position of the first token."""
+    before: bool = False
+    """Whether each half of a layer normalises its input, not its sum."""
+    gated: bool = False
+    thetas: tuple[float, ...] = ()
+    """By layer, the base of rotary positions; empty where positions are learnt."""
+    attention: tuple[Attention, ...] = ()
+    """By layer; empty is full everywhere."""
+    window: int = 0
+    """How far a local layer looks to each side."""
+    buckets: int = 0
+    """Of relative distances."""
+
+    @property
+    def head(self) -> int:
+        """The size of a head."""
+        return self.hidden // self.heads
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape:
+    """The shape that a config.json tells."""
+    family = str(config.get("model_type", ""))
+    if family not in FAMILIES:
+        raise BadInput(
+            f"an encoder of the family {family or 'without a name'!r}",
+            hint=f"Packed encoders are: {', '.join(FAMILIES)}.",
+        )
+    return {"distilbert": _distilbert, "modernbert": _modernbert}.get(family, _bert)(config)
+
+
+def _bert(config: Mapping[str, Any]) -> Shape:
+    family = str(config["model_type"])
+    offset = 0 if family == "bert" else int(config.get("pad_token_id", 1)) + 1
+    kind = str(config.get("position_embedding_type") or "absolute")
+    if kind != "absolute":
+        raise BadInput(f"positions of the kind {kind}", hint="Absolute ones can be packed.")
+    return Shape(
+        family, int(config["num_attention_heads"]), int(config["hidden_size"]),
+        float(config.get("layer_norm_eps", 1e-12)), str(config.get("hidden_act", "gelu")),
+        int(config["max_position_embeddings"]) - offset, offset,
+        buckets=int(config.get("relative_attention_num_buckets", 32)) if family == "mpnet" else 0,
+    )  # fmt: skip
+
+
+def _distilbert(config: Mapping[str, Any]) -> Shape:
+    return Shape(
+        "distilbert", int(config["n_heads"]), int(config["dim"]), 1e-12,
+        str(config.get("activation", "gelu")), int(config["max_position_embeddings"]),
+    )  # fmt: skip
+
+
+def _modernbert(config: Mapping[str, Any]) -> Shape:
+    count = int(config["num_hidden_layers"])
+    every = int(config.get("global_attn_every_n_layers") or 3)
+    kinds: tuple[Attention, ...] = tuple(
+        "full" if kind == "full_attention" else "local" for kind in config.get("layer_types") or ()
+    ) or tuple("local" if number % every else "full" for number in range(count))
+    rope = config.get("rope_parameters") or {}
+    far = rope.get("full_attention", {}).get("rope_theta", config.get("global_rope_theta", 160000))
+    near = rope.get("sliding_attention", {}).get(
+        "rope_theta", config.get("local_rope_theta") or far
+    )
+    return Shape(
+        "modernbert", int(config["num_attention_heads"]), int(config["hidden_size"]),
+        float(config.get("norm_eps", 1e-5)), str(config.get("hidden_activation", "gelu")),
+        int(config["max_position_embeddings"]), before=True, gated=True,
+        thetas=tuple(float(far if kind == "full" else near) for kind in kinds), attention=kinds,
+        window=int(config.get("local_attention", 128)) // 2,
+    )  # fmt: skip
+
+
+def weights_of(state: Mapping[str, Tensor], shape: Shape) -> Weights:
+    """The weights of a state dict under our names; BadInput when one is missing."""
+    named = {_PREFIX.sub("", name): value for name, value in state.items()}
+    build: Callable[[_Taker], Weights] = {
+        "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
+    }.get(shape.family, _bert_weights)  # fmt: skip
+    return build(_Taker(named, shape))
+
+
+class _Taker:
+    """Takes weights by name."""
+
+    def __init__(self, named: Mapping[str, Tensor], shape: Shape) -> None:
+        self._named, self.shape = named, shape
+
+    def __call__(self, name: str) -> Tensor:
+        if name not in self._named:
+            raise BadInput(
+                f"the weights lack {name}", hint="They belong to another model than its config."
+            )
+        return self._named[name]
+
+    def maybe(self, name: str) -> Tensor | None:
+        return self._named.get(name)
+
+    def count(self, pattern: str) -> int:
+        """How many layers there are."""
+        found = {int(m[1]) for name in self._named if (m := re.match(pattern, name))}
+        return len(found)
+
+    def joined(self, names: tuple[str, ...], end: str) -> Tensor | None:
+        found = [self.maybe(f"{name}.{end}") for name in names]
+        return torch.cat([one for one in found if one is not None]) if all(
+            one is not None for one in found
+        ) else None  # fmt: skip
+
+    def layer(
+        self, qkv: tuple[str, ...], out: str, norms: tuple[str, str], up: str, down: str
+    ) -> Layer:
+        """A layer whose parts have these names."""
+        joined = self.joined(qkv, "weight")
+        if joined is None:
+            self(f"{qkv[0]}.weight")
+        assert joined is not None
+        return Layer(
+            joined, self.joined(qkv, "bias"), self(f"{out}.weight"), self.maybe(f"{out}.bias"),
+            self.maybe(f"{norms[0]}.weight"), self.maybe(f"{norms[0]}.bias"),
+            self(f"{up}.weight"), self.maybe(f"{up}.bias"),
+            self(f"{down}.weight"), self.maybe(f"{down}.bias"),
+            self(f"{norms[1]}.weight"), self.maybe(f"{norms[1]}.bias"),
+        )  # fmt: skip
+
+
+def _bert_weights(take: _Taker) -> Weights:
+    mpnet = take.shape.family == "mpnet"
+    parts = ("attn.q", "attn.k", "attn.v") if mpnet else ("self.query", "self.key", "self.value")
+    out = "attn.o" if mpnet else "output.dense"
+    norm = "LayerNorm" if mpnet else "output.LayerNorm"
+    layers = []
+    for number in range(take.count(r"encoder\.layer\.(\d+)\.")):
+        at = f"encoder.layer.{number}"
+        layers.append(
+            take.layer(
+                tuple(f"{at}.attention.{part}" for part in parts),
+                f"{at}.attention.{out}",
+                (f"{at}.attention.{norm}", f"{at}.output.LayerNorm"),
+                f"{at}.intermediate.dense",
+                f"{at}.output.dense",
+            )  # fmt: skip
+        )
+    types = take.maybe("embeddings.token_type_embeddings.weight")
+    return Weights(
+        take("embeddings.word_embeddings.weight"), take("embeddings.LayerNorm.weight"),
+        take("embeddings.LayerNorm.bias"), tuple(layers),
+        take("embeddings.position_embeddings.weight"), None if types is None else types[0],
+        take("encoder.relative_attention_bias.weight") if mpnet else None,
+    )  # fmt: skip
+
+
+def _distilbert_weights(take: _Taker) -> Weights:
+    layers = []
+    for number in range(take.count(r"transformer\.layer\.(\d+)\.")):
+        at = f"transformer.layer.{number}"
+        layers.append(
+            take.layer(
+                tuple(f"{at}.attention.{part}_lin" for part in "qkv"),
+                f"{at}.attention.out_lin",
+                (f"{at}.sa_layer_norm", f"{at}.output_layer_norm"),
+                f"{at}.ffn.lin1",
+                f"{at}.ffn.lin2",
+            )  # fmt: skip
+        )
+    return Weights(
+        take("embeddings.word_embeddings.weight"), take("embeddings.LayerNorm.weight"),
+        take("embeddings.LayerNorm.bias"), tuple(layers),
+        take("embeddings.position_embeddings.weight"),
+    )  # fmt: skip
+
+
+def _modernbert_weights(take: _Taker) -> Weights:
+    layers = [
+        take.layer(
+            (f"layers.{n}.attn.Wqkv",),
+            f"layers.{n}.attn.Wo",
+            (f"layers.{n}.attn_norm", f"layers.{n}.mlp_norm"),
+            f"layers.{n}.mlp.Wi",
+            f"layers.{n}.mlp.Wo",
+        )  # fmt: skip
+        for n in range(take.count(r"layers\.(\d+)\."))
+    ]
+    return Weights(
+        take("embeddings.tok_embeddings.weight"), take("embeddings.norm.weight"),
+        take.maybe("embeddings.norm.bias"), tuple(layers),
+        last_norm=take("final_norm.weight"), last_norm_bias=take.maybe("final_norm.bias"),
+    )  # fmt: skip
