@@ -29,6 +29,7 @@ MIXED = True
 _CHANGES = ("pause", "resume", "cancel", "delete")
 _ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
 _FEWEST_LETTERS = 3
+_EXIT_TERMINATED = 143  # as a shell tells of SIGTERM
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -202,6 +203,8 @@ def _run(context: Context) -> int:
             )  # fmt: skip
         finally:
             signal.signal(signal.SIGTERM, before)
+    if stop.is_set():
+        return _EXIT_TERMINATED
     if not shown.num_begun and not context.options.json:
         print("Nothing is queued.")
     return 1 if shown.num_failed else 0

@@ -138,10 +138,11 @@ class Shown:
         except Stopped:
             self._say(job, "stopped", {})
             raise
-        except AnyrigError as error:
+        except Exception as error:
             with self._lock:
                 self.num_failed += 1
-            self._say(job, "failed", {"error": error.message, "hint": error.hint})
+            hint = error.hint if isinstance(error, AnyrigError) else "-vv says more."
+            self._say(job, "failed", {"error": str(error), "hint": hint})
             raise
         self._say(job, "done", result if isinstance(result, Mapping) else {})
         return result
