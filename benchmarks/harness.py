@@ -32,6 +32,10 @@ THEMES = {
     "speech_kokoro": ("h200",),
     "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
+    "embed": ("h200",),
+    "book_texts": ("cpu",),
+    "book_kills": ("cpu",),
+    "book": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
 

@@ -1,7 +1,7 @@
 """One forward pass for every family of encoders, over texts without padding.
 
     encoder = load(folder, device, torch.bfloat16)
-    vectors = encoder.embed([[101, 7592, 102], [101, 2088, 999, 102]], pooling="mean")
+    vectors = encoder.embed([np.array([101, 7592, 102])], pooling="mean")
 
 The tokens of all texts lie in one long row, so a batch costs what its tokens cost, whatever their
 lengths. On a GPU in half precision attention is Flash Attention's varlen kernel.
@@ -10,13 +10,14 @@ lengths. On a GPU in half precision attention is Flash Attention's varlen kernel
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
@@ -53,7 +54,7 @@ class Encoder:
         """Whether attention runs without padding as well."""
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[Sequence[int]], pooling: Pooling = "mean") -> Tensor:
+    def embed(self, texts: Sequence[NDArray[np.int32]], pooling: Pooling = "mean") -> Tensor:
         """A vector for each text, in fp32, on the device; not normalised.
 
         Args:
@@ -61,7 +62,11 @@ class Encoder:
             pooling: how its tokens become one vector.
         """
         rows = Rows(tuple(map(len, texts)), self.device)
-        return pooled(self.hidden(_flat(texts, self.device), rows), rows, pooling)
+        flat = torch.from_numpy(np.concatenate(texts))
+        if self.device.type == "cuda":
+            flat = flat.pin_memory()
+        tokens = flat.to(self.device, non_blocking=True)
+        return pooled(self.hidden(tokens, rows), rows, pooling)
 
     def hidden(self, tokens: Tensor, rows: Rows) -> Tensor:
         """The last layer's state of every token, [tokens, hidden]."""
@@ -145,11 +150,6 @@ def load(folder: Path, device: torch.device, dtype: torch.dtype) -> Encoder:
         )
     shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
     return Encoder(shape, weights_of(load_file(file), shape), device, dtype)
-
-
-def _flat(texts: Iterable[Sequence[int]], device: torch.device) -> Tensor:
-    flat = torch.tensor(list(chain.from_iterable(texts)), dtype=torch.int64)
-    return flat.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else flat
 
 
 def _has_varlen(shape: Shape, device: torch.device, dtype: torch.dtype) -> bool:

@@ -1,0 +1,87 @@
+"""Encoders in torch, without padding: vectors of token rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.errors import DeviceError
+from anyrig.work.engine import Usual
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from anyrig.documents.models.encoder import Encoder, Pooling
+    from anyrig.placement import Placement
+
+_FIRST_TOKENS = 16_384.0
+
+
+class TorchEncoder(Usual):
+    """Rows of tokens, as bytes of int32, to vectors, as bytes of float32."""
+
+    name = "encoder"
+    version = "1"
+    pads = False
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        folder: str,
+        pooling: Pooling = "mean",
+        normalise: bool = True,
+    ) -> None:
+        """Load the encoder of a folder."""
+        from anyrig.backends import attach
+        from anyrig.backends.torch import TorchBound
+
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchBound)
+        self._folder, self._pooling, self._normalise = Path(folder), pooling, normalise
+        self._device: torch.device = self.bound.device
+        self._encoder = self._load(placement.precision)
+        self._careful: Encoder | None = None
+        if placement.device.kind == "gpu":
+            self.first_cost = _FIRST_TOKENS
+
+    def _load(self, precision: str) -> Encoder:
+        import torch
+
+        from anyrig.documents.models.encoder import load
+
+        kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
+        return load(self._folder, self._device, kinds.get(precision, torch.float32))
+
+    def run(self, batch: Sequence[bytes]) -> list[bytes]:
+        """A vector of each row."""
+        import numpy as np
+
+        rows = [np.frombuffer(one, dtype=np.int32) for one in batch]
+        vectors = self._encoder.embed(rows, self._pooling)
+        if not bool(vectors.isfinite().all()):
+            vectors = self._mended(vectors, rows)
+        found = self._finished(vectors).cpu().numpy()
+        return [row.tobytes() for row in found]
+
+    def _finished(self, vectors: Tensor) -> Tensor:
+        import torch.nn.functional as F
+
+        return F.normalize(vectors, dim=-1) if self._normalise else vectors
+
+    def _mended(self, vectors: Tensor, rows: Sequence[NDArray[np.int32]]) -> Tensor:
+        """Vectors that are not finite, made again in full precision."""
+        bad = (~vectors.isfinite().all(dim=1)).nonzero().flatten().tolist()
+        if self._careful is None:
+            self._careful = self._load("fp32")
+        again = self._careful.embed([rows[n] for n in bad], self._pooling)
+        if not bool(again.isfinite().all()):
+            raise DeviceError(
+                "the model gives no finite vector for a text", hint="Its weights may be damaged."
+            )
+        vectors[bad] = again
+        return vectors
