@@ -51,7 +51,8 @@ def test_block(block: Block, tmp_path: Path) -> None:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m anyrig "$@"\n')
     program.chmod(0o755)
-    Path("tests").symlink_to(ROOT / "tests")  # blocks are read in a folder with this project in it
+    for name in ("tests", "examples"):  # blocks are read in a folder with this project in it
+        Path(name).symlink_to(ROOT / name)
     command = ["bash", "-e", "-c", block.text]
     if block.language == "python":
         command = [sys.executable, "-c", block.text]
