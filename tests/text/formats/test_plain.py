@@ -78,6 +78,18 @@ Sing, Heavenly Muse, that, on the secret top"""
     assert [(block.kind, block.text) for block in made] == [("poem", verse)] * 2
 
 
+def test_prose_that_was_broken_unevenly_is_no_verse() -> None:
+    ragged = """The author of these lines had them copied by a friend, who broke
+each of them where it pleased him and now and then
+rather early, as the reader of the following pages will see for himself, or
+at times where a page of the first edition came to its end without a stop,
+and so on."""
+    verse = "\n\n".join("Of stones\nAnd rain\nWe sing\nA song" for _ in range(20))
+    made = blocks(f"{ragged}\n\n{verse}")
+    assert (made[0].text, made[0].kind) == (" ".join(ragged.split()), "paragraph")
+    assert {block.kind for block in made[1:]} == {"poem"}
+
+
 def test_a_row_of_signs_is_a_rule() -> None:
     made = blocks(f"{PROSE}\n\n     *     *     *\n\n{PROSE}\n-----\n{PROSE}")
     assert [block.kind for block in made] == ["paragraph", "rule", "paragraph", "rule", "paragraph"]

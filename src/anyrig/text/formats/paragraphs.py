@@ -16,6 +16,7 @@ from typing import NamedTuple
 from anyrig.text.document import BlockKind
 
 _WIDEST_WRAP = 132  # columns; a longer line was never wrapped by hand or by a terminal
+_RAGGED = 48  # characters; a line of blank verse has about 43
 _LAST = re.compile(r"""[.!?:;…。！？]['"”’»)\]*_]*$""")
 _RULE = re.compile(r"^(?=.*\S.*)(?:[*\-_~#=+•·∙◆◇○●—–⁂❦❧✻✽※☙\s]+|[.…]{4,}|(?:[.…o]\s+){2,}[.…o])$")
 _LETTERS_END = re.compile(r"([^\W\d_]+)-$")
@@ -181,6 +182,8 @@ def _sorted(lines: tuple[str, ...], gap: int, form: Shape) -> Iterator[Piece]:
         yield Piece(lines, "table", gap)
     elif len(lines) == 1:
         yield Piece(lines, "paragraph", gap)
+    elif _is_ragged(lines):
+        yield from _gapped(_paragraphs(lines, form), gap)
     elif form.wrapped:
         if _is_verse(lines, form.width):
             yield Piece(lines, "poem", gap)
@@ -204,6 +207,17 @@ def _is_table(lines: Sequence[str]) -> bool:
     counts = [len(_CELLS.split(line.strip())) for line in lines]
     usual = max(set(counts), key=counts.count)
     return usual >= 2 and counts.count(usual) >= 0.8 * len(counts)
+
+
+def _is_ragged(lines: Sequence[str]) -> bool:
+    """Whether lines are prose that somebody broke unevenly: long, and most go on in small letters.
+
+    Verse that begins its lines in small letters is there too, but its lines are short.
+    """
+    if len(lines) < 3 or max(map(len, lines)) > _WIDEST_WRAP:
+        return False
+    lengths = sorted(len(line.strip()) for line in lines[:-1])
+    return lengths[len(lengths) // 2] >= _RAGGED and _capitals(lines[1:]) < 0.4
 
 
 def _is_verse(lines: Sequence[str], width: int) -> bool:

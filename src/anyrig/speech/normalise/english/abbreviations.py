@@ -185,6 +185,11 @@ def _lower(match: re.Match[str]) -> str | None:
     return LOWER[short] + stop(match, before_names=short != "vs")
 
 
+@rule("abbreviation", r"&c\b\.?", needs="&")
+def _and_the_rest(match: re.Match[str]) -> str:
+    return "et cetera" + stop(match)
+
+
 @rule("abbreviation", r"(?<![\w.])v\. (?=[A-Z])", needs="v")
 def _versus(match: re.Match[str]) -> str:
     return "versus "
@@ -217,6 +222,6 @@ def _state(match: re.Match[str]) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
-    _fixed, _direction, _street, _doctor, _numbered, _numero, _title, _after, _lower, _versus,
-    _corner, _state,
+    _fixed, _and_the_rest, _direction, _street, _doctor, _numbered, _numero, _title, _after,
+    _lower, _versus, _corner, _state,
 )  # fmt: skip

@@ -211,7 +211,9 @@ def _decade(match: re.Match[str]) -> str:
 
 
 @rule(
-    "year", rf"(?<![\w.,$£€])({_YEAR})( ?[-–—] ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)", needs=DIGITS
+    "year",
+    rf"(?<![\w.,$£€])({_YEAR})( ?(?:--?|[–—]) ?|/)(\d{{4}}|\d\d)(?![\w%/]|[.,-]\d)",
+    needs=DIGITS,
 )
 def _year_span(match: re.Match[str]) -> str | None:
     first, sign, last = int(match[1]), match[2], match[3]

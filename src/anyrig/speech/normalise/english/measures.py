@@ -131,6 +131,8 @@ def _is_unit(match: re.Match[str], name: str, gap: str, dot: str | None) -> bool
         return AFTER_SPACE[name]
     if name in ("W", "V", "A") and dot and re.match(r" (?:[A-Z]|\d+(?:st|nd|rd|th))", rest):
         return False
+    if name == "A" and gap and not match.string[: match.start()].strip() and rest[:1] == " ":
+        return False  # a note's number before its first word: "1 A river in Sicily."
     if name in ("A", "m", "C", "F", "V", "W", "K", "N", "J") and gap:
         # A letter that may begin a name: "Group 5 A students".
         return not re.match(r" [A-Z]", rest) or name in ("V", "W")

@@ -103,6 +103,12 @@ def _nearly(match: re.Match[str]) -> str:
     return " is approximately " if left[-1:].isalnum() else "approximately "
 
 
+@rule("symbol", r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])", needs="+=")
+def _ruled(match: re.Match[str]) -> str:
+    """A line of a table that is drawn with signs."""
+    return " "
+
+
 @rule("symbol", r"<=|>=|!=|==|->|=>|<-|\.\.\.|--+", needs="<>!=-.")
 def _double(match: re.Match[str]) -> str | None:
     words = {"<=": "is less than or equal to", ">=": "is greater than or equal to",
@@ -208,6 +214,6 @@ def _silent(match: re.Match[str]) -> str:
 FIRST: tuple[Rule, ...] = (_emoji, _emoticon, _slashed, _grade)
 NUMBERS: tuple[Rule, ...] = (_about, _nearly, _sections)
 RULES: tuple[Rule, ...] = (
-    _plus_plus, _sharp, _hashtag, _number_sign, _double, _minus, _star, _divided, _per, _slash,
-    _sign, _greek, _silent,
+    _plus_plus, _sharp, _hashtag, _number_sign, _ruled, _double, _minus, _star, _divided, _per,
+    _slash, _sign, _greek, _silent,
 )  # fmt: skip
