@@ -151,6 +151,12 @@ def test_without_a_terminal_the_progress_is_lines(anyrig: Anyrig, story: Path) -
     assert "times real time" in done.stdout
 
 
+def test_speakers_are_shown_and_nothing_is_made(anyrig: Anyrig, story: Path) -> None:
+    done = anyrig("book", str(story), "--speakers", "--engine", "tone")
+    assert "Anna" in done.stdout
+    assert not Path("story.m4b").exists()
+
+
 def test_samples_in_several_voices(anyrig: Anyrig, story: Path) -> None:
     done = anyrig("book", str(story), "--sample", "5s", "--voices", "tone,tono",
                   "--language", "en", "--engine", "tone", "--format", "wav", "--json")  # fmt: skip
@@ -174,6 +180,9 @@ def test_samples_in_several_voices(anyrig: Anyrig, story: Path) -> None:
         (("story.txt", "--sample", "soon"), "60s"),
         (("story.txt", "--captions", "ass"), "srt, vtt"),
         (("story.txt", "--bitrate", "much"), "64k"),
+        (("story.txt", "--bitrate", "1k"), "bits a second"),
+        (("story.txt", "--levels", "loud"), "levels"),
+        (("story.txt", "--voices", "tone"), "--sample"),
         (("story.txt", "story.txt"), "one book"),
         (("story.txt", "--verify"), "source"),
         (("story.txt", "--notes", "sing"), "notes"),

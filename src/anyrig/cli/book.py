@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.cli import book_show, compute, speaker, voicing
+from anyrig.cli import book_keep, book_show, compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, print_warning
-from anyrig.errors import BadInput, ForeignText, StoreFailed
+from anyrig.errors import BadInput, ForeignText
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.ways import Ways
     from anyrig.services.book import Caption, Order
-    from anyrig.store.results import Store
     from anyrig.text.document import Document
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
@@ -42,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="show the chapters and how long")
     parser.add_argument(
-        "--speakers", action="store_true", help="with --list: who speaks, to write a cast file by"
+        "--speakers", action="store_true", help="show who speaks, to write a cast file by"
     )
     parser.add_argument("--chapters", metavar="LIST", default="", help="such as 3-7,9 or 5-")
     parser.add_argument("--sample", metavar="TIME", help="write previews of so long, such as 60s")
@@ -64,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="with --verify: how much is listened to; sample when not given",
     )  # fmt: skip
     parser.add_argument(
-        "--levels", metavar="NAME", default="book", help="what loudness is right: book or acx"
+        "--levels", choices=("book", "acx"), default="book", help="what loudness is right"
     )
     _about(parser)
     _reading(parser)
@@ -119,6 +117,10 @@ def run(options: argparse.Namespace) -> int:
         return book_verify.run(context)
     if len(options.files) != 1:
         raise BadInput("one book at a time", hint="`anyrig book FILE -o OUT.m4b`.")
+    if options.voices and not options.sample:
+        raise BadInput(
+            "--voices compares previews", hint="Add --sample 60s; --voice NAME reads the book."
+        )
     order = ordered(context)
     if options.queue:
         return _queue(context, order)
@@ -130,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
 
         return book_sample.run(context, order, document)
     teller = teller_of(context, document)
-    if options.list:
+    if options.list or options.speakers:
         from anyrig.cli import book_list
 
         return book_list.run(context, order, document, teller)
@@ -152,7 +154,7 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
     _check_output(order)
     size = sum(chapter.num_characters for chapter in document.chapters)
     with ExitStack() as stack:
-        store = stack.enter_context(keeping(context, order))
+        store = stack.enter_context(book_keep.keeping(context, order))
         # The workers load while the book is planned.
         studio = stack.enter_context(voicing.studio(context, teller, size, store))
         plan = planned(context, order, document, teller)
@@ -169,9 +171,13 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
 
 
 def _check_output(order: Order) -> None:
-    """That the book can be written where it shall go, before hours of work."""
+    """That the book can be written as it shall be and where, before hours of work."""
     from anyrig.services.book import CHAPTER_FORMATS
+    from anyrig.speech.sound.encode import FORMATS, check_bitrate
 
+    made = FORMATS["m4a" if order.format == "m4b" else order.format]
+    if order.bitrate is not None and made.bitrate:
+        check_bitrate(made, order.bitrate)
     if order.format in CHAPTER_FORMATS:
         if order.output.is_file():
             raise BadInput(f"{order.output} is a file", hint="Chapters go into a folder: name one.")
@@ -374,33 +380,3 @@ def casting(context: Context, teller: speaker.Chosen, language: str) -> Casting 
     for voice in people.voices:
         speaker.checked_voice(voice, teller)
     return Casting(people, language)
-
-
-@contextmanager
-def keeping(context: Context, order: Order) -> Iterator[Store]:
-    """The user's store; where that cannot be opened, one beside the book that goes with the run."""
-    from anyrig.cli.cache import open_store
-
-    try:
-        store = open_store(context)
-        store.has({order.job})  # it opens when it is asked first
-    except (StoreFailed, OSError) as error:
-        said = error.message if isinstance(error, StoreFailed) else str(error)
-        print_warning(f"what is made is kept beside the book until it is done: {said}")
-        with _beside(order) as own:
-            yield own
-        return
-    with store:
-        yield store
-
-
-@contextmanager
-def _beside(order: Order) -> Iterator[Store]:
-    import shutil
-
-    from anyrig.store.results import Store
-
-    folder = order.output.absolute().parent / f".{order.output.name}.anyrig"
-    with Store(folder / "takes.db") as store:
-        yield store
-    shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next

@@ -115,14 +115,15 @@ def encoder(
         raise BadInput(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
     made = FORMATS[format]
     if bitrate is not None:
-        _check_bitrate(made, bitrate)
+        check_bitrate(made, bitrate)
     if not 1000 <= rate <= 192_000:
         raise BadInput(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
     labels = Labels(cleaned(tags or {}), picture, tuple(chapters))
     return Encoder(target, made, rate, bitrate or made.bitrate, labels)
 
 
-def _check_bitrate(made: Format, bitrate: int) -> None:
+def check_bitrate(made: Format, bitrate: int) -> None:
+    """That a format can be written so; `BadInput` when not."""
     if not made.bitrate:
         lossy = ", ".join(other.name for other in FORMATS.values() if other.bitrate)
         raise BadInput(f"{made.name} has no bitrate", hint=f"These have one: {lossy}.")

@@ -1,0 +1,45 @@
+"""Where the takes of a book are kept while it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from anyrig.cli.context import Context
+from anyrig.cli.show import print_warning
+from anyrig.errors import StoreFailed
+
+if TYPE_CHECKING:
+    from anyrig.services.book import Order
+    from anyrig.store.results import Store
+
+
+@contextmanager
+def keeping(context: Context, order: Order) -> Iterator[Store]:
+    """The user's store; where that cannot be opened, one beside the book that goes with the run."""
+    from anyrig.cli.cache import open_store
+
+    try:
+        store = open_store(context)
+        store.has({order.job})  # it opens when it is asked first
+    except (StoreFailed, OSError) as error:
+        said = error.message if isinstance(error, StoreFailed) else str(error)
+        print_warning(f"what is made is kept beside the book until it is done: {said}")
+        with _beside(order) as own:
+            yield own
+        return
+    with store:
+        yield store
+
+
+@contextmanager
+def _beside(order: Order) -> Iterator[Store]:
+    import shutil
+
+    from anyrig.store.results import Store
+
+    folder = order.output.absolute().parent / f".{order.output.name}.anyrig"
+    with Store(folder / "takes.db") as store:
+        yield store
+    shutil.rmtree(folder, ignore_errors=True)  # a run that fails leaves it for the next
