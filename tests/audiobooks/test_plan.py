@@ -242,3 +242,11 @@ def test_one_changed_paragraph_changes_only_its_own_lines() -> None:
     after = planned(book(chapter("One is here.", "Two was there.", "Three is here.")))
     kept = {segment.line for segment in before.segments} & {s.line for s in after.segments}
     assert len(kept) == 2
+
+
+def test_what_is_asked_for_with_every_segment_is_counted_once() -> None:
+    """A book of thousands of chapters tells its progress thousands of times."""
+    plan = planned(book(NOTED))
+    assert plan.segments is plan.segments
+    assert plan.num_segments == len(plan.segments)
+    assert "num_segments" in vars(plan)

@@ -15,9 +15,10 @@ import pytest
 
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
-from anyrig.audiobooks.write import clear_leftovers, write_book
+from anyrig.audiobooks.write import write_book
 from anyrig.errors import BadInput, WorkFailed
 from anyrig.speech.audio import Samples
+from anyrig.speech.sound.beside import clear_leftovers, folder_beside
 from tests.audiobooks import clicks
 
 TAGS = Tags(title="Der Weg", author="A. Autor", narrator="Hibari", language="de")
@@ -230,6 +231,38 @@ def test_what_a_killed_run_left_is_cleared(folder: Path) -> None:
     assert sorted(os.listdir(path.parent)) == [".b2.m4b.01234567.part", "b*.m4b"]
     assert path.read_bytes() == b"before"
     assert clear_leftovers(folder / "nowhere" / "x.m4b") == 0
+
+
+FOLDER = """
+import sys, time
+from pathlib import Path
+from anyrig.speech.sound.beside import folder_beside
+from anyrig.store.atomic import replacing
+with folder_beside(Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1])) as file:
+    (folder / "1.m4a").write_bytes(b"sound")
+    print("there", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_the_folder_of_a_killed_run_is_cleared_and_that_of_a_living_one_is_not(
+    folder: Path,
+) -> None:
+    path = folder / "b.readalong.epub"
+    run = subprocess.Popen([sys.executable, "-c", FOLDER, str(path)], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"there\n"
+    assert clear_leftovers(folder / "other.epub", path) == 0, "it is still being written"
+    assert len(os.listdir(folder)) == 2
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert clear_leftovers(folder / "other.epub", path) == 2
+    assert os.listdir(folder) == []
+    with folder_beside(path) as own:
+        (own / "1.m4a").write_bytes(b"sound")
+    assert os.listdir(folder) == []
 
 
 def test_long_names_can_be_written(folder: Path) -> None:

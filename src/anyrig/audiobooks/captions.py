@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.audiobooks.captions_cut import pieces, wrapped
 from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
+from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import clean
 from anyrig.store.atomic import write_text
 
@@ -48,15 +49,8 @@ class Caption:
 
 def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
     """Of the whole book; or of one chapter, in times of the chapter's own file."""
-    start, end = _bounds(timeline, part)
     cues = [cue for cue in timeline.cues if part is None or cue.part == part]
-    found: list[Caption] = []
-    for number, cue in enumerate(cues):
-        following = cues[number + 1].start if number + 1 < len(cues) else end
-        until = max(cue.end, min(following, end))
-        for piece in _of_cue(cue, timeline.rate, until):
-            found.append(_shifted(piece, start, timeline.rate))
-    return list(_apart(found))
+    return _of_cues(cues, timeline, part)
 
 
 def srt(shown: Sequence[Caption]) -> str:
@@ -97,6 +91,7 @@ def write_captions(
 ) -> tuple[Path, ...]:
     """Files beside a book and named after it; with WebVTT one of the chapters too."""
     book = Path(book)
+    clear_leftovers(*(book.with_suffix(ending) for ending in (".srt", ".vtt", ".chapters.vtt")))
     shown = captions(timeline)
     written = []
     if "srt" in kinds:
@@ -114,8 +109,12 @@ def write_chapter_captions(
     """Files beside each chapter's, in its own times."""
     forms: dict[CaptionKind, Callable[[Sequence[Caption]], str]] = {"srt": srt, "vtt": vtt}
     written = []
+    cues: dict[int, list[Cue]] = {}
+    for cue in timeline.cues:
+        cues.setdefault(cue.part, []).append(cue)
+    clear_leftovers(*(file.with_suffix(f".{kind}") for file in files for kind in KINDS))
     for part, file in enumerate(files):
-        shown = captions(timeline, part)
+        shown = _of_cues(cues.get(part, []), timeline, part)
         written += [_put(file.with_suffix(f".{kind}"), forms[kind](shown)) for kind in kinds]
     return tuple(written)
 
@@ -125,6 +124,17 @@ def _bounds(timeline: Timeline, part: int | None) -> tuple[int, int]:
     if part is None:
         return 0, timeline.num_samples
     return timeline.marks[part - 1].end if part else 0, timeline.marks[part].end
+
+
+def _of_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[Caption]:
+    start, end = _bounds(timeline, part)
+    found: list[Caption] = []
+    for number, cue in enumerate(cues):
+        following = cues[number + 1].start if number + 1 < len(cues) else end
+        until = max(cue.end, min(following, end))
+        for piece in _of_cue(cue, timeline.rate, until):
+            found.append(_shifted(piece, start, timeline.rate))
+    return list(_apart(found))
 
 
 def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
@@ -248,8 +258,6 @@ def _note(title: str) -> str:
 
 
 def _put(path: Path, text: str) -> Path:
-    from anyrig.speech.sound.beside import failed
-
     try:
         write_text(path, text)
     except OSError as error:

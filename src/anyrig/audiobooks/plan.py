@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.aloud import Aloud, Reader
@@ -66,22 +67,22 @@ class Plan:
     """What no voice here speaks, by language and beginning; it is among the omissions, or read
     by a voice of another language where that was asked for."""
 
-    @property
+    @cached_property
     def num_segments(self) -> int:
         """Of all parts."""
         return sum(len(part.script.segments) for part in self.parts)
 
-    @property
+    @cached_property
     def num_characters(self) -> int:
         """That are spoken."""
         return sum(len(segment.line.text) for segment in self.segments)
 
-    @property
+    @cached_property
     def segments(self) -> list[Segment]:
         """Of all parts, in order."""
         return [segment for part in self.parts for segment in part.script.segments]
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Of all parts, each once."""
         return tuple(dict.fromkeys(w for part in self.parts for w in part.script.warnings))

@@ -16,6 +16,7 @@ from anyrig.audiobooks.cover import prepare
 from anyrig.audiobooks.names import PATTERN, chapter_titles, file_names, safe_name
 from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import BadInput, WorkFailed
+from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import ChapterMark
 from anyrig.store.atomic import write_text
 
@@ -103,12 +104,12 @@ def write_chapters(
     paths = chapter_paths(folder, timeline, tags, format=format, pattern=pattern)
     titles = chapter_titles(timeline.marks)
     picture, warning = prepare(cover)
-    made = _folder(Path(folder))
+    playlist = _folder(Path(folder)) / f"{safe_name(tags.title or 'book')}.m3u8"
+    clear_leftovers(playlist, *paths)
     stream = _Stream(_watched(parts, timeline.num_samples, tell))
     for number, (path, title, mark) in enumerate(
         zip(paths, titles, timeline.marks, strict=True), start=1
     ):
-        clear_leftovers(path)
         labels = named(tags.of_chapter(title, number, len(paths)))
         with encoder(
             path, format, timeline.rate, tags=labels, picture=picture,
@@ -119,7 +120,6 @@ def write_chapters(
             if not out.num_samples:
                 out.write(_moment(timeline.rate))
     stream.finish()
-    playlist = made / f"{safe_name(tags.title or 'book')}.m3u8"
     _put(playlist, _playlist(paths, titles, timeline))
     return Written(tuple(paths), playlist, (warning,) if warning else ())
 
@@ -131,13 +131,6 @@ def chapter_paths(
     about = {"book": tags.title, "author": tags.author}
     names = file_names(chapter_titles(timeline.marks), pattern, about)
     return [Path(folder) / f"{name}.{format}" for name in names]
-
-
-def clear_leftovers(path: str | Path) -> int:
-    """Remove what killed runs left beside a file; returns how many there were."""
-    from anyrig.speech.sound.beside import clear_leftovers as clear
-
-    return clear(path)
 
 
 def _marks(timeline: Timeline) -> list[ChapterMark]:
@@ -224,8 +217,6 @@ def _seconds(start: int, mark: Mark, rate: int) -> int:
 
 
 def _put(path: Path, text: str) -> None:
-    from anyrig.speech.sound.beside import failed
-
     try:
         write_text(path, text)
     except OSError as error:

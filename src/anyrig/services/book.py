@@ -11,8 +11,8 @@ resumed by ordering the same again.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -235,10 +235,12 @@ def _readalong(
     """The EPUB that is read along; its sound is a file for each chapter."""
     from anyrig.audiobooks.readalong import write_readalong
     from anyrig.audiobooks.write import write_chapters
+    from anyrig.speech.sound.beside import clear_leftovers, folder_beside
 
     whole = order.format in BOOK_FORMATS
     path = readalong_path(order)
-    with tempfile.TemporaryDirectory(prefix=".anyrig-", dir=path.parent) as folder:
+    clear_leftovers(path)
+    with folder_beside(path) as folder:
         audio = files
         if whole or order.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
             audio = write_chapters(
@@ -275,12 +277,12 @@ def _writing(
     """Turns the encoder's share of done into progress."""
     if tell is None:
         return None
-    since = time.monotonic()
+    since, ends = time.monotonic(), [mark.end for mark in timeline.marks]
 
     def told(done: float) -> None:
         now = time.monotonic()
         at = done * timeline.num_samples
-        chapter = next((n for n, m in enumerate(timeline.marks) if m.end > at), len(plan.parts) - 1)
+        chapter = min(bisect_right(ends, at), len(plan.parts) - 1)
         left = (now - since) / done * (1 - done) if done else None
         speed = done * timeline.duration_s / (now - since) if now > since else None
         tell(
@@ -323,7 +325,8 @@ def check_room(
     per_second = (order.bitrate or made.bitrate) / 8 or rate * 2
     needs: dict[Path, float] = {}
     output = _existing(order.output.absolute().parent)
-    needs[output] = audio_s * per_second * (2 if order.readalong else 1) + _SPARE_BYTES
+    copies = 3 if order.readalong else 1  # the book, the read-along and what that is made of
+    needs[output] = audio_s * per_second * copies + _SPARE_BYTES
     if store_folder is not None:
         kept = _existing(store_folder)
         share = to_make_s * rate * _STORE_BYTES_PER_SECOND

@@ -11,10 +11,16 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from anyrig.errors import AnyrigError, BadInput, StoreFailed
+
+# The second form is that of `store.atomic`, which writes the small files beside a book.
+_UNFINISHED = re.compile(r"(\..*\.)(?:[0-9a-f]{8}\.part|[0-9a-f]{12})", re.DOTALL)
+_LOCK = "lock"
 
 
 def open_beside(path: Path) -> tuple[Path, BinaryIO]:
@@ -25,18 +31,48 @@ def open_beside(path: Path) -> tuple[Path, BinaryIO]:
     return part, raw
 
 
-def clear_leftovers(target: str | Path) -> int:
-    """Remove what killed runs left beside a file; what another run is still writing stays."""
+@contextlib.contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A folder for what a file is made of, in the same place; it is gone when the block ends."""
+    folder = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
+    folder.mkdir()
+    try:
+        with open(folder / _LOCK, "xb") as lock:
+            _locked(lock)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def clear_leftovers(target: str | Path, *others: str | Path) -> int:
+    """Remove what killed runs left beside a file, and beside others in its folder.
+
+    What another run is still writing stays.
+    """
     path = Path(os.path.realpath(target))
-    # The second form is that of `store.atomic`, which writes the small files beside a book.
-    mine = re.compile(re.escape(_beside(path)) + r"(?:[0-9a-f]{8}\.part|[0-9a-f]{12})")
+    mine = {_beside(path), *(_beside(Path(other)) for other in others)}
     removed = 0
     with contextlib.suppress(OSError):  # no such folder, or not ours: then nothing was left
         for found in path.parent.iterdir():
-            if mine.fullmatch(found.name) and found.is_file() and _unused(found):
-                found.unlink()
+            match = _UNFINISHED.fullmatch(found.name)
+            if match and match[1] in mine and _removed(found):
                 removed += 1
     return removed
+
+
+def _removed(found: Path) -> bool:
+    if found.is_file():
+        if _unused(found):
+            found.unlink()
+            return True
+        return False
+    lock = found / _LOCK
+    if lock.exists():
+        if not _unused(lock):
+            return False
+        lock.unlink()
+    shutil.rmtree(found, ignore_errors=True)
+    return True
 
 
 def _beside(path: Path) -> str:
