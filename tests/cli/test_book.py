@@ -170,6 +170,17 @@ def test_samples_in_several_voices(anyrig: Anyrig, story: Path) -> None:
     assert Path(sample["file"]).is_file()
 
 
+def test_a_foreign_paragraph_is_refused_with_what_helps(anyrig: Anyrig) -> None:
+    russian = "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива. "
+    Path("mixed.txt").write_text(f"{STORY * 3}\n{russian * 3}\n\n{STORY}", encoding="utf-8")
+    said = book(anyrig, "mixed.txt", code=2)
+    assert "1 in Russian" in said
+    assert "--foreign read" in said
+    assert "--language" not in said  # it decides for the book, not for one paragraph
+    told = book(anyrig, "mixed.txt", "--foreign", "skip")
+    assert told["omitted"]["foreign"] > 100
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

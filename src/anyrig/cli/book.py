@@ -362,10 +362,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
             casting=casting(context, teller, main),
         )  # fmt: skip
     except ForeignText as error:
-        refused = speaker.refusal(context, error, teller)
-        raise type(error)(
-            error.message, hint=f"{refused.hint} {error.hint}", language=error.language
-        ) from error
+        raise speaker.refusal(context, error, teller, insist=error.hint) from error
     voicing.check_voices(plan.segments, teller)
     return plan
 

@@ -219,13 +219,18 @@ def folder_of(context: Context, name: str) -> Path | None:
 # ---------------------------------------------------------------- what could be had
 
 
-def refusal(context: Context, error: ForeignText, chosen: Chosen) -> CannotSpeak:
-    """Why a text is not read, with the way to an engine that can: permissive ones first."""
+def refusal(
+    context: Context, error: ForeignText, chosen: Chosen, *, insist: str = ""
+) -> CannotSpeak:
+    """Why a text is not read, with the way to an engine that can: permissive ones first.
+
+    `insist` says how to have it read all the same; naming the language when it is empty.
+    """
     from anyrig.speech.tongues import title
 
     language = error.language
     own = chosen.found.languages[0] if chosen.found.languages else "en"
-    insist = f"If that is wrong: --language {own}."
+    insist = insist or f"If that is wrong: --language {own}."
     speakers = [name for name in _permissive_first(language, said=True) if name != chosen.name]
     if not speakers:
         hint = f"No engine of anyrig speaks {title(language)}. {insist}"
