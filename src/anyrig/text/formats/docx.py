@@ -105,6 +105,8 @@ class _Reader:
                 self._listing = before
 
     def _paragraph(self, element: Element) -> None:
+        if not len(element):
+            return  # people make room with thousands of them
         style, level, numbered = self._properties(element)
         walked = self._walked(element)
         lines = self._styles.is_verse(style) or self._styles.is_code(style)

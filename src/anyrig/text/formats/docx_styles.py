@@ -41,6 +41,7 @@ class Styles:
 
     def __init__(self, root: Element | None) -> None:
         self._styles: dict[str, Style] = {}
+        self._chains: dict[str, tuple[Style, ...]] = {}
         self.language = ""
         """The file's own, where its defaults say it."""
         self.default = ""
@@ -86,8 +87,14 @@ class Styles:
         """Whether it is an item of a list by its style alone."""
         return any(one.numbered for one in self._chain(style))
 
-    def _chain(self, style: str) -> Iterator[Style]:
-        """A style and those it is based on, the nearest first."""
+    def _chain(self, style: str) -> tuple[Style, ...]:
+        """A style and those it is based on, the nearest first; asked for at every paragraph."""
+        known = self._chains.get(style)
+        if known is None:
+            known = self._chains[style] = tuple(self._followed(style))
+        return known
+
+    def _followed(self, style: str) -> Iterator[Style]:
         for _ in range(_DEEPEST):
             one = self._styles.get(style)
             if one is None:

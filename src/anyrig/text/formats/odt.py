@@ -223,11 +223,10 @@ class _Reader:
 
     def _note_blocks(self, body: Element, name: str) -> list[Block]:
         made = []
-        for each in body.iter():
-            if local(each) in ("p", "h"):
-                said = self._said(each)
-                if said.text:
-                    made.append(Block(said.text, "note", 0, said.language, name, 0, said.inlines))
+        for each in _deep(body, "p", "h"):  # one inside another is said with it
+            said = self._said(each)
+            if said.text:
+                made.append(Block(said.text, "note", 0, said.language, name, 0, said.inlines))
         return made
 
     def _table(self, element: Element) -> None:

@@ -24,7 +24,7 @@ from anyrig.text.document import About, Block, Chapter, Document, Inline, Pictur
 from anyrig.text.formats.limits import Limits
 
 MOST_PAGES = 20_000
-_SILENT_S = 8.0
+_SILENT_S = 5.0
 """How long a page may take. Honest ones take hundredths of a second."""
 _START_S = 60.0
 """How long the process may take to begin, on a machine that has much else to do."""
@@ -32,7 +32,7 @@ _ONCE_MORE_S = 0.05
 """On top, for each page, while all pages are laid out together."""
 _EACH_S = 0.5
 """How long pages may take on the average. Ten times what they take on a slow machine."""
-_COVER_S = 8.0
+_COVER_S = 3.0
 _MOST_LINE = 1 << 30
 _DAMAGED = "Get the file anew, or convert it to EPUB with another program."
 
@@ -104,7 +104,7 @@ def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object
     """The answers, as long as they keep coming."""
     allowed, last, told = _START_S, 0, False
     begun = time.monotonic()
-    end = begun + _START_S
+    end, started = begun + _START_S, 0.0
     while True:
         asked = time.monotonic()
         try:
@@ -122,7 +122,8 @@ def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object
         answer = cast("dict[str, object]", json.loads(line))
         if "page" in answer:
             last = int(str(answer["page"]))
-            end = begun + _START_S + _EACH_S * int(str(answer["of"]))
+            started = started or time.monotonic()
+            end = started + 2 * _SILENT_S + _EACH_S * int(str(answer["of"]))
         told = told or "document" in answer
         allowed = _COVER_S if told else _SILENT_S + _ONCE_MORE_S * last
         yield answer
