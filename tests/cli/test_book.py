@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,36 @@ def test_a_foreign_paragraph_is_refused_with_what_helps(anyrig: Anyrig) -> None:
     assert told["omitted"]["foreign"] > 100
 
 
+def test_a_name_with_a_point_gets_the_ending_of_a_book(anyrig: Anyrig, story: Path) -> None:
+    assert book(anyrig, story, "-o", "Vol. 2")["files"] == ["Vol. 2.m4b"]
+
+
+def test_estimates_follow_the_rate_and_what_is_left_out(anyrig: Anyrig, story: Path) -> None:
+    def listed(*words: str) -> float:
+        done = anyrig("book", "page.md", "--list", "--json", "--engine", "tone", *words)
+        assert done.returncode == 0, done.stderr
+        return float(json.loads(done.stdout)["estimated_s"])
+
+    code = "\n".join(f"    listing = {number}" for number in range(200))
+    Path("page.md").write_text(f"# One\n\n{STORY}\n\n{code}\n", encoding="utf-8")
+    assert listed("--rate", "2") == pytest.approx(listed() / 2, abs=0.2)
+    assert listed("--code", "speak") > 2 * listed()
+    begun = [
+        json.loads(anyrig("book", "story.txt", "--engine", "tone", "--json", *words)
+                   .stdout.splitlines()[0])["estimated_audio_s"]
+        for words in ((), ("--rate", "2"))
+    ]  # fmt: skip
+    assert begun[1] == pytest.approx(begun[0] / 2, abs=0.2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
+def test_a_book_is_made_without_an_error_stream(story: Path) -> None:
+    command = f"'{sys.executable}' -m anyrig book story.txt --engine tone 2>&-"
+    done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 0
+    assert Path("story.m4b").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -194,6 +226,7 @@ def test_a_foreign_paragraph_is_refused_with_what_helps(anyrig: Anyrig) -> None:
         (("story.txt", "--bitrate", "1k"), "bits a second"),
         (("story.txt", "--levels", "loud"), "levels"),
         (("story.txt", "--voices", "tone"), "--sample"),
+        (("story.txt", "--fresh", "--again", "1:1"), "--again"),
         (("story.txt", "story.txt"), "one book"),
         (("story.txt", "--verify"), "source"),
         (("story.txt", "--notes", "sing"), "notes"),

@@ -74,7 +74,7 @@ class Reader:
         return Aloud(self._gather.flow(), tuple(self._found), tuple(places), tuple(self._foreign))
 
     def _block(self, block: Block, at: int, roles: Roles) -> None:
-        kind = self._left_out(block)
+        kind = left_out(block, self._ways)
         if kind is not None:
             self._gather.omit(at, at + len(block.text), kind)
             return
@@ -93,19 +93,6 @@ class Reader:
     @property
     def _by_line(self) -> bool:
         return self._ways.poems == "lines"
-
-    def _left_out(self, block: Block) -> OmissionKind | None:
-        """Whether a setting says that a block is not spoken, and what the omission is called."""
-        ways = self._ways
-        skipped = {
-            "note": ways.notes == "skip",
-            "image": ways.images == "skip",
-            "page": ways.pages == "skip",
-            "table": ways.tables == "skip",
-            "code": ways.code == "skip",
-            "poem": ways.poems == "skip",
-        }
-        return _WHOLE[block.kind] if skipped.get(block.kind) else None
 
     def _tongue(self, block: Block) -> str:
         """What a block is spoken in; empty when no voice here can."""
@@ -214,6 +201,19 @@ class Reader:
         if self._gather.styles[-1][0] == self._gather.length:
             self._gather.styles.pop()
         self._gather.styles.append((self._gather.length, style))
+
+
+def left_out(block: Block, ways: Ways) -> OmissionKind | None:
+    """Whether a setting says that a block is not spoken, and what the omission is called."""
+    skipped = {
+        "note": ways.notes == "skip",
+        "image": ways.images == "skip",
+        "page": ways.pages == "skip",
+        "table": ways.tables == "skip",
+        "code": ways.code == "skip",
+        "poem": ways.poems == "skip",
+    }
+    return _WHOLE[block.kind] if skipped.get(block.kind) else None
 
 
 def _speech_kind(block: Block, text: str) -> Literal["sentence", "heading", "dialogue"]:

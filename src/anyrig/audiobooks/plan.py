@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anyrig.audiobooks.aloud import Aloud, Reader
+from anyrig.audiobooks.aloud import Aloud, Reader, left_out
 from anyrig.audiobooks.ways import Ways
 from anyrig.errors import BadInput, CannotSpeak, ForeignText
 from anyrig.speech.prepare import compose
@@ -270,6 +270,14 @@ def _moved(
                 placed.add(name)
                 (blocks if ways.notes == "inline" else held).extend(notes[name])
     return blocks + held
+
+
+def num_spoken(document: Document, ways: Ways) -> list[int]:
+    """About how many characters of each chapter are heard if it is spoken, without a plan."""
+    return [
+        sum(len(block.text) for block in chapter.blocks if left_out(block, ways) is None)
+        for chapter in moved_notes(document, ways).chapters
+    ]
 
 
 def _refusal(foreign: Sequence[tuple[str, str]], languages: Sequence[str]) -> ForeignText:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.text.document import Picture
 
 CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
-_BOOK_ENDINGS = (".m4b", ".m4a", ".mp4")
+BOOK_ENDINGS = (".m4b", ".m4a", ".mp4")
 
 Tell = Callable[[float], None]
 """Is told how much is done, from 0 to 1."""
@@ -65,7 +65,7 @@ def write_book(
     from anyrig.speech.sound.encode import encoder
 
     target = Path(path)
-    if target.suffix.lower() not in _BOOK_ENDINGS:
+    if target.suffix.lower() not in BOOK_ENDINGS:
         raise BadInput(f"{target.name} is not called as a book", hint="End its name in .m4b.")
     clear_leftovers(target)
     picture, warning = prepare(cover)

@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if sys.stdout is None:  # closed by the shell (>&-): nobody reads
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()

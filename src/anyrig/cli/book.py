@@ -121,6 +121,8 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput(
             "--voices compares previews", hint="Add --sample 60s; --voice NAME reads the book."
         )
+    if options.again and options.fresh:
+        raise BadInput("--fresh makes all again as it was", hint="Leave it out with --again.")
     order = ordered(context)
     if options.queue:
         return _queue(context, order)
@@ -199,11 +201,11 @@ def _check_room(
     from anyrig.cli.cache import store_path
     from anyrig.services.book import check_room
 
-    known = book_show.rate_of(context, teller)
+    known, pace = book_show.rate_of(context, teller), book_show.pace_of(context)
     check_room(
         order,
-        known.audio_s(plan.num_characters),
-        known.audio_s(plan.num_characters - num_kept),
+        known.audio_s(plan.num_characters, pace),
+        known.audio_s(plan.num_characters - num_kept, pace),
         rate=rate,
         store_folder=store_path(context).parent,
     )
@@ -253,6 +255,7 @@ def ways(context: Context) -> Ways:
 
 
 def _output(options: argparse.Namespace, source: Path) -> tuple[Path, str]:
+    from anyrig.audiobooks.write import BOOK_ENDINGS
     from anyrig.services.book import BOOK_FORMATS, CHAPTER_FORMATS
 
     known = (*BOOK_FORMATS, *CHAPTER_FORMATS)
@@ -273,7 +276,9 @@ def _output(options: argparse.Namespace, source: Path) -> tuple[Path, str]:
         return Path(f"{source.stem}.m4b"), format
     if named.is_dir() or options.output.endswith(("/", "\\")):
         return named / f"{source.stem}.m4b", format
-    return named if ending else named.with_name(f"{named.name}.m4b"), format
+    if named.suffix.lower() in BOOK_ENDINGS:
+        return named, format
+    return named.with_name(f"{named.name}.m4b"), format  # `Vol. 2` has no ending
 
 
 def _captions(text: str) -> tuple[Caption, ...]:

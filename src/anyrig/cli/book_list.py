@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli.book_show import rate_of
+from anyrig.cli.book_show import pace_of, rate_of
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_json, table
 from anyrig.text.language import num_words
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(context: Context, order: Order, document: Document, teller: Chosen) -> int:
     """Show them."""
-    from anyrig.audiobooks.plan import chosen
+    from anyrig.audiobooks.plan import chosen, num_spoken
 
     spoken = set(chosen(document, order.chapters, order.ways))
     if context.options.speakers:
@@ -26,9 +26,9 @@ def run(context: Context, order: Order, document: Document, teller: Chosen) -> i
     if order.chapters:
         return _segments(context, order, document, teller)
     rate = rate_of(context, teller)
-    pace = context.options.rate or context.loaded.settings.speech.rate
+    heard = num_spoken(document, order.ways)
     rows = [
-        _row(number, chapter, number in spoken, rate.audio_s(chapter.num_characters, pace))
+        _row(number, chapter, number in spoken, rate.audio_s(heard[number], pace_of(context)))
         for number, chapter in enumerate(document.chapters)
     ]
     audio_s = sum(row["estimated_s"] for row in rows if row["spoken"])

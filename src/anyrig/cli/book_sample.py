@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import speaker, voicing
-from anyrig.cli.book_show import rate_of
+from anyrig.cli.book_show import pace_of, rate_of
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import Target, deliver
 from anyrig.cli.keep import keeping
@@ -68,8 +68,7 @@ def _preview(
 
     teller = teller_of(context, document)
     plan = planned(context, order, document, teller)
-    pace = context.options.rate or context.loaded.settings.speech.rate
-    per_second = pace / rate_of(context, teller).seconds_per_character
+    per_second = pace_of(context) / rate_of(context, teller).seconds_per_character
     script = passage(plan, round(wanted_s * per_second))
     voice = speaker.voice_of(context, teller) or _first_voice(teller)
     path = _path(order, teller.name, voice, format)

@@ -39,15 +39,19 @@ def rate_of(context: Context, teller: Chosen) -> Rate:
     return rates.load(context.folders.rates, teller.name, voice_of(context, teller))
 
 
+def pace_of(context: Context) -> float:
+    """How fast it shall be spoken, 1 being the voice's own."""
+    return float(context.options.rate or context.loaded.settings.speech.rate)
+
+
 def learn(context: Context, teller: Chosen, plan: Plan, made: Made) -> None:
     """Keep what this book has shown of the voice."""
     from anyrig.audiobooks import rates
     from anyrig.cli.speaker import voice_of
 
-    asked = context.options.rate or context.loaded.settings.speech.rate
     tally = made.recorded.tally
     fast = made.timeline.duration_s / made.wall_s if not tally.num_kept else None
-    rate = rates.Rate(made.timeline.duration_s * asked / plan.num_characters, fast)
+    rate = rates.Rate(made.timeline.duration_s * pace_of(context) / plan.num_characters, fast)
     voice = voice_of(context, teller)
     rates.learn(context.folders.rates, teller.name, voice, rate, plan.num_characters)
 
@@ -59,7 +63,7 @@ class Show:
         self._json = bool(context.options.json)
         self._live = not self._json and sys.stderr.isatty()
         self._teller, self._plan = teller, plan
-        self._rate = rate_of(context, teller)
+        self._rate, self._pace = rate_of(context, teller), pace_of(context)
         self._next = 0.0
         self._stage = ""
 
@@ -72,7 +76,7 @@ class Show:
     def begin(self, order: Order) -> None:
         """What will be made."""
         plan, rate = self._plan, self._rate
-        audio_s = rate.audio_s(plan.num_characters)
+        audio_s = rate.audio_s(plan.num_characters, self._pace)
         if self._json:
             self._put(
                 {"event": "begin", "title": plan.document.about.title,
