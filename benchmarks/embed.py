@@ -58,7 +58,7 @@ def _texts() -> list[str]:
     dice = random.Random(7)
     found = []
     for _ in range(TEXTS):
-        count = min(190, max(3, int(dice.lognormvariate(3.45, 0.85))))
+        count = min(150, max(3, int(dice.lognormvariate(3.5, 0.85))))
         start = dice.randrange(len(words) - count)
         found.append(" ".join(words[start : start + count]))
     return found

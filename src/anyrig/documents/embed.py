@@ -10,15 +10,17 @@ mean, each weighed by its tokens.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.documents.tokenise import Tokeniser
+from anyrig.documents.bundle import Bundle, bundles
+from anyrig.documents.tokenise import Chunk, Tokeniser
 from anyrig.errors import WorkFailed
 from anyrig.work.engine import Recipe
-from anyrig.work.outcome import Report
+from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed
 
-LOOK_AHEAD = 32_768
-_EACH = 4.0  # tokens that a text costs beside its own
+LOOK_AHEAD = 1024
+"""Bundles that may be made ahead."""
 
 
 @dataclass(frozen=True)
@@ -94,35 +96,53 @@ class Embedder:
         self, texts: Iterable[str], *, report: Report | None = None
     ) -> Iterator[NDArray[np.float32]]:
         """A vector of each text, in order."""
+        told: deque[tuple[Chunk, list[Bundle]]] = deque()
+
+        def parcels() -> Iterator[bytes]:
+            for chunk in self._tokeniser.chunks(texts):
+                packed = list(bundles(chunk.windows))
+                told.append((chunk, packed))
+                yield from (bundle.data for bundle in packed)
+
+        outcomes = self._pool.run(
+            parcels(), cost=lambda data: len(data) / 4, look_ahead=LOOK_AHEAD, report=report
+        )
+        for first in outcomes:
+            chunk, packed = told.popleft()
+            got = [first, *(next(outcomes) for _ in packed[1:])]
+            yield from self._texts(chunk, packed, [_vectors(one) for one in got])
+
+    def _texts(
+        self, chunk: Chunk, packed: Sequence[Bundle], results: Sequence[bytes]
+    ) -> Iterator[NDArray[np.float32]]:
+        """The vectors of a chunk's texts, in order."""
         import numpy as np
 
-        told: deque[tuple[int, bool]] = deque()
+        found = np.empty((len(chunk.windows), self.model.dimension), np.float32)
+        for bundle, data in zip(packed, results, strict=True):
+            vectors = np.frombuffer(data, np.float32)
+            found[bundle.rows] = vectors.reshape(len(bundle.rows), -1)
+        if len(chunk.windows) == chunk.num_texts:
+            yield from found
+            return
+        edges = np.searchsorted(chunk.owners, np.arange(chunk.num_texts + 1))
+        for start, end in pairwise(edges):
+            lengths = [len(window) for window in chunk.windows[start:end]]
+            yield found[start] if end - start == 1 else self._joined(found[start:end], lengths)
 
-        def payloads() -> Iterator[bytes]:
-            for window in self._tokeniser.windows(texts):
-                told.append((len(window.tokens), window.last))
-                yield window.tokens.tobytes()
-
-        parts: list[tuple[int, NDArray[np.float32]]] = []
-        outcomes = self._pool.run(
-            payloads(), cost=lambda row: len(row) / 4 + _EACH, look_ahead=LOOK_AHEAD, report=report
-        )
-        for outcome in outcomes:
-            count, last = told.popleft()
-            if outcome.result is None:
-                said = outcome.failure.said if outcome.failure else "no vector"
-                raise WorkFailed(f"a text could not be embedded: {said}", hint="See -vv.")
-            parts.append((count, np.frombuffer(outcome.result, dtype=np.float32)))
-            if last:
-                yield parts[0][1] if len(parts) == 1 else self._joined(parts)
-                parts = []
-
-    def _joined(self, parts: list[tuple[int, NDArray[np.float32]]]) -> NDArray[np.float32]:
+    def _joined(self, vectors: NDArray[np.float32], lengths: Sequence[int]) -> NDArray[np.float32]:
         """The vector of a text that was taken in windows."""
         import numpy as np
 
-        weights = np.array([count for count, _ in parts], np.float32)
-        mean = np.average(np.stack([vector for _, vector in parts]), axis=0, weights=weights)
+        mean = np.average(vectors, axis=0, weights=lengths)
         size = float(np.linalg.norm(mean)) if self.model.normalise else 1.0
         joined: NDArray[np.float32] = (mean / size if size else mean).astype(np.float32)
         return joined
+
+
+def _vectors(outcome: Outcome[bytes]) -> bytes:
+    if outcome.result is None:
+        said = outcome.failure.said if outcome.failure else "no vector"
+        hint = outcome.failure.hint if outcome.failure else ""
+        raise WorkFailed(f"a text could not be embedded: {said}", hint=hint or "-vv says more.")
+    return outcome.result

@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-CHUNK = 512
+CHUNK = 1024
 """Texts that are cut at a time: enough for all cores, few enough to begin early."""
 _LEAST_STRIDE = 16
 
 
-class Window(NamedTuple):
-    """A stretch of a text that the model takes at a time."""
+class Chunk(NamedTuple):
+    """Some texts, cut into windows."""
 
-    text: int
-    """Which text, counted from 0."""
-    tokens: NDArray[np.int32]
-    """With those at its ends."""
-    last: bool
-    """Whether it is the last of its text."""
+    windows: list[NDArray[np.int32]]
+    """Token numbers, with those at the ends of a window."""
+    owners: list[int]
+    """For each window, which text of the chunk it belongs to."""
+    num_texts: int
 
 
 class Tokeniser:
@@ -60,19 +59,18 @@ class Tokeniser:
         self._tokenizer = made
         self.longest = longest
 
-    def windows(self, texts: Iterable[str]) -> Iterator[Window]:
-        """Every window of every text, in order."""
+    def chunks(self, texts: Iterable[str]) -> Iterator[Chunk]:
+        """All texts in order, some at a time."""
         import numpy as np
 
         texts = iter(texts)
-        number = 0
-        while chunk := list(islice(texts, CHUNK)):
-            for encoded in self._tokenizer.encode_batch_fast(chunk):
-                parts = [encoded, *encoded.overflowing]
-                for place, part in enumerate(parts, 1):
-                    tokens = np.array(part.ids, dtype=np.int32)
-                    yield Window(number, tokens, place == len(parts))
-                number += 1
+        while some := list(islice(texts, CHUNK)):
+            windows, owners = [], []
+            for number, encoded in enumerate(self._tokenizer.encode_batch_fast(some)):
+                for part in (encoded, *encoded.overflowing):
+                    windows.append(np.array(part.ids, dtype=np.int32))
+                    owners.append(number)
+            yield Chunk(windows, owners, len(some))
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text has, whatever its length."""

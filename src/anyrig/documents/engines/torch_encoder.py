@@ -22,7 +22,7 @@ _FIRST_TOKENS = 16_384.0
 
 
 class TorchEncoder(Usual):
-    """Rows of tokens, as bytes of int32, to vectors, as bytes of float32."""
+    """Bundles of token rows to as many vectors, as bytes of float32."""
 
     name = "encoder"
     version = "1"
@@ -58,30 +58,42 @@ class TorchEncoder(Usual):
         return load(self._folder, self._device, kinds.get(precision, torch.float32))
 
     def run(self, batch: Sequence[bytes]) -> list[bytes]:
-        """A vector of each row."""
+        """The vectors of each bundle."""
         import numpy as np
 
-        rows = [np.frombuffer(one, dtype=np.int32) for one in batch]
-        vectors = self._encoder.embed(rows, self._pooling)
+        from anyrig.documents.bundle import opened
+
+        parts = [opened(one) for one in batch]
+        lengths = np.concatenate([counts for counts, _ in parts])
+        tokens = np.concatenate([row for _, row in parts])
+        vectors = self._encoder.embed(tokens, lengths, self._pooling)
         if not bool(vectors.isfinite().all()):
-            vectors = self._mended(vectors, rows)
+            vectors = self._mended(vectors, tokens, lengths)
         found = self._finished(vectors).cpu().numpy()
-        return [row.tobytes() for row in found]
+        edges = np.cumsum([len(counts) for counts, _ in parts])[:-1]
+        return [part.tobytes() for part in np.split(found, edges)]
 
     def _finished(self, vectors: Tensor) -> Tensor:
         import torch.nn.functional as F
 
         return F.normalize(vectors, dim=-1) if self._normalise else vectors
 
-    def _mended(self, vectors: Tensor, rows: Sequence[NDArray[np.int32]]) -> Tensor:
+    def _mended(
+        self, vectors: Tensor, tokens: NDArray[np.int32], lengths: NDArray[np.int32]
+    ) -> Tensor:
         """Vectors that are not finite, made again in full precision."""
-        bad = (~vectors.isfinite().all(dim=1)).nonzero().flatten().tolist()
+        import numpy as np
+
+        bad = (~vectors.isfinite().all(dim=1)).nonzero().flatten().cpu().numpy()
         if self._careful is None:
             self._careful = self._load("fp32")
-        again = self._careful.embed([rows[n] for n in bad], self._pooling)
+        rows = np.split(tokens, np.cumsum(lengths)[:-1])
+        again = self._careful.embed(
+            np.concatenate([rows[n] for n in bad]), lengths[bad], self._pooling
+        )
         if not bool(again.isfinite().all()):
             raise DeviceError(
                 "the model gives no finite vector for a text", hint="Its weights may be damaged."
             )
-        vectors[bad] = again
+        vectors[bad.tolist()] = again
         return vectors

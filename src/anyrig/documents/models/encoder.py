@@ -1,7 +1,7 @@
 """One forward pass for every family of encoders, over texts without padding.
 
     encoder = load(folder, device, torch.bfloat16)
-    vectors = encoder.embed([np.array([101, 7592, 102])], pooling="mean")
+    vectors = encoder.embed(np.array([101, 7592, 102]), np.array([3]), pooling="mean")
 
 The tokens of all texts lie in one long row, so a batch costs what its tokens cost, whatever their
 lengths. On a GPU in half precision attention is Flash Attention's varlen kernel.
@@ -10,7 +10,7 @@ lengths. On a GPU in half precision attention is Flash Attention's varlen kernel
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -54,24 +54,29 @@ class Encoder:
         """Whether attention runs without padding as well."""
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[NDArray[np.int32]], pooling: Pooling = "mean") -> Tensor:
+    def embed(
+        self,
+        tokens: NDArray[np.int32],
+        lengths: NDArray[np.int32],
+        pooling: Pooling = "mean",
+    ) -> Tensor:
         """A vector for each text, in fp32, on the device; not normalised.
 
         Args:
-            texts: token numbers of each, with those at the ends; none is empty.
-            pooling: how its tokens become one vector.
+            tokens: the numbers of all texts, one after the other, with those at the ends.
+            lengths: how many each text has; none has none.
+            pooling: how a text's tokens become one vector.
         """
-        rows = Rows(tuple(map(len, texts)), self.device)
-        flat = torch.from_numpy(np.concatenate(texts))
+        rows = Rows(tuple(lengths.tolist()), self.device)
+        flat = torch.from_numpy(np.ascontiguousarray(tokens))
         if self.device.type == "cuda":
             flat = flat.pin_memory()
-        tokens = flat.to(self.device, non_blocking=True)
-        return pooled(self.hidden(tokens, rows), rows, pooling)
+        return pooled(self.hidden(flat.to(self.device, non_blocking=True), rows), rows, pooling)
 
     def hidden(self, tokens: Tensor, rows: Rows) -> Tensor:
         """The last layer's state of every token, [tokens, hidden]."""
         weights, shape = self._weights, self.shape
-        x = weights.words[tokens]
+        x = weights.words[tokens].float()  # sums stay in fp32, products are in the format
         if weights.positions is not None:
             x = x + weights.positions[rows.places + shape.offset]
         if weights.types is not None:
@@ -88,9 +93,10 @@ class Encoder:
     def _after(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
         """BERT's way: each half adds, then normalises."""
         x = self._norm(
-            x + self._attention(x, layer, number, attend, rows), layer.norm_1, layer.norm_1_bias
-        )
-        inner = self._activation(F.linear(x, layer.up, layer.up_bias))
+            x + self._attention(x.to(self.dtype), layer, number, attend, rows),
+            layer.norm_1, layer.norm_1_bias,
+        )  # fmt: skip
+        inner = self._activation(F.linear(x.to(self.dtype), layer.up, layer.up_bias))
         return self._norm(
             x + F.linear(inner, layer.down, layer.down_bias), layer.norm_2, layer.norm_2_bias
         )
@@ -98,8 +104,8 @@ class Encoder:
     def _before(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
         """ModernBERT's way: each half normalises, then adds."""
         y = x if layer.norm_1 is None else self._norm(x, layer.norm_1, layer.norm_1_bias)
-        x = x + self._attention(y, layer, number, attend, rows)
-        y = self._norm(x, layer.norm_2, layer.norm_2_bias)
+        x = x + self._attention(y.to(self.dtype), layer, number, attend, rows)
+        y = self._norm(x, layer.norm_2, layer.norm_2_bias).to(self.dtype)
         value, gate = F.linear(y, layer.up, layer.up_bias).chunk(2, dim=-1)
         return x + F.linear(self._activation(value) * gate, layer.down, layer.down_bias)
 

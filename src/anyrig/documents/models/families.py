@@ -59,18 +59,19 @@ class Weights:
     last_norm_bias: Tensor | None = None
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Weights:
-        """The same on a device, in a number format."""
+        """The same on a device: matrices in a number format, what is added or scales in fp32."""
 
-        def moved(value: Any) -> Any:
+        def moved(name: str, value: Any) -> Any:
             if isinstance(value, Tensor):
-                return value.to(device=device, dtype=dtype)
+                wide = "norm" in name or name in ("positions", "types")
+                return value.to(device=device, dtype=torch.float32 if wide else dtype)
             if isinstance(value, tuple):
-                return tuple(moved(one) for one in value)
+                return tuple(moved(name, one) for one in value)
             if isinstance(value, Layer):
-                return Layer(**{name: moved(one) for name, one in vars(value).items()})
+                return Layer(**{inner: moved(inner, one) for inner, one in vars(value).items()})
             return value
 
-        return Weights(**{name: moved(one) for name, one in vars(self).items()})
+        return Weights(**{name: moved(name, one) for name, one in vars(self).items()})
 
 
 @dataclass(frozen=True)
