@@ -46,3 +46,14 @@ def test_a_few_damaged_bytes_do_not_cost_the_text() -> None:
     assert decode(broken, "a file").replace("\ufffd", "") == whole
     old = ("The café was closed. " + "It rained and rained. " * 400).encode("latin-1")
     assert "café" in decode(old, "a file")
+
+
+def test_an_accent_far_behind_is_read_like_one_in_front() -> None:
+    text = "It was a dark night, and nobody came to the door of the house. " * 5000
+    text += "She sat in the café and waited for the others. " * 50
+    assert decode(text.encode("cp1252"), "a.txt") == text
+
+
+def test_a_text_cut_within_its_last_letter_is_read() -> None:
+    text = "It was a dark night, and nobody came. " * 6000
+    assert decode(text.encode() + b"\xe2\x82", "a.txt").startswith(text)

@@ -42,8 +42,8 @@ def decode(data: bytes, name: str) -> str:
             raise BadInput(f"{name} is {what}, not plain text", hint="Give a text file.")
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _guessed(data, name)
+    except UnicodeDecodeError as error:
+        return _guessed(data, name, error.start)
 
 
 def _strict(data: bytes, encoding: str, name: str) -> str:
@@ -56,14 +56,20 @@ def _strict(data: bytes, encoding: str, name: str) -> str:
         ) from error
 
 
-def _guessed(data: bytes, name: str) -> str:
+def _guessed(data: bytes, name: str, odd: int) -> str:
+    """Text that is no UTF-8, judged by what is around the first byte that tells."""
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data[:200_000]).best()
+    start = max(0, odd - 2_000) // 4 * 4
+    best = from_bytes(data[start : start + 200_000]).best()
     if best is None or b"\x00" in data[:4096] and not best.encoding.startswith("utf"):
         return _mended(data, name)
+    try:
+        text = data.decode(best.encoding)
+    except UnicodeDecodeError:
+        return _mended(data, name)
     log.info("%s reads as %s", name, best.encoding)
-    return _strict(data, best.encoding, name)
+    return text
 
 
 def _mended(data: bytes, name: str) -> str:
