@@ -200,6 +200,17 @@ def test_notes_pages_and_pictures_in_brackets() -> None:
     assert made[2].kind == "image"
 
 
+def test_a_heading_of_footnotes_goes_with_them_and_the_chapter_goes_on() -> None:
+    made = doc(
+        f"_CHAPTER I._{{22:A}}\n\n{PROSE}{{22:A}}\n\nFOOTNOTES:\n\n{{22:A}} A note.\n\n{PROSE}\n\n"
+        f"_CHAPTER II._\n\n{PROSE}\n\n     _I. N._\n\nApril 1, 1704.\n"
+    )
+    assert [chapter.title for chapter in made.chapters] == ["CHAPTER I.", "CHAPTER II."]
+    kinds = [block.kind for block in made.chapters[0].blocks]
+    assert kinds == ["heading", "paragraph", "note", "note", "paragraph"]
+    assert made.chapters[0].blocks[1].inlines[0].value == "note-22:A"
+
+
 def test_a_number_in_brackets_without_a_note_is_text() -> None:
     assert blocks(f"{PROSE}[7]\n")[0].inlines == ()
 

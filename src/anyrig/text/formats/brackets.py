@@ -14,8 +14,9 @@ from dataclasses import replace
 from anyrig.text.document import Block, Inline
 
 _PAGE = re.compile(r"[\[{](?:Pg|Page|p\.?|S\.|Seite)\s*(?P<page>\d{1,4}|[ivxlc]{1,8})[\]}]", re.I)
-_REFERENCE = re.compile(r"\[(?P<mark>\d{1,4}|[A-Za-z]{1,2}|\*{1,3}|†|‡)\]")
-_NOTE = re.compile(r"\[(?P<mark>\d{1,4}|[A-Za-z]{1,2}|\*{1,3}|†|‡)\]\s+\S")
+_MARK = r"[\[{](?P<mark>\d{1,4}(?::[A-Z])?|[A-Za-z]{1,2}|\*{1,3}|†|‡)[\]}]"
+_REFERENCE = re.compile(_MARK)
+_NOTE = re.compile(_MARK + r"\s+\S")
 _FOOTNOTE = re.compile(r"\[(?:Foot)?note\s*(?P<mark>\w{0,6}|\*{1,3})\s*:\s*\S", re.I)
 _PICTURE = re.compile(r"\[(?:Illustration|Image|Picture|Abbildung)\b[^\]]*\]?", re.I)
 _LONGEST_NOTE = 12  # blocks that one bracket may hold

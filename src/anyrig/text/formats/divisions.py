@@ -18,6 +18,7 @@ from anyrig.text.document import Block, Chapter, Role
 from anyrig.text.formats.titles import RANK, Label, Sort, label
 
 _CLOSED = re.compile(r"""[.!?:;…。！？*\-—_]['"”’»)\]*_]*$""")
+_EMPHASIS = re.compile(r"(?<!\w)_|_(?!\w)")
 _LONGEST_LIST = 2_000  # entries of one printed table of contents
 _LONG = 100  # characters of a block that is surely text and not a line of a title page
 
@@ -43,6 +44,9 @@ def chapters(entries: Sequence[Entry]) -> list[Chapter]:
     """The chapters of a text; what stands before the first heading is one of its own."""
     found = {at: entry.label for at, entry in enumerate(entries) if entry.label is not None}
     blocks = [entry.block for entry in entries]
+    for at in [at for at in found if _heads_notes(entries, at)]:
+        del found[at]
+        blocks[at] = replace(blocks[at], kind="note")
     found = _counted(entries, found, blocks)
     listed = _printed_contents(entries, found)
     opened = {at: one for at, one in found.items() if at not in listed}
@@ -51,6 +55,12 @@ def chapters(entries: Sequence[Entry]) -> list[Chapter]:
     levels = _levels(opened)
     heads = _subtitles(entries, opened)
     return list(_cut(blocks, opened, listed, levels, heads))
+
+
+def _heads_notes(entries: Sequence[Entry], at: int) -> bool:
+    """Whether a line stands above the notes of a page or chapter, which goes on after them."""
+    named = entries[at].block.text.lower().strip(" .:_*") in ("footnotes", "footnote")
+    return named and at + 1 < len(entries) and entries[at + 1].block.kind == "note"
 
 
 def _counted(entries: Sequence[Entry], found: Found, blocks: list[Block]) -> Found:
@@ -172,7 +182,8 @@ def _shouted(entries: Sequence[Entry], listed: set[int]) -> Found:
         roomy = (entry.gap >= 2 or at == 0) and entries[at + 1].gap >= 1
         if at in listed or not roomy or entry.num_lines > 2 or not 3 <= len(text) <= 80:
             continue
-        if text.isupper() and entry.block.kind == "paragraph":
+        plain = entry.block.kind == "paragraph" and not _heads_notes(entries, at)
+        if text.isupper() and plain:
             found[at] = Label("chapter", 0, text)
     return found if len(found) >= 2 else {}
 
@@ -243,12 +254,21 @@ def _chapter(
         return Chapter("", tuple(part), role=_role(part, more=end < len(blocks)))
     level = levels[start]
     part[0] = replace(part[0], kind="heading", level=level)
-    title = part[0].text
+    title = _without_signs(part[0])
     if start in under and under[start] < end:
         sub = under[start] - start
         part[sub] = replace(part[sub], kind="heading", level=level)
         title = title + (" " if title[-1] in ".:!?—-" else ". ") + " ".join(part[sub].text.split())
-    return Chapter(" ".join(title.split()), tuple(part), level)
+    return Chapter(" ".join(_EMPHASIS.sub("", title).split()), tuple(part), level)
+
+
+def _without_signs(block: Block) -> str:
+    """The text of a heading, less the signs of its notes."""
+    text = block.text
+    for one in reversed(block.inlines):
+        if one.kind == "noteref":
+            text = text[: one.start] + text[one.end :]
+    return text.strip() or block.text
 
 
 def _contents(part: list[Block]) -> Chapter:

@@ -113,6 +113,7 @@ _HAN_SORTS: dict[str, Sort] = {"卷": "book", "部": "part", "篇": "part", "集
 _HAN_DIGITS = {digit: value for value, digit in enumerate("〇一二三四五六七八九")}
 _NUMERAL = re.compile(r"(?P<num>\d{1,3}|[IVXLC]{1,8}|[ivxlc]{1,8})(?:\s*[.)\]:—–-]+)?")
 _TITLED = re.compile(r"(?P<num>\d{1,3}|[IVXLC]{1,8})(?P<sep>\s*[.):—–-]+\s+)(?P<title>\S.*)")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.\s*)+")
 _DECORATION = " \t_*=~#|<>«»·•—–-"
 
 
@@ -234,6 +235,8 @@ def _numbered(bare: str) -> Label | None:
     if not found or len(bare) > 90 or not number(found["num"]):
         return None
     title = found["title"]
+    if _INITIALS.fullmatch(title):  # a signature: "I. N."
+        return None
     if title[:1].islower() or title[-1] in ",;:" or (title[-1] == "." and not title.isupper()):
         return None
     return Label("titled", number(found["num"]), title, roman=not found["num"].isdecimal())
