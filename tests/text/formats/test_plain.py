@@ -78,6 +78,18 @@ Sing, Heavenly Muse, that, on the secret top"""
     assert [(block.kind, block.text) for block in made] == [("poem", verse)] * 2
 
 
+def test_the_margin_numbers_of_verse_are_no_part_of_it() -> None:
+    verse = """Against the opposing will and arm    595
+    Of Heaven may never this just sword
+    Be lifted up; but, for that damned    605
+    Magician in the wood of 600"""
+    made = blocks(f"{PROSE}\n\n{verse}\n\n{PROSE}\n")[1]
+    assert made.kind == "poem"
+    assert [(made.text[one.start : one.end], one.kind) for one in made.inlines] == [
+        ("595", "page"), ("605", "page"),
+    ]  # fmt: skip
+
+
 def test_prose_that_was_broken_unevenly_is_no_verse() -> None:
     ragged = """The author of these lines had them copied by a friend, who broke
 each of them where it pleased him and now and then

@@ -89,8 +89,10 @@ def _inlined(block: Block, at: int, ids: dict[str, list[tuple[int, str]]]) -> Bl
         name = _nearest(ids.get(found["mark"], []), at)
         if name and name != block.id:
             inlines.append(Inline(found.start(), found.end(), "noteref", name))
-    inlines.sort(key=lambda one: one.start)
-    return replace(block, inlines=(*block.inlines, *inlines)) if inlines else block
+    if not inlines:
+        return block
+    inlines = sorted((*block.inlines, *inlines), key=lambda one: one.start)
+    return replace(block, inlines=tuple(inlines))
 
 
 def _nearest(places: Sequence[tuple[int, str]], at: int) -> str:

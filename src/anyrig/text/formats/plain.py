@@ -6,13 +6,14 @@ hyphen at a line's end may go, where the text has the whole word elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from anyrig.errors import BadInput
 from anyrig.text.decode import decode
-from anyrig.text.document import Block, Chapter, Document
+from anyrig.text.document import Block, Chapter, Document, Inline
 from anyrig.text.formats import brackets, gutenberg
 from anyrig.text.formats.divisions import Entry, chapters
 from anyrig.text.formats.limits import Limits
@@ -22,6 +23,7 @@ from anyrig.text.formats.titles import Label, label
 
 _MOST_GAPS = 120_000  # paragraphs parted by blank lines; the whole Bible has 30,000
 _MOST_LINES = 300_000  # a long novel has 50,000
+_COUNT = re.compile(r"(?<=[^\s\d])(?:[ ]{3,}|[ ]*\t\s*)([1-9]\d{0,4})$")
 _CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
 
 
@@ -174,6 +176,18 @@ def _parts(run: Piece, start: int, end: int, form: Shape, words: frozenset[str])
 def _block(piece: Piece, words: frozenset[str]) -> Block:
     if piece.kind == "table":
         return Block("\n".join(map(cells, piece.lines)), "table")
-    if piece.kind == "poem":
-        return Block("\n".join(" ".join(line.split()) for line in piece.lines), "poem")
+    alone = len(piece.lines) == 1 and piece.lines[0][:1].isspace()
+    if piece.kind == "poem" or alone:
+        text = "\n".join(" ".join(line.split()) for line in piece.lines)
+        return Block(text, piece.kind, inlines=tuple(_counts(piece.lines)))
     return Block(joined(piece.lines, words), piece.kind)
+
+
+def _counts(lines: Sequence[str]) -> Iterator[Inline]:
+    """The numbers of lines that editions of poems print in the margin: `... of Heaven.    600`."""
+    end = -1
+    for line in lines:
+        end += len(" ".join(line.split())) + 1
+        found = _COUNT.search(line)
+        if found and int(found[1]) % 5 == 0:
+            yield Inline(end - len(found[1]), end, "page", found[1])
