@@ -164,6 +164,17 @@ def test_the_voices_reach_the_segments_of_a_plan(cast: Cast) -> None:
     assert voices[-5:] == heard
 
 
+def test_a_paragraph_that_a_role_s_voice_cannot_speak_is_the_engine_s(cast: Cast) -> None:
+    terms = Terms(400, False, ("en", "fr"), "", {"fr": "fanny"}, 1.0, 0, Lexicon(), Pauses(), 3)
+    french = "Il fait très beau aujourd'hui et nous allons tous ensemble au marché du village."
+    document = _document("He left the house in the morning, as he always did.", french)
+    english = {"nora": ("en",)}
+    for spoken, voice in ((english, "fanny"), ({"nora": ("en", "fr")}, "nora"), ({}, "nora")):
+        plan = plan_of(document, terms, main="en", casting=Casting(cast, "en", spoken))
+        found = {segment.line.language: segment.line.voice for segment in plan.segments}
+        assert found == {"en": "nora", "fr": voice}
+
+
 def test_french_in_an_english_book_goes_by_its_own_marks(cast: Cast) -> None:
     block = Block("— Bonjour, dit Clarissa, je suis là.", language="fr")
     found = Casting(cast, "en").stretches([block], 1)[0]

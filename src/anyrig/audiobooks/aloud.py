@@ -6,7 +6,7 @@ row, a poem line by line; a note's sign is never read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -52,10 +52,18 @@ class Reader:
         main: the book's language.
         languages: what the engine speaks.
         ways: what is done with what.
+        speaks: whether a voice of a role speaks a language; each does when None.
     """
 
-    def __init__(self, main: str, languages: Sequence[str], ways: Ways) -> None:
+    def __init__(
+        self,
+        main: str,
+        languages: Sequence[str],
+        ways: Ways,
+        speaks: Callable[[str, str], bool] | None = None,
+    ) -> None:
         self._main, self._languages, self._ways = main, languages, ways
+        self._speaks = speaks
         self._gather = Gatherer("")
         self._found: list[speech_blocks.Block] = []
         self._foreign: dict[tuple[str, str], None] = {}
@@ -192,8 +200,13 @@ class Reader:
                 language = tongues.matched(one.value, self._languages) or language
         for left, right, style in roles:
             if left <= start and end <= right:
-                return Style(style.language or language, style.voice, style.rate)
+                voice = style.voice if style.language or self._can(style.voice, language) else ""
+                return Style(style.language or language, voice, style.rate)
         return Style(language)
+
+    def _can(self, voice: str, language: str) -> bool:
+        """Whether a role's voice reads it; else the engine's voice for the language does."""
+        return not language or self._speaks is None or self._speaks(voice, language)
 
     def _style(self, style: Style) -> None:
         if self._gather.styles[-1][1] == style:

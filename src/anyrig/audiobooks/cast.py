@@ -10,12 +10,13 @@ a changed chapter changes no other. Headings, tables, notes and the like are the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from anyrig.audiobooks.cast_file import Cast, Role, Rule, load, parse
 from anyrig.speech.flow import Style
+from anyrig.speech.tongues import matched
 from anyrig.text.document import Block, Document
 from anyrig.text.language import detect
 from anyrig.text.speakers import Said, converse
@@ -67,11 +68,20 @@ class Casting:
     Args:
         cast: From the file.
         language: Of blocks that are not marked; found out for each chapter when empty.
+        spoken: What each voice speaks; a voice that is not in it is taken to speak everything.
     """
 
-    def __init__(self, cast: Cast, language: str = "") -> None:
+    def __init__(
+        self, cast: Cast, language: str = "", spoken: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self.cast = cast
         self._language = language
+        self._spoken = spoken or {}
+
+    def speaks(self, voice: str, language: str) -> bool:
+        """Whether a voice can read a paragraph in a language."""
+        known = self._spoken.get(voice)
+        return known is None or bool(matched(language, known))
 
     def chapter(
         self, blocks: Sequence[Block], number: int

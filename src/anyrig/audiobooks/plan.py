@@ -198,7 +198,8 @@ def _part(
     if ways.titles == "speak":
         chapter = with_title(chapter)
     roles = casting.chapter(chapter.blocks, position + 1) if casting is not None else ()
-    aloud = Reader(main, terms.languages, ways).read(chapter.blocks, roles)
+    speaks = casting.speaks if casting is not None else None
+    aloud = Reader(main, terms.languages, ways, speaks).read(chapter.blocks, roles)
     script = compose(aloud.flow, aloud.blocks, terms, language=main)
     title = title_of(chapter, position + 1)
     return Part(position + 1, title, chapter.level, chapter, script, aloud.places), aloud

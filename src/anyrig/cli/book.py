@@ -381,4 +381,5 @@ def casting(context: Context, teller: speaker.Chosen, language: str) -> Casting 
     people = load(Path(context.options.cast).expanduser())
     for voice in people.voices:
         speaker.checked_voice(voice, teller)
-    return Casting(people, language)
+    spoken = {voice.name: (voice.language, *voice.also) for voice in teller.found.voices}
+    return Casting(people, language, spoken)
