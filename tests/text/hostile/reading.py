@@ -1,0 +1,94 @@
+"""Reads files one after the other in a process of its own, and tells what came of each.
+
+    python -m tests.text.hostile.reading 10 < paths
+
+A line of JSON for each: the error or the number of segments, the CPU seconds, the peak of memory.
+One that takes longer than the seconds given ends the process with a trace of where it was.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import re
+import resource
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+_PATIENCE = 12  # how many times slower the clock may run than the CPU's
+
+
+def main() -> None:
+    """Read every path that the standard input names, as JSON strings in lines."""
+    from anyrig.text import files, matter  # noqa: F401 - so that the first file does not pay
+
+    most_s = float(sys.argv[1])
+    # By CPU time, as a machine may have much else to do; by the clock for what waits for ever.
+    faulthandler.register(signal.SIGPROF, chain=True)
+    for line in sys.stdin:
+        signal.setitimer(signal.ITIMER_PROF, most_s)
+        faulthandler.dump_traceback_later(_PATIENCE * most_s, exit=True)
+        told = _read(Path(json.loads(line)))
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(told), flush=True)
+
+
+def _read(path: Path) -> dict[str, object]:
+    from anyrig.errors import AnyrigError
+
+    before, base = _cpu_s(), _peak(reset=True)
+    told: dict[str, object] = {"outcome": "read", "said": "", "hint": ""}
+    try:
+        told |= _planned(path)
+    except AnyrigError as error:
+        told |= {"outcome": "refused", "said": error.message, "hint": error.hint}
+    except BaseException:  # noqa: BLE001 - whatever it is, the test must tell of it
+        told |= {"outcome": "failed", "said": traceback.format_exc()[-2500:]}
+    return told | {"cpu_s": _cpu_s() - before, "memory": _peak() - base}
+
+
+def _planned(path: Path) -> dict[str, object]:
+    from anyrig.audiobooks.plan import chosen, language_of, plan_of
+    from anyrig.audiobooks.ways import Ways
+    from anyrig.speech.lexicon import Lexicon
+    from anyrig.speech.pauses import Pauses
+    from anyrig.speech.recite import Terms
+    from anyrig.speech.script import check
+    from anyrig.text.files import read
+    from anyrig.text.matter import settle
+
+    document = settle(read(path))
+    language_of(document)
+    ways = Ways(foreign="skip")
+    terms = Terms(400, False, ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
+    plan = plan_of(document, terms, main="en", ways=ways, chosen=chosen(document, "", ways))
+    for part in plan.parts:
+        check(part.script)
+    titles = [document.about.title, *document.about.authors, *(part.title for part in plan.parts)]
+    return {"segments": plan.num_segments, "titles": [title[:500] for title in titles[:100]]}
+
+
+def _cpu_s() -> float:
+    """Of this process and of those it started."""
+    spent = [
+        resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
+    return sum(one.ru_utime + one.ru_stime for one in spent)
+
+
+def _peak(*, reset: bool = False) -> int:
+    """The most bytes of memory this process held since the last reset; 0 where nobody tells."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+if __name__ == "__main__":
+    main()
