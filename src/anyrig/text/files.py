@@ -222,7 +222,8 @@ def _sound(document: Document, path: Path, limits: Limits) -> Document:
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
         raise BadInput(f"{path.name} holds {num_characters:,} characters of text", hint="Split it.")
-    if not any(block.text.strip() for each in document.chapters for block in each.blocks):
+    blocks = (block for each in document.chapters for block in each.blocks)
+    if not any(any(map(str.isalnum, block.text)) for block in blocks):
         raise BadInput(
             f"there is no text in {path.name}",
             hint="If its pages are pictures, read them with OCR first.",
