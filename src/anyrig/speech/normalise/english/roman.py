@@ -110,7 +110,10 @@ def _name(match: re.Match[str]) -> str | None:
     before, name, numeral = match.groups()
     found = value(numeral)
     rest = match.string[match.end() : match.end() + 16]
-    if not found or (numeral == "I" and _PRONOUN.match(rest)) or f"{name} {numeral}" == "Malcolm X":
+    if not found or f"{name} {numeral}" == "Malcolm X":
+        return None
+    # Who is spoken to stands before a comma: "Sir Walter, I found her".
+    if numeral == "I" and (_PRONOUN.match(rest) or match[0].endswith(", I")):
         return None
     words = [*before.replace(".", "").split(), name]
     known = name in _NAMES or words[-2:-1] and words[-2] in _RULERS
