@@ -29,7 +29,7 @@ class Limits:
     """Unpacked over packed, of a member above `ratio_from_bytes`."""
     ratio_from_bytes: int = 8 * _MB
     """Smaller members may be as repetitive as they like: they cannot fill a memory."""
-    tags: int = 2 * _MB
+    tags: int = 1_200_000
     """Of mark-up in one file of XML; what takes time is their number, not their size."""
     page_tags: int = 600_000
     """Of mark-up in one page."""

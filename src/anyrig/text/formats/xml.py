@@ -75,7 +75,18 @@ def page(data: bytes, *, name: str, limits: Limits) -> Element:
     """The root of a page: as XML if it is well formed, else as HTML; tags may have a namespace."""
     text = _prepared(data, name, limits, limits.page_tags)
     root = _parsed(text, _xml_parser(recover=False), name, deep="html")
-    return page_of(text, name=name) if root is None else root
+    if root is None:
+        root = page_of(text, name=name)
+    # Before anyone takes it apart into words: those take many times its room.
+    if len(text) > limits.characters and _num_characters(root) > limits.characters:
+        raise BadInput(
+            f"{name} holds more than {limits.characters:,} characters of text", hint="Split it."
+        )
+    return root
+
+
+def _num_characters(root: Element) -> int:
+    return sum(len(text) for text in root.itertext())
 
 
 def page_of(text: str, *, name: str) -> Element:
