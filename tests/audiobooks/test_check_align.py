@@ -153,3 +153,16 @@ def test_a_sample_is_spread_and_always_the_same() -> None:
     assert [at // 10 for at in picked] == list(range(10)), "one of each tenth"
     assert sampled(cut[:1], 0.0, "0:1") == [0]
     assert sampled(cut, 1e9, "0:1") == list(range(100))
+
+
+def test_a_number_that_was_heard_is_read_as_the_text_reads_it() -> None:
+    said = Row()
+    for word in "in nineteen eighty seven he paid one thousand dollars".split():
+        said.add(word, (0, 0), "en")
+    heard = said.beside()
+    for at, word in enumerate("in 1987, he paid $1000".split()):
+        heard.add(word, (at, at + 1), "en")
+    assert heard.words == said.words
+    plain = Row()
+    plain.add("1987", (0, 1), "en")
+    assert plain.words[0] == "one"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anyrig.audiobooks.plan import (
@@ -31,7 +33,7 @@ def terms(*languages: str) -> Terms:
     return Terms(400, False, languages or ("en",), "", {}, 1.0, 0, Lexicon(), Pauses(), 3)
 
 
-def book(*chapters: Chapter, **about: str) -> Document:
+def book(*chapters: Chapter, **about: Any) -> Document:
     return Document(About(title="A book", **about), chapters)
 
 
@@ -98,7 +100,7 @@ def test_notes_that_only_notes_name_are_not_lost() -> None:
     one = Block("See2 also.", "note", id="a", inlines=(Inline(3, 4, "noteref", "b"),))
     other = Block("This one.", "note", id="b", inlines=(Inline(0, 4, "noteref", "b"),))
     for way in ("inline", "end"):
-        moved = moved_notes(book(chapter("Text.", one, other)), Ways(notes=way))  # type: ignore[arg-type]
+        moved = moved_notes(book(chapter("Text.", one, other)), Ways(notes=way))
         assert {block.text for block in moved.chapters[0].blocks} == {
             "Text.", "See2 also.", "This one.",
         }  # fmt: skip

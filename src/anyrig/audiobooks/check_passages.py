@@ -14,7 +14,7 @@ from typing import Literal
 
 from anyrig.audiobooks.check_align import Gap, common, gaps
 from anyrig.recognise.compare import word_errors
-from anyrig.recognise.spoken import tokens
+from anyrig.recognise.spoken import Token, tokens
 
 Kind = Literal["missing", "doubled", "moved", "extra", "wrong"]
 LEAST_WORDS = 4
@@ -40,18 +40,30 @@ class Row:
     """Of each written word: part and segment of what should be heard; start and end in seconds of
     what was."""
     languages: list[str] = field(default_factory=list)
+    like: str = ""
+    """What it will be laid beside, for words that can be read in several ways: `1987`."""
+
+    def beside(self) -> Row:
+        """An empty row that will be laid beside this one."""
+        return Row(like=f" {' '.join(self.words)} ")
 
     def add(self, text: str, place: tuple[float, float], language: str) -> None:
         """One more written word."""
         code = language.partition("-")[0].lower() or "en"
         # No spaces between the words of a script: letters are compared.
         for written in text if _WIDE.search(text) else (text,):
-            said = [word for token in tokens(written, code) for word in token[0]]
+            said = [word for token in tokens(written, code) for word in self._reading(token)]
             self.of += [len(self.texts)] * len(said)
             self.words += said
             self.texts.append(written)
             self.places.append(place)
             self.languages.append(code)
+
+    def _reading(self, token: Token) -> Sequence[str]:
+        """Of several fair readings the one that the other side has; else the first."""
+        if len(token) > 1 and self.like:
+            return next((one for one in token if f" {' '.join(one)} " in self.like), token[0])
+        return token[0]
 
     def text(self, start: int, end: int) -> str:
         """As written, of words `start` to `end`."""

@@ -175,7 +175,7 @@ def _compare(
     task: Task, run: list[tuple[_Piece, str]], hearing: Hearing
 ) -> Iterator[tuple[Passage, str]]:
     """What seems to be wrong in a run, with the language it was heard in."""
-    heard = Row()
+    heard = task.said.beside()
     for piece, text in run:
         hear.laid_out(heard, text, piece.stretch, task.quiet, piece.language)
         task.heard_s += piece.stretch[1] - piece.stretch[0]
@@ -241,7 +241,8 @@ def _again(
         if not places or any(at not in texts for at in places):
             yield number, passage
             continue
-        task, again = tasks[number], Row()
+        task = tasks[number]
+        again = task.said.beside()
         for at in places:
             hear.laid_out(again, texts[at], pieces[at].stretch, task.quiet, language)
         first = pieces[places[0]].stretch[0] <= 0.0

@@ -164,7 +164,11 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
         show = stack.enter_context(book_show.Show(context, teller, plan))
         show.begin(order)
         _check_room(context, order, plan, studio.rate, studio.num_kept(plan.segments), teller)
-        made = book.make(order, plan, studio, store, tell=show.progress)
+        try:
+            made = book.make(order, plan, studio, store, tell=show.progress)
+        except book.Unfinished as error:
+            show.unfinished(error)
+            raise
         for warning in studio.warnings:
             print_warning(warning)
     book_show.learn(context, teller, plan, made)
@@ -174,12 +178,15 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
 
 def _check_output(order: Order) -> None:
     """That the book can be written as it shall be and where, before hours of work."""
-    from anyrig.services.book import CHAPTER_FORMATS
+    from anyrig.services.book import CHAPTER_FORMATS, readalong_path
     from anyrig.speech.sound.encode import FORMATS, check_bitrate
 
     made = FORMATS["m4a" if order.format == "m4b" else order.format]
     if order.bitrate is not None and made.bitrate:
         check_bitrate(made, order.bitrate)
+    for path in (order.output, readalong_path(order)):
+        if path.exists() and path.samefile(order.source):
+            raise BadInput(f"{path} is the book itself", hint="Name another file with -o.")
     if order.format in CHAPTER_FORMATS:
         if order.output.is_file():
             raise BadInput(f"{order.output} is a file", hint="Chapters go into a folder: name one.")

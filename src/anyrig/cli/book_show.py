@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.progress import Progress
     from anyrig.audiobooks.rates import Rate
     from anyrig.cli.speaker import Chosen
-    from anyrig.services.book import Made, Order
+    from anyrig.services.book import Made, Order, Unfinished
 
 _LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
 _MOST_WARNINGS = 8
@@ -91,7 +91,7 @@ class Show:
         title = plan.document.about.title or order.source.name
         told = f"{title}: {plural(len(plan.parts), 'chapter')}, {seconds_text(audio_s)} of speech"
         print(f"{told}{about}", file=sys.stderr)
-        for line in _left_out(plan):
+        for line in _left_out(plan, chosen=bool(order.chapters)):
             print(f"  {line}", file=sys.stderr)
         for warning in plan.warnings[:_MOST_WARNINGS]:
             print_warning(warning)
@@ -113,6 +113,17 @@ class Show:
             print(f"\r\x1b[2K{_line(now, room)}", end="", file=sys.stderr, flush=True)
         elif not changed or now.done:
             print(_line(now, 200), file=sys.stderr, flush=True)
+
+    def unfinished(self, error: Unfinished) -> None:
+        """What could not be spoken, for programs; people are told by the error."""
+        if self._json:
+            parts = self._plan.parts
+            passages = [
+                {"chapter": parts[lack.part].number, "segment": lack.segment + 1,
+                 "text": lack.text, "said": lack.said, "hint": lack.hint}
+                for lack in error.lacks
+            ]  # fmt: skip
+            self._put({"event": "unfinished", "passages": passages})
 
     def end(self, order: Order, made: Made) -> None:
         """What was made."""
@@ -154,8 +165,8 @@ def _line(now: Progress, room: int) -> str:
     return f"{line}  {now.title}"[:room]
 
 
-def _left_out(plan: Plan) -> list[str]:
-    """What is not spoken, and the flag that has it spoken."""
+def _left_out(plan: Plan, *, chosen: bool) -> list[str]:
+    """What is not spoken, and the flag that has it spoken; chapters that nobody chose are not."""
     from anyrig.audiobooks.plan import SKIPPED
 
     lines = []
@@ -165,7 +176,7 @@ def _left_out(plan: Plan) -> list[str]:
         for number, chapter in enumerate(plan.document.chapters, 1)
         if number not in spoken and chapter.role in SKIPPED and chapter.num_characters
     ]
-    if left:
+    if left and not chosen:
         some = ", ".join(left[:4]) + (", ..." if len(left) > 4 else "")
         lines.append(f"left out: {some} (--matter speak reads them)")
     counted: Counter[str] = Counter(
@@ -187,13 +198,15 @@ def _doubts(plan: Plan, made: Made) -> list[str]:
         for part in plan.parts
         for place in range(1, len(part.script.segments) + 1)
     ]
-    for spoken in made.recorded.tally.doubtful[:_MOST_WARNINGS]:
+    gaps = {(plan.parts[lack.part].number, lack.segment + 1) for lack in made.recorded.lacks}
+    doubtful = [one for one in made.recorded.tally.doubtful if numbers[one.index] not in gaps]
+    for spoken in doubtful[:_MOST_WARNINGS]:
         chapter, place = numbers[spoken.index]
         text = " ".join(spoken.segment.text.split())[:50]
         lines.append(
             f"{'; '.join(spoken.problems)}: {text!r} (--again {chapter}:{place} makes it anew)"
         )
-    more = len(made.recorded.tally.doubtful) - _MOST_WARNINGS
+    more = len(doubtful) - _MOST_WARNINGS
     if more > 0:
         lines.append(f"{plural(more, 'more segment')} may sound wrong; --json lists them all")
     for lack in made.recorded.lacks:
