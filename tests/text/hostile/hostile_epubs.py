@@ -305,6 +305,21 @@ def cover_that_fetches(folder: Path) -> Path:
     return _covered(folder, "c.svg", "image/svg+xml", svg.encode())
 
 
+@hostile("read")
+def style_sheets_that_every_page_mixes_anew(folder: Path) -> Path:
+    """Two hundred pages, each with twenty long sheets in another order."""
+    sheets = {f"OEBPS/s{n}.css": ".a{display:none}" * 60_000 for n in range(21)}
+    pages = [
+        Page(
+            f"c{n}.xhtml",
+            "<p>It was night.</p>",
+            head="".join(f'<link rel="stylesheet" href="s{(n * k) % 21}.css"/>' for k in range(21)),
+        )
+        for n in range(200)
+    ]
+    return epub(folder / "book.epub", pages, files=sheets)
+
+
 @hostile("either")
 def page_of_a_cover_that_leads_to_itself(folder: Path) -> Path:
     pages = [Page("cover.xhtml", '<img src="cover.xhtml"/><iframe src="cover.xhtml"/>'), *PAGES]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SILENT = ("image", "page", "rule")
 _STYLE_BYTES = 1_000_000
+_ALL_STYLE_BYTES = 10_000_000  # of a book whose pages all have other sheets
 _FEW_LETTERS = 20  # a page, in a book whose pages are pictures
 
 
@@ -74,7 +75,7 @@ def _pages(book: Package, table: Contents) -> list[Item]:
 
 def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[Item, Flow]]:
     """The pages that can be read; those that cannot are warned of."""
-    styles: dict[tuple[str, ...], Style] = {}
+    styles = _Styles(book)
     flows: list[tuple[Item, Flow]] = []
     broken: list[str] = []
     error: BadInput | None = None
@@ -89,7 +90,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
             error = one
             broken.append(f"{item.path} ({one})")
             continue
-        read = flow(root, resolve=_Resolve(book, item.path), style=_style(book, item, root, styles))
+        read = flow(root, resolve=_Resolve(book, item.path), style=styles.of(item, root))
         flows.append((item, read))
         left -= sum(len(block.text) for block in read.blocks)
         if left < 0 or tags < 0 or room < 0:
@@ -121,25 +122,38 @@ class _Resolve:
         return key
 
 
-def _style(book: Package, item: Item, root: Element, known: dict[tuple[str, ...], Style]) -> Style:
-    """What the style sheets of a page hide."""
-    paths: list[str] = []
-    inside: list[str] = []
-    head = next((each for each in root if local(each) == "head"), None)
-    for element in head.iter() if head is not None else ():
-        name = local(element)
-        if name == "style":
-            inside.append("".join(element.itertext())[:_STYLE_BYTES])
-        elif name == "link" and "stylesheet" in (element.get("rel") or "").lower():
-            place = book.resolve(item.path, element.get("href") or "")
-            if place and place.path in book.archive:
-                paths.append(place.path)
-    key = (*dict.fromkeys(paths[:20]), *inside)
-    if key not in known:
-        known[key] = style_of(
-            [*(_sheet(book, path) for path in key[: len(key) - len(inside)]), *inside]
-        )
-    return known[key]
+class _Styles:
+    """What the style sheets of pages hide; pages with the same sheets share it."""
+
+    def __init__(self, book: Package) -> None:
+        self._book = book
+        self._known: dict[tuple[str, ...], Style] = {}
+        self._room = _ALL_STYLE_BYTES
+
+    def of(self, item: Item, root: Element) -> Style:
+        """What those of one page hide; nothing once a book has had too many."""
+        paths, inside = self._named(item, root)
+        key = (*paths, *inside)
+        if key not in self._known:
+            sheets = [*(_sheet(self._book, path) for path in paths), *inside] if self._room else []
+            self._room = max(0, self._room - sum(map(len, sheets)))
+            self._known[key] = style_of(sheets if self._room else [])
+        return self._known[key]
+
+    def _named(self, item: Item, root: Element) -> tuple[list[str], list[str]]:
+        """The sheets that a page links to, and those within it."""
+        paths: list[str] = []
+        inside: list[str] = []
+        head = next((each for each in root if local(each) == "head"), None)
+        for element in head.iter() if head is not None else ():
+            name = local(element)
+            if name == "style":
+                inside.append("".join(element.itertext())[:_STYLE_BYTES])
+            elif name == "link" and "stylesheet" in (element.get("rel") or "").lower():
+                place = self._book.resolve(item.path, element.get("href") or "")
+                if place and place.path in self._book.archive:
+                    paths.append(place.path)
+        return list(dict.fromkeys(paths[:20])), inside
 
 
 def _sheet(book: Package, path: str) -> str:
