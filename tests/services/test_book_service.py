@@ -96,6 +96,19 @@ def test_the_sound_is_as_long_as_its_timeline_says_and_at_its_loudness(store: St
     assert timeline.marks[1].start - last_of_one == round(1.5 * timeline.rate)
 
 
+def test_a_short_book_is_measured_whole() -> None:
+    """One second in three tells the loudness of hours, not of two minutes."""
+    from anyrig.audiobooks.make import _Levels
+
+    rate = 24000
+    at = np.arange(rate * 120) / rate
+    wave = np.where(at % 3 < 1, 0.02, 0.2) * np.sin(at * 2000)
+    levels = _Levels(rate)
+    levels.hear("", wave.astype(np.float32))
+    raised = wave * 10 ** (levels.gains_db(-19.0)[""] / 20)
+    assert measure(raised.astype(np.float32), rate).integrated_lufs == pytest.approx(-19, abs=0.1)
+
+
 def test_the_same_book_is_made_once_and_is_the_same_bytes(store: Store) -> None:
     first = made(store)
     data = Path("book.m4b").read_bytes()

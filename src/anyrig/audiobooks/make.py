@@ -30,7 +30,7 @@ CEILING_DBTP = -4.0
 """A lossy format may add a decibel to a peak, and shops ask for less than -3."""
 _SECONDS_PER_CHARACTER = 0.065  # of a gap, which has no take to be measured
 _LONGEST_GAP_S = 3.0
-_MEASURED_S = 60.0
+_MEASURED_S = 900.0  # of a voice: after three minutes a third of them is still 0.8 LU off at worst
 
 
 @dataclass(frozen=True)
