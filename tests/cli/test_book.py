@@ -183,6 +183,30 @@ def test_a_foreign_paragraph_is_refused_with_what_helps(anyrig: Anyrig) -> None:
     assert told["omitted"]["foreign"] > 100
 
 
+def test_passages_that_fail_are_told_to_programs(anyrig: Anyrig, story: Path) -> None:
+    from anyrig.speech.prepare import seed_of
+
+    text = "The tide came in at noon."
+    seeds = [seed_of(text, 0) + number * 7919 for number in range(4)]
+    bad = "bad=" + ",".join(f"{seed}:silence" for seed in seeds)
+    done = anyrig("book", "story.txt", "--engine", "tone", "--json", "--set", bad)
+    assert done.returncode == 1
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["event"] == "unfinished"
+    assert [one["text"] for one in told["passages"]] == [text]
+    assert text in done.stderr
+    whole = book(anyrig, story, "--set", bad, "--allow-gaps")
+    gaps = [(one["chapter"], one["segment"]) for one in whole["segments"] if one["gap"]]
+    assert gaps == [(one["chapter"], one["segment"]) for one in told["passages"]]
+
+
+def test_a_book_is_never_written_over_itself(anyrig: Anyrig) -> None:
+    Path("story.m4b").write_text(STORY, encoding="utf-8")
+    done = anyrig("book", "story.m4b", "--engine", "tone")
+    assert done.returncode == 2
+    assert Path("story.m4b").read_text(encoding="utf-8") == STORY
+
+
 def test_a_name_with_a_point_gets_the_ending_of_a_book(anyrig: Anyrig, story: Path) -> None:
     assert book(anyrig, story, "-o", "Vol. 2")["files"] == ["Vol. 2.m4b"]
 

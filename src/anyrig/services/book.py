@@ -38,7 +38,7 @@ BOOK_FORMATS = ("m4b",)
 CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
 _STORE_BYTES_PER_SECOND = 2  # times the sample rate: takes are kept as 16-bit samples
 _SPARE_BYTES = 64 << 20
-_MOST_NAMED = 10
+_MOST_NAMED = 100  # --json has them all
 
 
 @dataclass(frozen=True)
