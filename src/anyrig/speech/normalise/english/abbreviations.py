@@ -122,7 +122,7 @@ _WORDS_BEFORE = frozenset(
 def _numbered(match: re.Match[str]) -> str | None:
     short = match[1]
     spoken = re.match(r"I(?:['’]| (?!of\b|and\b|to\b)[a-z])", match.string[match.end() :][:6])
-    if short in _WORDS_BEFORE and spoken:
+    if (short in _WORDS_BEFORE or short == "P") and spoken:
         return None  # The answer is no. I asked why.
     if short in ("n", "l", "d", "b", "r", "v", "Q", "c", "P") and (
         match[0].endswith(".") and not match.string[match.end()].isdigit()

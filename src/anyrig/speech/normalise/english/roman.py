@@ -46,6 +46,7 @@ _PRONOUN = re.compile(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|g
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
                       r"like|never|always|knew|thought|loved|hate|wonder|went|told|said|"
                       r"asked)\b)")  # fmt: skip
+_VERB = re.compile(r" (?!of\b|and\b|to\b|in\b|was\b|is\b)[a-z]")  # No. I compare it with ...
 _NOT_NUMBERS = frozenset(
     "MIX CD DIM MILD CIVIL LIVID VIVID MID DID LID DILL MILL ILL VIM MM CC DC MC MD MI DI CI LI "
     "XL XXL XX XXX CV IV DM CM MCI DVD VI DX MV MDI LCD LDL CDC CMC DI LCM CID MIDI VID DMI XI L "
@@ -78,7 +79,8 @@ def _part(match: re.Match[str]) -> str | None:
     found = value(numeral)
     if not found or (len(numeral) == 1 and not noun[0].isupper()):
         return None
-    if numeral in ("i", "I") and _PRONOUN.match(match.string[match.end(2) :]):
+    rest = match.string[match.end(2) : match.end(2) + 16]
+    if numeral in ("i", "I") and (_PRONOUN.match(rest) or noun == "No. " and _VERB.match(rest)):
         return None
     if len(numeral) == 1 and numeral in "LCDMlc" or numeral == "mix":
         return None
