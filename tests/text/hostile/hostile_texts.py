@@ -113,6 +113,8 @@ def _text(name: str, file_name: str, text: str, end: str = "") -> None:
 
 
 def _listed() -> None:
+    as_is("blank_lines_by_the_million", "book.txt", "refused", lambda: "a" + "\n" * 9_000_000)
+    as_is("stars_by_the_million", "book.md", "refused", lambda: "*a " * 1_000_000)
     for name, text in RUNS.items():
         _text(f"text_of_{name}", "book.txt", text)
     for name, text in LINES.items():
@@ -122,7 +124,8 @@ def _listed() -> None:
     for name, text in RTF.items():
         as_is(f"rtf_of_{name}", "book.rtf", "either", partial(str, text))
     for name, (data, outcome) in BYTES.items():
-        as_is(f"bytes_of_{name}", "book.txt", outcome, partial(bytes, data))
+        slow = len(data) > 20_000_000
+        as_is(f"bytes_of_{name}", "book.txt", outcome, partial(bytes, data), slow=slow)
     for name, data in FALSE_NAMES.items():
         as_is(name.partition(".")[0], name, "either", partial(bytes, data))
 

@@ -27,6 +27,7 @@ _DEFINITION = re.compile(r"\[\^([^\]\s]{1,60})\]:[ \t]*")
 _REFERENCE = re.compile(r"\[\^([^\]\s]{1,60})\]")
 _DEFINED = re.compile(r"^ {0,3}\[\^([^\]\s]{1,60})\]:", re.M)
 _MOST_MARKS, _MOST_LINES = 50_000, 200_000  # each costs markdown-it a tenth of a millisecond
+_MOST_SIGNS = 200_000  # of emphasis, code, tags and entities together
 _DEEPEST = 60  # quotes in lists in quotes; markdown-it's own way goes by recursion
 
 
@@ -45,9 +46,10 @@ def rendered(text: str, name: str) -> str:
     from markdown_it import MarkdownIt
 
     marks = max(text.count("["), text.count("|"))
-    if marks > _MOST_MARKS or text.count("\n") > _MOST_LINES:
+    signs = sum(map(text.count, "*_~`<&\\"))
+    if marks > _MOST_MARKS or signs > _MOST_SIGNS or text.count("\n") > _MOST_LINES:
         raise BadInput(
-            f"{name} has more lines, links or cells than any text", hint="Split the file."
+            f"{name} has more lines, links, cells or signs than any text", hint="Split the file."
         )
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST, "html": True})
     parser.enable(["table", "strikethrough"])

@@ -23,6 +23,8 @@ from anyrig.text.formats.titles import Label, label
 
 _MOST_GAPS = 120_000  # paragraphs parted by blank lines; the whole Bible has 30,000
 _MOST_LINES = 300_000  # a long novel has 50,000
+_MOST_BLANK = 1_500_000  # lines with all blank ones
+_LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _COUNT = re.compile(r"(?<=[^\s\d])(?:[ ]{3,}|[ ]*\t\s*)([1-9]\d{0,4})$")
 _CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
 
@@ -66,6 +68,8 @@ def document(text: str, name: str, form: str = "txt") -> Document:
     """
     _refuse_binary(text, name)
     text = text.lstrip("\ufeff")
+    if sum(map(text.count, _LINE_ENDS)) > _MOST_BLANK:
+        raise BadInput(f"{name} has more than {_MOST_BLANK:,} lines", hint="Split the file.")
     lines = text.splitlines()
     if text.count("\n\n") > _MOST_GAPS and sum(1 for _ in groups(lines)) > _MOST_GAPS:
         raise BadInput(f"{name} has more than {_MOST_GAPS:,} paragraphs", hint="Split the file.")
