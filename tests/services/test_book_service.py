@@ -17,7 +17,7 @@ from anyrig.audiobooks.progress import Pace, Progress
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.placement import Placed, Placement
-from anyrig.services.book import Made, Order, Unfinished, check_room, make
+from anyrig.services.book import Made, Order, Unfinished, ceiling_dbtp, check_room, make
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
@@ -107,6 +107,19 @@ def test_a_short_book_is_measured_whole() -> None:
     levels.hear("", wave.astype(np.float32))
     raised = wave * 10 ** (levels.gains_db(-19.0)[""] / 20)
     assert measure(raised.astype(np.float32), rate).integrated_lufs == pytest.approx(-19, abs=0.1)
+
+
+@pytest.mark.parametrize(("bitrate", "most"), [(32_000, -5.9), (64_000, -3.9), (None, -3.9)])
+def test_peaks_are_lower_where_few_bits_would_raise_them(
+    store: Store, bitrate: int | None, most: float
+) -> None:
+    """The tones are raised until they are limited."""
+    book, wanted = plan(), order(bitrate=bitrate)
+    with studio(store) as reader:
+        recorded = record(book, reader, target_lufs=-8.0)
+        parts = list(sound(book, reader, recorded, ceiling_dbtp=ceiling_dbtp(wanted)))
+    peak = measure(np.concatenate(parts), recorded.timeline.rate).true_peak_dbtp
+    assert most - 1.5 < peak < most
 
 
 def test_the_same_book_is_made_once_and_is_the_same_bytes(store: Store) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 CEILING_DBTP = -4.0
 """A lossy format may add a decibel to a peak, and shops ask for less than -3."""
+POOR_DBTP = -6.0
+"""The same for AAC of few bits, which was seen to add 1.4 dB."""
+POOR_BITS = 48_000
 _SECONDS_PER_CHARACTER = 0.065  # of a gap, which has no take to be measured
 _LONGEST_GAP_S = 3.0
 _MEASURED_S = 900.0  # of a voice: after three minutes a third of them is still 0.8 LU off at worst
@@ -111,13 +114,15 @@ def record(
     return Recorded(timeline, gains, tally, lacks, rests)
 
 
-def sound(plan: Plan, studio: Studio, recorded: Recorded) -> Iterator[Samples]:
+def sound(
+    plan: Plan, studio: Studio, recorded: Recorded, *, ceiling_dbtp: float = CEILING_DBTP
+) -> Iterator[Samples]:
     """The whole book at its loudness, in parts that follow on each other, as its timeline says."""
     import numpy as np
 
     from anyrig.speech.sound.limit import Limiter, amplitude
 
-    limiter = Limiter(studio.rate, CEILING_DBTP)
+    limiter = Limiter(studio.rate, ceiling_dbtp)
     gains = {voice: np.float32(amplitude(db)) for voice, db in recorded.gains_db.items()}
     with closing(_found(plan, studio, recorded.lacks)) as takes:
         for piece in _laid(plan, studio.rate, recorded.rests, takes):

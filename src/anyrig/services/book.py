@@ -18,7 +18,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.audiobooks.make import Lack, Recorded, Rests, record, sound
+from anyrig.audiobooks.make import (
+    CEILING_DBTP,
+    POOR_BITS,
+    POOR_DBTP,
+    Lack,
+    Recorded,
+    Rests,
+    record,
+    sound,
+)
 from anyrig.audiobooks.progress import Progress, Tell
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.ways import Ways
@@ -201,7 +210,7 @@ def _write(
 
     timeline, tags, cover = recorded.timeline, tags_of(order, plan), plan.document.cover
     told = _writing(plan, timeline, tell, began)
-    parts = sound(plan, studio, recorded)
+    parts = sound(plan, studio, recorded, ceiling_dbtp=ceiling_dbtp(order))
     if order.format in BOOK_FORMATS:
         written = write_book(
             order.output, parts, timeline, tags, cover, bitrate=order.bitrate, tell=told
@@ -244,13 +253,18 @@ def _readalong(
         audio = files
         if whole or order.format not in ("mp3", "m4a"):  # what every reader of EPUB 3 plays
             audio = write_chapters(
-                folder, sound(plan, studio, recorded), recorded.timeline, tags_of(order, plan),
-                format="m4a", bitrate=order.bitrate,
+                folder, sound(plan, studio, recorded, ceiling_dbtp=ceiling_dbtp(order)),
+                recorded.timeline, tags_of(order, plan), format="m4a", bitrate=order.bitrate,
             ).files  # fmt: skip
         write_readalong(
             path, plan, recorded.timeline, audio, narrator=order.narrator,
         )  # fmt: skip
     return path
+
+
+def ceiling_dbtp(order: Order) -> float:
+    """What no peak may exceed before it is encoded."""
+    return POOR_DBTP if order.bitrate and order.bitrate < POOR_BITS else CEILING_DBTP
 
 
 def readalong_path(order: Order) -> Path:
