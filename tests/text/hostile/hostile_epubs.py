@@ -131,6 +131,16 @@ def hrefs_that_lead_out(folder: Path) -> Path:
     )  # fmt: skip
 
 
+@hostile("read")
+def hrefs_of_a_quarter_of_a_million_letters(folder: Path) -> Path:
+    href = "../" * 80_000
+    items = "".join(
+        f'<item id="z{n}" href="{href}{n}" media-type="application/xhtml+xml"/>' for n in range(8)
+    )
+    spine = "".join(f'<itemref idref="z{n}"/>' for n in range(8))
+    return honest(folder / "book.epub", manifest=items, spine=spine)
+
+
 @hostile("either")
 def container_that_leads_out(folder: Path) -> Path:
     leads = CONTAINER.format(path="../../../etc/passwd")

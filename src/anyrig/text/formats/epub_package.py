@@ -26,6 +26,7 @@ _PAGES = frozenset(
     "application/xml text/xml image/svg+xml".split()
 )
 _PAGE_NAMES = (".xhtml", ".html", ".htm", ".xht", ".xml", ".svg")
+_LONGEST_HREF = 4_000
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}:")
 
 
@@ -88,7 +89,7 @@ class Package:
             href: as it stands there.
         """
         href = href.strip().replace("\\", "/")
-        if _REMOTE.match(href) or href.startswith("//"):
+        if _REMOTE.match(href) or href.startswith("//") or len(href) > _LONGEST_HREF:
             return None
         plain, _, fragment = href.partition("#")
         plain = plain.partition("?")[0]

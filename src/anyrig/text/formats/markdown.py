@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DEFINITION = re.compile(r"\[\^([^\]\s]{1,60})\]:[ \t]*")
 _REFERENCE = re.compile(r"\[\^([^\]\s]{1,60})\]")
 _DEFINED = re.compile(r"^ {0,3}\[\^([^\]\s]{1,60})\]:", re.M)
-_MOST_MARKS, _MOST_LINES = 50_000, 200_000  # each costs markdown-it a tenth of a millisecond
+_MOST_MARKS, _MOST_LINES = 50_000, 120_000  # each costs markdown-it a tenth of a millisecond
 _MOST_SIGNS = 200_000  # of emphasis, code, tags and entities together
 _DEEPEST = 60  # quotes in lists in quotes; markdown-it's own way goes by recursion
 
