@@ -369,9 +369,9 @@ FLOODS = {
         f'<aside epub:type="footnote" id="n{n}"><p>x<a epub:type="noteref" href="#n{n + 1}">1</a></p></aside>'
         for n in range(5000)
     ),
-    "backlinks": "".join(f'<p id="b{n}"><a href="#b{n - 1}">{n}</a> text</p>' for n in range(3_000)),
-    "one_id_again_and_again": '<p id="a">x</p>' * 10_000,
-    "languages": "".join(f'<p lang="x{n}">x <i lang="{"y" * 50}">y</i></p>' for n in range(3_000)),
+    "backlinks": "".join(f'<p id="b{n}"><a href="#b{n - 1}">{n}</a> text</p>' for n in range(1_500)),
+    "one_id_again_and_again": '<p id="a">x</p>' * 3_000,
+    "languages": "".join(f'<p lang="x{n}">x <i lang="{"y" * 50}">y</i></p>' for n in range(1_500)),
     "attributes": "<p " + " ".join(f'a{n}="x"' for n in range(10_000)) + ">word</p>",
     "one_attribute_of_500000": f'<p title="{"x" * 500_000}">word</p>',
     "alternative_texts": f'<img alt="{"x " * 1000}" src="x"/>' * 150,
@@ -384,8 +384,8 @@ FLOODS = {
     "ruby": "<p>" + "<ruby>a<rt>b</rt></ruby>" * 6_000 + "</p>",
     "mathematics": "<p>" + "<math><mrow>" * 100 + "x" + "</mrow></math>" * 100 + "</p>",
     "styles": "".join(f'<p style="display:none;{"a:b;" * 200}" class="{"c " * 200}">x</p>' for n in range(2000)),
-    "headings": "<h1>x</h1>" * 10_000,
-    "headings_of_all_levels": "".join(f"<h{n % 6 + 1}>Chapter {n}</h{n % 6 + 1}>" for n in range(6_000)),
+    "headings": "<h1>x</h1>" * 2_500,
+    "headings_of_all_levels": "".join(f"<h{n % 6 + 1}>Chapter {n}</h{n % 6 + 1}>" for n in range(2_000)),
 }  # fmt: skip
 
 

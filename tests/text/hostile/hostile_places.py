@@ -105,7 +105,7 @@ def a_sparse_gigabyte_called_epub(folder: Path) -> Path:
     return path
 
 
-@hostile("either")
+@hostile("either", slow=True)
 def a_sparse_gigabyte_of_pdf(folder: Path) -> Path:
     path = folder / "book.pdf"
     path.write_bytes(b"%PDF-1.4\n")

@@ -102,7 +102,7 @@ RTF = {
 }  # fmt: skip
 
 
-_SHORT = 12_000  # characters: what grows with the square of them shows, and the rest is quick
+_SHORT = 6_000  # characters: what grows with the square of them shows, and the rest is quick
 
 
 def _text(name: str, file_name: str, text: str, end: str = "") -> None:
