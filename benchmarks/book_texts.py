@@ -249,7 +249,7 @@ def account(
     times.append(time.process_time())
     omitted: Counter[str] = Counter()
     num_words = num_characters = num_ornaments = 0
-    for part in plan.parts:
+    for part in (*plan.parts, *plan.silent):
         script = part.script
         check(script)
         assert script.source == "\n\n".join(block.text for block in part.chapter.blocks)
