@@ -87,6 +87,20 @@ def test_a_note_at_the_end_of_the_book_is_heard_where_it_is_named_and_only_there
     assert moved.chapters[1].blocks == ()
 
 
+def test_a_note_is_heard_in_the_first_chapter_that_is_spoken() -> None:
+    again = Block("The clock1 stopped.", inlines=(Inline(9, 10, "noteref", "n1"),))
+    document = book(NOTED, chapter(again))
+    plan = plan_of(document, terms(), main="en", ways=Ways(notes="inline"), chosen=[1])
+    assert any("eighteen ninety" in line for line in said(plan))
+
+
+def test_a_chapter_of_which_nothing_is_spoken_is_among_the_omissions() -> None:
+    plan = planned(book(chapter("Some words."), chapter(Block("x = 1", "code"))))
+    assert len(plan.parts) == 1
+    assert len(plan.silent) == 1
+    assert plan.omitted()["code"] == 3
+
+
 def test_a_note_of_two_paragraphs_is_moved_whole() -> None:
     first = Block("The clock1 struck.", inlines=(Inline(9, 10, "noteref", "n"),))
     note = (Block("It was old.", "note", id="n"), Block("It was slow.", "note", id="n"))
@@ -202,6 +216,8 @@ def test_a_title_that_only_the_contents_have_is_spoken_once() -> None:
     assert with_title(printed) is printed
     run_in = chapter("The storm. It rained.", title="The Storm")
     assert with_title(run_in) is run_in
+    told = chapter("I was born in a storm, and remember nothing of it.", title="I")
+    assert with_title(told).blocks[0].text == "I"
 
 
 def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:

@@ -191,8 +191,8 @@ def test_passages_that_fail_are_told_to_programs(anyrig: Anyrig, story: Path) ->
     bad = "bad=" + ",".join(f"{seed}:silence" for seed in seeds)
     done = anyrig("book", "story.txt", "--engine", "tone", "--json", "--set", bad)
     assert done.returncode == 1
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["event"] == "unfinished"
+    told, failed = map(json.loads, done.stdout.splitlines()[-2:])
+    assert (told["event"], failed["event"]) == ("unfinished", "failed")
     assert [one["text"] for one in told["passages"]] == [text]
     assert text in done.stderr
     whole = book(anyrig, story, "--set", bad, "--allow-gaps")
@@ -278,3 +278,30 @@ def test_a_store_that_cannot_be_opened_is_replaced_beside_the_book(
     assert "beside the book" in done.stderr
     assert Path("story.m4b").is_file()
     assert not [path for path in Path().iterdir() if path.name.startswith(".")]
+
+
+def test_another_pace_for_one_role_renders_only_its_words(anyrig: Anyrig, story: Path) -> None:
+    cast = Path("cast.toml")
+    cast.write_text("[roles.Anna]\nvoice = 'tone'\nrate = 0.9\n", encoding="utf-8")
+    first = book(anyrig, story, "--cast", cast)
+    assert book(anyrig, story, "--cast", cast)["kept"] == len(first["segments"])
+    cast.write_text("[roles.Anna]\nvoice = 'tone'\nrate = 1.1\n", encoding="utf-8")
+    second = book(anyrig, story, "--cast", cast)
+    assert len(second["segments"]) - second["kept"] == 1
+
+
+def test_a_program_is_told_of_an_error_in_an_event(anyrig: Anyrig) -> None:
+    Path("empty.txt").write_text("")
+    done = anyrig("book", "empty.txt", "--json")
+    assert done.returncode == 2
+    event = json.loads(done.stdout)
+    assert event["event"] == "failed"
+    assert event["error"] in done.stderr
+    assert event["hint"]
+
+
+def test_a_book_that_cannot_be_planned_leaves_no_folder(anyrig: Anyrig) -> None:
+    Path("signs.txt").write_text("* * *\n\n???\n", encoding="utf-8")
+    done = anyrig("book", "signs.txt", "-o", "deep/down/book.m4b")
+    assert done.returncode == 2
+    assert not Path("deep").exists()

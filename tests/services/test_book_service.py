@@ -260,3 +260,22 @@ def test_rests_around_chapters_can_be_set(store: Store) -> None:
         usual = record(book, reader)
         none = record(book, reader, rests=Rests(0.0, 0.0))
     assert usual.timeline.num_samples - none.timeline.num_samples == 2 * 2 * 24000
+
+
+def test_all_devices_of_a_machine_make_one_book(store: Store) -> None:
+    """Two devices of unequal speed: both work, and the book is the same bytes as from one."""
+    text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
+    seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
+    told: list[Progress] = []
+    with Studio(
+        engine="tone", found=Tone.find(), placed=Placed(seats), environment=os.environ,
+        options={"sleep_s": 0.002}, store=store,
+    ) as both:  # fmt: skip
+        make(order(), plan(text), both, store, tell=told.append)
+    assert told[-1].stage == "writing"
+    making = [one for one in told if one.stage == "making"]
+    assert set(making[-1].devices) == {"one", "two"}
+    shared = Path("book.m4b").read_bytes()
+    with Store(Path("other.sqlite")) as other:
+        made(other, plan(text), engine={"sleep_s": 0.002})
+    assert Path("book.m4b").read_bytes() == shared

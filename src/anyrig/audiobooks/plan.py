@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -67,6 +67,9 @@ class Plan:
     """What no voice here speaks, by language and beginning; it is among the omissions, or read
     by a voice of another language where that was asked for."""
 
+    silent: tuple[Part, ...] = ()
+    """Chapters that were chosen and of which nothing is spoken."""
+
     @cached_property
     def num_segments(self) -> int:
         """Of all parts."""
@@ -90,7 +93,7 @@ class Plan:
     def omitted(self) -> Counter[OmissionKind]:
         """How many characters of each kind are not spoken; white space is not counted."""
         counted: Counter[OmissionKind] = Counter()
-        for part in self.parts:
+        for part in self.parts + self.silent:
             for omission in part.script.omissions:
                 left, right = omission.span
                 text = part.script.source[left:right]
@@ -167,15 +170,15 @@ def plan_of(
         chosen: positions of chapters; all when None.
         casting: who speaks which words; the narrator speaks all when None.
     """
-    document = moved_notes(document, ways)
     positions = range(len(document.chapters)) if chosen is None else chosen
+    document = moved_notes(document, ways, set(positions))
     parts: list[Part] = []
+    silent: list[Part] = []
     foreign: dict[tuple[str, str], None] = {}
     for position in positions:
         part, aloud = _part(document, position, terms, main, ways, casting)
         foreign.update(dict.fromkeys(aloud.foreign))
-        if part.script.segments:
-            parts.append(part)
+        (parts if part.script.segments else silent).append(part)
     if foreign and ways.foreign == "refuse":
         raise _refusal(tuple(foreign), terms.languages)
     if not parts:
@@ -183,7 +186,7 @@ def plan_of(
             "there is nothing to say in the book",
             hint="--list shows its chapters; --matter speak reads covers and contents as well.",
         )
-    return Plan(document, tuple(parts), main, tuple(foreign))
+    return Plan(document, tuple(parts), main, tuple(foreign), tuple(silent))
 
 
 def _part(
@@ -226,13 +229,21 @@ def _within(title: str, blocks: Sequence[Block]) -> bool:
     """Whether the first words of a chapter are its title, whatever case and signs it is in."""
     wanted = _LETTERS.findall(title.lower())
     words = [word for block in blocks for word in _LETTERS.findall(block.text.lower()[:400])]
-    return words[: len(wanted)] == wanted
+    alone = len(wanted) > 1 or len(blocks[0].text) <= len(title) + 2  # "I was born" is no "I."
+    return alone and words[: len(wanted)] == wanted
 
 
-def moved_notes(document: Document, ways: Ways) -> Document:
-    """The notes where they are to be heard: after what names them, or at their chapter's end."""
+def moved_notes(document: Document, ways: Ways, chosen: Collection[int] | None = None) -> Document:
+    """The notes where they are to be heard: after what names them, or at their chapter's end.
+
+    Args:
+        document: the book.
+        ways: where notes are heard.
+        chosen: the chapters that are spoken; a note goes to the first of them that names it.
+    """
     if ways.notes == "skip":
         return document
+    spoken = range(len(document.chapters)) if chosen is None else chosen
     notes: dict[str, list[Block]] = {}
     for chapter in document.chapters:
         for block in chapter.blocks:
@@ -240,22 +251,31 @@ def moved_notes(document: Document, ways: Ways) -> Document:
                 notes.setdefault(block.id, []).append(block)
     named = {
         one.value
-        for chapter in document.chapters
-        for block in chapter.blocks
+        for position in spoken
+        for block in document.chapters[position].blocks
         if block.kind != "note"
         for one in block.inlines
         if one.kind == "noteref" and one.value in notes
     }
     placed: set[str] = set()
     chapters = tuple(
-        replace(chapter, blocks=tuple(_moved(chapter, notes, named, placed, ways)))
-        for chapter in document.chapters
+        replace(
+            chapter,
+            blocks=tuple(_moved(chapter, notes, named, placed, ways, names=position in spoken)),
+        )
+        for position, chapter in enumerate(document.chapters)
     )
     return replace(document, chapters=chapters)
 
 
 def _moved(
-    chapter: Chapter, notes: dict[str, list[Block]], named: set[str], placed: set[str], ways: Ways
+    chapter: Chapter,
+    notes: dict[str, list[Block]],
+    named: set[str],
+    placed: set[str],
+    ways: Ways,
+    *,
+    names: bool,
 ) -> list[Block]:
     """The blocks of a chapter with the notes that they name, each note once in the book."""
     blocks: list[Block] = []
@@ -264,7 +284,7 @@ def _moved(
         if block.kind == "note" and block.id in named:
             continue  # it goes where it is named
         blocks.append(block)
-        if block.kind == "note":
+        if block.kind == "note" or not names:
             continue
         for name in [one.value for one in block.inlines if one.kind == "noteref"]:
             if name in notes and name not in placed:

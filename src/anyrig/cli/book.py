@@ -12,7 +12,7 @@ from anyrig.cli import book_keep, book_show, compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, print_warning
-from anyrig.errors import BadInput, ForeignText
+from anyrig.errors import AnyrigError, BadInput, ForeignText
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
@@ -94,23 +94,28 @@ def _reading(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how it is read")
     group.add_argument("--cast", metavar="FILE", help="who speaks in which voice")
     told = {
-        "notes": "footnotes",
-        "tables": "tables",
-        "images": "the words that stand for pictures",
-        "poems": "poems",
-        "code": "listings",
-        "pages": "page numbers",
+        "notes": "footnotes", "tables": "tables", "images": "the words that stand for pictures",
+        "poems": "poems", "code": "listings", "pages": "page numbers",
         "titles": "titles that only the contents have",
         "matter": "covers, copyright pages, contents",
         "foreign": "paragraphs that no voice here speaks",
-    }
+    }  # fmt: skip
     for name, choices in CHOICES.items():
         group.add_argument(f"--{name}", choices=choices, help=told[name])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make it, show it, or check it."""
-    context = Context(options)
+    """Make it, show it, or check it; a program that reads events is told of an error as well."""
+    try:
+        return _run(Context(options))
+    except AnyrigError as error:
+        if options.json and not (options.list or options.sample or options.verify):
+            book_show.tell_error(error)
+        raise
+
+
+def _run(context: Context) -> int:
+    options = context.options
     if options.verify:
         from anyrig.cli import book_verify
 
@@ -164,6 +169,7 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
         show = stack.enter_context(book_show.Show(context, teller, plan))
         show.begin(order)
         _check_room(context, order, plan, studio.rate, studio.num_kept(plan.segments), teller)
+        order.output.parent.mkdir(parents=True, exist_ok=True)
         try:
             made = book.make(order, plan, studio, store, tell=show.progress)
         except book.Unfinished as error:
@@ -187,14 +193,13 @@ def _check_output(order: Order) -> None:
     for path in (order.output, readalong_path(order)):
         if path.exists() and path.samefile(order.source):
             raise BadInput(f"{path} is the book itself", hint="Name another file with -o.")
-    if order.format in CHAPTER_FORMATS:
-        if order.output.is_file():
-            raise BadInput(f"{order.output} is a file", hint="Chapters go into a folder: name one.")
-        order.output.mkdir(parents=True, exist_ok=True)
-        writable(order.output / "chapter")
-        return
-    order.output.parent.mkdir(parents=True, exist_ok=True)
-    writable(order.output)
+    folder = order.output if order.format in CHAPTER_FORMATS else order.output.parent
+    there = folder.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise BadInput(f"{there} is a file", hint="Name a folder there, or another place.")
+    writable(order.output if order.output.is_file() else there / "book")
 
 
 def _check_room(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
+from anyrig.errors import AnyrigError
 from anyrig.speech.script import OmissionKind
 from anyrig.units import bytes_text, plural, seconds_text
 
@@ -146,6 +147,11 @@ class Show:
         print(json.dumps(event, allow_nan=False, default=str), flush=True)
 
 
+def tell_error(error: AnyrigError) -> None:
+    """The last event of a run that failed."""
+    print(json.dumps({"event": "failed", "error": error.message, "hint": error.hint}), flush=True)
+
+
 def _line(now: Progress, room: int) -> str:
     """`chapter 3/12 45 % 44x, 3 min left, cpu 620/s  Down the Rabbit-Hole`, as much as fits."""
     what = "writing" if now.stage == "writing" else f"chapter {now.chapter}/{now.num_chapters}"
@@ -154,7 +160,7 @@ def _line(now: Progress, room: int) -> str:
         parts.append(f"{now.speed:.1f} times real time")
     if now.left_s:
         parts.append(f"{seconds_text(now.left_s)} left")
-    elif now.left_s is None:
+    elif now.left_s is None and now.speed is None:
         parts.append("loading")
     if len(now.devices) > 1:
         whole = sum(now.devices.values()) or 1.0

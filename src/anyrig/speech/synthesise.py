@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from anyrig.store.protocol import Results
 
 log = logging.getLogger(__name__)
-_OTHER_TAKE, _OTHER_PACE = 104_729, 0.02
+_OTHER_TAKE, _OTHER_PACE, _MOST_PACE = 104_729, 0.02, 0.12
 LOOK_AHEAD, LOOK_AHEAD_CPU = 512, 64
 """Segments that may be made ahead of the listener. A GPU sorts many into batches of like length,
 and some 100 MB of audio wait; a CPU makes one at a time, and needs no more than keeps it busy."""
@@ -256,7 +256,7 @@ class Studio:
     def _varied(self, line: Line, count: int) -> Line:
         if self._kind.spec.seeded:
             return replace(line, seed=(line.seed + count * _OTHER_TAKE) % 2**31)
-        step = (count + 1) // 2 * _OTHER_PACE
+        step = ((count + 1) // 2 * _OTHER_PACE - _OTHER_PACE) % _MOST_PACE + _OTHER_PACE
         return replace(line, rate=line.rate * (1 - step if count % 2 else 1 + step))
 
     def _there(self, named: Sequence[str], gone: set[str]) -> set[str]:

@@ -56,7 +56,7 @@ FORMATS = {
         Format("flac", (".flac",)),
         Format("mp3", (".mp3",), _MP3_RATES, 64_000, 8_000, 320_000),
         Format("opus", (".opus", ".ogg"), _OPUS_RATES, 32_000, 6_000, 256_000),
-        Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 16_000, 320_000, pipe=False),
+        Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 32_000, 320_000, pipe=False),
         Format("pcm", (".pcm", ".raw"), tags=False),
     )
 }
