@@ -17,7 +17,7 @@ run:
 	@echo
 	@.venv/bin/anyrig book examples/the-tide-clock.epub -o audiobook/the-tide-clock.m4b \
 		--captions srt --read-along
-	@echo; echo "Next: source .venv/bin/activate, then: anyrig speak \"Hello.\", anyrig doctor, anyrig --help"
+	@echo; echo "Next: source .venv/bin/activate, then: anyrig book YOUR.epub, anyrig speak \"Hello.\", anyrig --help"
 
 test:
 	@scripts/system-packages

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.audiobooks.names import chapter_titles, file_names, safe_name
+from anyrig.audiobooks.names import Tracks, chapter_titles, file_names, safe_name
 from anyrig.audiobooks.timeline import Mark
 from anyrig.errors import BadInput
+
+
+def tracks(titles: Sequence[str]) -> Tracks:
+    """A whole book of chapters with these titles."""
+    return Tracks(tuple(range(1, len(titles) + 1)), tuple(titles), len(titles))
 
 
 def marks(*named: tuple[str, int]) -> list[Mark]:
@@ -76,21 +83,21 @@ def test_names_are_safe(title: str, name: str) -> None:
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=12), st.text(max_size=200))
 def test_names_are_safe_and_unlike_whatever_the_titles(titles: list[str], book: str) -> None:
     pattern = "{book} - {title}"
-    names = file_names(titles, pattern, {"book": book, "author": "x"})
+    names = file_names(tracks(titles), pattern, {"book": book, "author": "x"})
     assert len({name.casefold() for name in names}) == len(titles)
     for name in names:
         assert name == name.strip(" .")
         assert not set(name) & set('/\\:*?"<>|\0\n\r')
         assert 0 < len(name.encode()) <= 150
-    assert names == file_names(titles, pattern, {"book": book, "author": "x"})
+    assert names == file_names(tracks(titles), pattern, {"book": book, "author": "x"})
 
 
 def test_numbers_are_as_wide_as_they_must_be() -> None:
-    names = file_names(["x"] * 120, "{number} {title}", {})
+    names = file_names(tracks(["x"] * 120), "{number} {title}", {})
     assert (names[0], names[119]) == ("001 x", "120 x")
-    assert file_names(["a", "b"], "{title} ({number})", {}) == ["a (01)", "b (02)"]
-    assert file_names(["a"], "{title}", {}) == ["01 a"]
-    long = file_names(["Wort " * 80] * 3, "{book} {title} {number}", {"book": "漢" * 90})
+    assert file_names(tracks(["a", "b"]), "{title} ({number})", {}) == ["a (01)", "b (02)"]
+    assert file_names(tracks(["a"]), "{title}", {}) == ["01 a"]
+    long = file_names(tracks(["Wort " * 80] * 3), "{book} {title} {number}", {"book": "漢" * 90})
     assert [name[-2:] for name in long] == ["01", "02", "03"]
 
 
@@ -103,5 +110,5 @@ def test_numbers_are_as_wide_as_they_must_be() -> None:
 )  # fmt: skip
 def test_patterns_are_checked(pattern: str) -> None:
     with pytest.raises(BadInput) as caught:
-        file_names(["x"], pattern, {})
+        file_names(tracks(["x"]), pattern, {})
     assert "{number}" in caught.value.hint

@@ -279,3 +279,16 @@ def test_all_devices_of_a_machine_make_one_book(store: Store) -> None:
     with Store(Path("other.sqlite")) as other:
         made(other, plan(text), engine={"sleep_s": 0.002})
     assert Path("book.m4b").read_bytes() == shared
+
+
+def test_one_chapter_of_a_folder_is_written_anew_under_its_own_number(store: Store) -> None:
+    wanted = Order(Path("book.txt"), Path("chapters"), format="flac")
+    with studio(store) as reader:
+        make(wanted, plan(), reader, store)
+        names = sorted(path.name for path in Path("chapters").iterdir())
+        playlist = Path("chapters/The Harbour.m3u8").read_text()
+        second = Order(Path("book.txt"), Path("chapters"), format="flac", chapters="2")
+        again = make(second, plan(chosen=[1]), reader, store)
+    assert [path.name for path in again.files] == [name for name in names if name.startswith("02")]
+    assert sorted(path.name for path in Path("chapters").iterdir()) == names
+    assert Path("chapters/The Harbour.m3u8").read_text() == playlist

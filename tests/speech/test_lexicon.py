@@ -153,7 +153,7 @@ def test_wrong_entries_are_named(text: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a\tb\na\n", "mine, line 2: 1 columns"), ("a\tb\tde\tsmart\tx", "5 columns"),
+    [("a\tb\na\n", "mine, line 2: 1 column"), ("a\tb\tde\tsmart\tx", "5 columns"),
      ("\n# x\na\tb\tde\todd", "line 3: case is 'odd'"), ('a\t"b', "line 1")],
 )  # fmt: skip
 def test_wrong_lines_are_named(text: str, words: str) -> None:

@@ -57,3 +57,20 @@ def test_an_accent_far_behind_is_read_like_one_in_front() -> None:
 def test_a_text_cut_within_its_last_letter_is_read() -> None:
     text = "It was a dark night, and nobody came. " * 6000
     assert decode(text.encode() + b"\xe2\x82", "a.txt").startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Le garçon était très fâché, où qu'il aille; il rêvait déjà d'une île.", "latin-1"),
+        ("Françoise ate crème brûlée with Zoë. " + "It rained all day. " * 300, "latin-1"),
+        ("Zoë and François met the naïve señor at a café.", "cp1252"),
+        ("“Où est-elle?” – “Là-bas, près de l’église.”", "cp1252"),
+        ("El niño comió mañana. ¿Dónde está la señora Ibáñez?", "latin-1"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy. Byl jednou jeden král a měl tři syny.", "cp1250"),
+        ("Zażółć gęślą jaźń. Był sobie król, który miał trzech synów i jedną córkę.", "cp1250"),
+        ("Жил-был старик со старухой, и была у них курочка ряба.", "cp1251"),
+    ],
+)
+def test_old_encodings_are_told_apart(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding), "a file") == text

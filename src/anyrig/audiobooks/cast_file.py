@@ -158,9 +158,15 @@ def load(path: Path) -> Cast:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"The cast {path} cannot be read: {error}", hint="Give a UTF-8 file; see docs/cast.md."
+            f"the cast {path} cannot be read: {_why(error)}",
+            hint="Give a UTF-8 file; see docs/cast.md.",
         ) from None
     return parse(text, name=str(path))
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return (said or str(error)).lower()
 
 
 def parse(text: str, *, name: str = "cast") -> Cast:

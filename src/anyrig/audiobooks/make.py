@@ -43,6 +43,11 @@ class Rests:
     before_s: float = 0.5
     after_s: float = 1.5
 
+    @property
+    def each_s(self) -> float:
+        """Around one chapter."""
+        return self.before_s + self.after_s
+
 
 @dataclass(frozen=True)
 class Lack:

@@ -6,6 +6,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from anyrig.audiobooks.tags import shortened
 from anyrig.audiobooks.timeline import Mark
@@ -47,7 +48,28 @@ def chapter_titles(marks: Sequence[Mark]) -> list[str]:
     return titles
 
 
-def file_names(titles: Sequence[str], pattern: str, about: Mapping[str, str]) -> list[str]:
+class Tracks(NamedTuple):
+    """The chapters that become files, as they stand in the whole book."""
+
+    numbers: tuple[int, ...]
+    """From 1; a chapter has the same whether it is written alone or with all others."""
+    titles: tuple[str, ...]
+    num_all: int
+    """How many the whole book has."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether they are all."""
+        return len(self.numbers) == self.num_all
+
+
+def all_tracks(marks: Sequence[Mark]) -> Tracks:
+    """The tracks of a book that is written whole."""
+    titles = tuple(chapter_titles(marks))
+    return Tracks(tuple(range(1, len(titles) + 1)), titles, len(titles))
+
+
+def file_names(tracks: Tracks, pattern: str, about: Mapping[str, str]) -> list[str]:
     """A safe name for each, no two alike on any system, the same in every run.
 
     The pattern may hold `{number}`, `{title}`, `{book}` and `{author}`, of which `about` has the
@@ -56,13 +78,14 @@ def file_names(titles: Sequence[str], pattern: str, about: Mapping[str, str]) ->
     used = _fields(pattern)
     if "number" not in used:
         pattern = "{number} " + pattern
-    width = max(2, len(str(len(titles))))
+    width = max(2, len(str(tracks.num_all)))
     names = []
-    for number, title in enumerate(titles, 1):
+    for number, title in zip(tracks.numbers, tracks.titles, strict=True):
         values = {"title": title, "number": f"{number:0{width}d}"}
         values |= {name: about.get(name, "") for name in ("book", "author")}
         names.append(_fitted(pattern, values))
-    return names if len({_folded(name) for name in names}) == len(names) else _numbered(names)
+    alike = len({_folded(name) for name in names}) < len(names)
+    return _numbered(names, tracks) if alike else names
 
 
 def safe_name(text: str) -> str:
@@ -113,7 +136,10 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def _numbered(names: Sequence[str], tracks: Tracks) -> list[str]:
     """A pattern may be so long that the number was cut off it."""
-    width = max(2, len(str(len(names))))
-    return [f"{number:0{width}d} {name}"[:_NAME_BYTES] for number, name in enumerate(names, 1)]
+    width = max(2, len(str(tracks.num_all)))
+    return [
+        f"{number:0{width}d} {name}"[:_NAME_BYTES]
+        for number, name in zip(tracks.numbers, names, strict=True)
+    ]

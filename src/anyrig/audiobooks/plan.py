@@ -133,7 +133,9 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
     for piece in wanted.split(","):
         match = _RANGE.fullmatch(piece)
         if match is None:
-            raise BadInput(f"--chapters {wanted}", hint="Give numbers such as 3-7,9 or 5-.")
+            raise BadInput(
+                f"--chapters {wanted} names no chapters", hint="Give numbers such as 3-7,9 or 5-."
+            )
         first = int(match[1])
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:

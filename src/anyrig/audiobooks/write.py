@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.cover import prepare
-from anyrig.audiobooks.names import PATTERN, chapter_titles, file_names, safe_name
+from anyrig.audiobooks.names import (
+    PATTERN,
+    Tracks,
+    all_tracks,
+    chapter_titles,
+    file_names,
+    safe_name,
+)
 from anyrig.audiobooks.tags import Tags, named
 from anyrig.errors import BadInput, WorkFailed
 from anyrig.speech.sound.beside import clear_leftovers, failed
@@ -87,13 +94,15 @@ def write_chapters(
     *,
     format: str = "mp3",
     pattern: str = PATTERN,
+    tracks: Tracks | None = None,
     bitrate: int | None = None,
     tell: Tell | None = None,
 ) -> Written:
-    """A file for each chapter, and a playlist of them beside.
+    """A file for each chapter; beside them, where they are all of the book, a playlist.
 
     The folder is made if it is not there; files of the same names are replaced, others stay.
-    The format is of `CHAPTER_FORMATS`; `names.file_names` says what a pattern may hold.
+    The format is of `CHAPTER_FORMATS`; `names.file_names` says what a pattern may hold. `tracks`
+    says which chapters of the book these are; all of them when None.
     """
     from anyrig.speech.sound.encode import FORMATS, encoder
 
@@ -101,16 +110,15 @@ def write_chapters(
         raise BadInput(
             f"no chapters as {format!r}", hint=f"There are: {', '.join(CHAPTER_FORMATS)}."
         )
-    paths = chapter_paths(folder, timeline, tags, format=format, pattern=pattern)
-    titles = chapter_titles(timeline.marks)
+    tracks = tracks or all_tracks(timeline.marks)
+    paths = chapter_paths(folder, tracks, tags, format=format, pattern=pattern)
     picture, warning = prepare(cover)
     playlist = _folder(Path(folder)) / f"{safe_name(tags.title or 'book')}.m3u8"
     clear_leftovers(playlist, *paths)
     stream = _Stream(_watched(parts, timeline.num_samples, tell))
-    for number, (path, title, mark) in enumerate(
-        zip(paths, titles, timeline.marks, strict=True), start=1
-    ):
-        labels = named(tags.of_chapter(title, number, len(paths)))
+    rows = zip(paths, tracks.numbers, tracks.titles, timeline.marks, strict=True)
+    for path, number, title, mark in rows:
+        labels = named(tags.of_chapter(title, number, tracks.num_all))
         with encoder(
             path, format, timeline.rate, tags=labels, picture=picture,
             bitrate=bitrate if FORMATS[format].bitrate else None,
@@ -120,16 +128,18 @@ def write_chapters(
             if not out.num_samples:
                 out.write(_moment(timeline.rate))
     stream.finish()
-    _put(playlist, _playlist(paths, titles, timeline))
-    return Written(tuple(paths), playlist, (warning,) if warning else ())
+    if tracks.whole:
+        _put(playlist, _playlist(paths, tracks.titles, timeline))
+    warnings = (warning,) if warning else ()
+    return Written(tuple(paths), playlist if tracks.whole else None, warnings)
 
 
 def chapter_paths(
-    folder: str | Path, timeline: Timeline, tags: Tags, *, format: str, pattern: str = PATTERN
+    folder: str | Path, tracks: Tracks, tags: Tags, *, format: str, pattern: str = PATTERN
 ) -> list[Path]:
     """Where each chapter's file goes: the same in every run with the same titles."""
     about = {"book": tags.title, "author": tags.author}
-    names = file_names(chapter_titles(timeline.marks), pattern, about)
+    names = file_names(tracks, pattern, about)
     return [Path(folder) / f"{name}.{format}" for name in names]
 
 

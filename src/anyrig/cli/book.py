@@ -6,9 +6,10 @@ import argparse
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from anyrig.cli import book_keep, book_show, compute, speaker, voicing
+from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, print_warning
@@ -17,8 +18,7 @@ from anyrig.errors import AnyrigError, BadInput, ForeignText
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
     from anyrig.audiobooks.plan import Plan
-    from anyrig.audiobooks.ways import Ways
-    from anyrig.services.book import Caption, Order
+    from anyrig.services.book import Order
     from anyrig.text.document import Document
 
 HELP = """Make an audiobook: EPUB, PDF, docx, odt, fb2, HTML, Markdown or text in, an m4b with
@@ -121,7 +121,9 @@ def _run(context: Context) -> int:
 
         return book_verify.run(context)
     if len(options.files) != 1:
-        raise BadInput("one book at a time", hint="`anyrig book FILE -o OUT.m4b`.")
+        raise BadInput(
+            "one book at a time", hint="`anyrig book FILE -o OUT.m4b`; --queue puts one in a queue."
+        )
     if options.voices and not options.sample:
         raise BadInput(
             "--voices compares previews", hint="Add --sample 60s; --voice NAME reads the book."
@@ -223,111 +225,6 @@ def _check_room(
     )
 
 
-# -- what was asked for ---------------------------------------------------------------------------
-
-
-def ordered(context: Context) -> Order:
-    """The order that the flags and settings make."""
-    from anyrig.audiobooks.make import Rests
-    from anyrig.services.book import Order
-
-    options, settings = context.options, context.loaded.settings.book
-    source = Path(options.files[-1]).expanduser()
-    output, format = _output(options, source)
-    return Order(
-        source=source,
-        output=output,
-        format=format,
-        chapters=options.chapters,
-        ways=ways(context),
-        title=options.title,
-        author=options.author,
-        narrator=options.narrator,
-        language=options.language or "",
-        cover=Path(options.cover).expanduser() if options.cover else None,
-        captions=_captions(options.captions),
-        readalong=options.read_along,
-        target_lufs=_loudness(context),
-        bitrate=_bitrate(options.bitrate) or settings.bitrate or None,
-        rests=Rests(settings.rest_before, settings.rest_after),
-        allow_gaps=options.allow_gaps,
-        again=_again(options.again),
-        fresh=options.fresh,
-    )
-
-
-def ways(context: Context) -> Ways:
-    """What is done with what: flags over settings."""
-    from anyrig.audiobooks.ways import CHOICES, Ways
-
-    settings = context.loaded.settings.book
-    return Ways(
-        **{name: getattr(context.options, name) or getattr(settings, name) for name in CHOICES}
-    )
-
-
-def _output(options: argparse.Namespace, source: Path) -> tuple[Path, str]:
-    from anyrig.audiobooks.write import BOOK_ENDINGS
-    from anyrig.services.book import BOOK_FORMATS, CHAPTER_FORMATS
-
-    known = (*BOOK_FORMATS, *CHAPTER_FORMATS)
-    named = Path(options.output).expanduser() if options.output else None
-    format = (options.format or "").lower().lstrip(".")
-    if format and format not in known:
-        raise BadInput(f"no format {options.format!r}", hint=f"There are: {', '.join(known)}.")
-    ending = named.suffix.lower().lstrip(".") if named else ""
-    if named is not None and not format and ending in CHAPTER_FORMATS:
-        raise BadInput(
-            f"a book in one file is an m4b, not {named.name}",
-            hint=f"-o {named.stem}.m4b, or -o {named.stem} --format {ending} for a file a chapter.",
-        )
-    format = format or "m4b"
-    if format in CHAPTER_FORMATS:
-        return named or Path(source.stem), format
-    if named is None:
-        return Path(f"{source.stem}.m4b"), format
-    if named.is_dir() or options.output.endswith(("/", "\\")):
-        return named / f"{source.stem}.m4b", format
-    if named.suffix.lower() in BOOK_ENDINGS:
-        return named, format
-    return named.with_name(f"{named.name}.m4b"), format  # `Vol. 2` has no ending
-
-
-def _captions(text: str) -> tuple[Caption, ...]:
-    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in ("srt", "vtt"):
-            raise BadInput(f"no captions as {name!r}", hint="There are: srt, vtt.")
-    return cast("tuple[Caption, ...]", names)
-
-
-def _again(texts: list[str]) -> tuple[tuple[int, int], ...]:
-    found = []
-    for piece in (piece.strip() for text in texts for piece in text.split(",")):
-        chapter, sign, segment = piece.partition(":")
-        if not (sign and chapter.isdecimal() and segment.isdecimal()):
-            raise BadInput(
-                f"--again {piece} names no segment", hint="Chapter and segment, such as 3:17."
-            )
-        found.append((int(chapter), int(segment)))
-    return tuple(found)
-
-
-def _bitrate(text: str | None) -> int | None:
-    if not text:
-        return None
-    number = text.lower().removesuffix("k")
-    if not number.isdecimal():
-        raise BadInput(f"--bitrate {text}", hint="Bits a second, such as 64k or 96000.")
-    return int(number) * (1000 if text.lower().endswith("k") else 1)
-
-
-def _loudness(context: Context) -> float:
-    if context.options.loudness is None and context.options.levels == "acx":
-        return -20.5
-    return voicing.loudness(context)
-
-
 # -- who reads it, and what -----------------------------------------------------------------------
 
 
@@ -342,7 +239,14 @@ def opened(order: Order) -> Document:
 
 
 def teller_of(context: Context, document: Document) -> speaker.Chosen:
-    """Who reads a book: as asked for, else an engine for its language."""
+    """Who reads a book: as asked for, else who has the voices of its cast, or its language."""
+    options = context.options
+    if options.cast and not (options.engine or options.voice):
+        from anyrig.audiobooks.cast import load
+
+        voices = load(Path(options.cast).expanduser()).voices
+        if voices and not context.loaded.settings.speech.engine:
+            return speaker.with_voices(context, voices)
     return speaker.chosen(context, language_of(context, document))
 
 

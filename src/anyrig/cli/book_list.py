@@ -27,8 +27,9 @@ def run(context: Context, order: Order, document: Document, teller: Chosen) -> i
         return _segments(context, order, document, teller)
     rate = rate_of(context, teller)
     heard = num_spoken(document, order.ways)
+    pace, rests = pace_of(context), order.rests.each_s
     rows = [
-        _row(number, chapter, number in spoken, rate.audio_s(heard[number], pace_of(context)))
+        _row(number, chapter, number in spoken, rate.audio_s(heard[number], pace) + rests)
         for number, chapter in enumerate(document.chapters)
     ]
     audio_s = sum(row["estimated_s"] for row in rows if row["spoken"])

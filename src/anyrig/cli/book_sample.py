@@ -51,7 +51,9 @@ def seconds(text: str) -> float:
     match = _TIME.fullmatch(text.strip().lower())
     value = float(match[1]) * (60 if (match[2] or "s").startswith("m") else 1) if match else 0.0
     if not 1 <= value <= 3600:
-        raise BadInput(f"--sample {text}", hint="A time from 1s to 60min, such as 60s or 2min.")
+        raise BadInput(
+            f"--sample {text} is no time", hint="A time from 1s to 60min, such as 60s or 2min."
+        )
     return value
 
 

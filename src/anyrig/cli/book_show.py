@@ -52,7 +52,8 @@ def learn(context: Context, teller: Chosen, plan: Plan, made: Made) -> None:
 
     tally = made.recorded.tally
     fast = made.timeline.duration_s / made.wall_s if not tally.num_kept else None
-    rate = rates.Rate(made.timeline.duration_s * pace_of(context) / plan.num_characters, fast)
+    spoken_s = made.timeline.duration_s - len(plan.parts) * made.recorded.rests.each_s
+    rate = rates.Rate(spoken_s * pace_of(context) / plan.num_characters, fast)
     voice = voice_of(context, teller)
     rates.learn(context.folders.rates, teller.name, voice, rate, plan.num_characters)
 
@@ -78,6 +79,7 @@ class Show:
         """What will be made."""
         plan, rate = self._plan, self._rate
         audio_s = rate.audio_s(plan.num_characters, self._pace)
+        audio_s += len(plan.parts) * order.rests.each_s
         if self._json:
             self._put(
                 {"event": "begin", "title": plan.document.about.title,
@@ -103,7 +105,7 @@ class Show:
         """Called for every segment; tells now and then."""
         clock = time.monotonic()
         changed = now.stage != self._stage
-        if clock < self._next and not changed:
+        if clock < self._next and not changed and now.done < 1.0:
             return
         self._stage = now.stage
         self._next = clock + (_JSON_S if self._json else _LIVE_S if self._live else _LOG_S)
@@ -112,7 +114,7 @@ class Show:
         elif self._live:
             room = shutil.get_terminal_size().columns - 1
             print(f"\r\x1b[2K{_line(now, room)}", end="", file=sys.stderr, flush=True)
-        elif not changed or now.done:
+        else:
             print(_line(now, 200), file=sys.stderr, flush=True)
 
     def unfinished(self, error: Unfinished) -> None:

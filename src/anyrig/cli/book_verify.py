@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anyrig.cli import book
+from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json
 from anyrig.errors import BadInput
@@ -29,7 +30,7 @@ def run(context: Context) -> int:
             f"no file {finished}", hint="The finished book comes first, then its source."
         )
     levels = preset(options.levels)
-    order = book.ordered(context)
+    order = ordered(context)
     document = book.opened(order)
     plan = book.planned(context, order, document, book.teller_of(context, document))
     ears = Listeners(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,26 +89,38 @@ def _of_language(context: Context, language: str) -> Chosen:
     return first or _ready(context, engines.DEFAULT, asked=False)
 
 
-def _with_voice(context: Context, voice: str) -> Chosen:
-    """The engine that has a voice of that name, the default before the others."""
+def with_voices(context: Context, voices: Sequence[str]) -> Chosen:
+    """The engine that has all of some voices, the default before the others."""
     from anyrig.speech.voices import unknown
 
+    wanted = [part for voice in voices for part in blended(voice)]
     known: list[str] = []
     for name in (engines.DEFAULT, *(n for n in engines.names() if n != engines.DEFAULT)):
         found = _if_ready(context, name)
         if found is None:
             continue
         own = [each.name for each in found.found.voices]
-        if all(part in own for part in blended(voice)):
-            return found if name == engines.DEFAULT else replace(found, why=f"it has {voice}")
+        if all(part in own for part in wanted):
+            told = ", ".join(dict.fromkeys(wanted))
+            return found if name == engines.DEFAULT else replace(found, why=f"it has {told}")
         known += own if name != TRIAL else []
+    strange = next((part for part in wanted if part not in known), "")
+    if strange:
+        raise unknown(strange, known, more="`anyrig engines` says how to get more of them.")
+    raise BadInput(
+        f"no engine has all of these voices: {', '.join(dict.fromkeys(wanted))}",
+        hint="`anyrig voices` lists the voices of each; one engine reads a whole text.",
+    )
+
+
+def _with_voice(context: Context, voice: str) -> Chosen:
+    """The engine that has a voice of that name; a recording needs an engine that was named."""
     if Path(voice).is_file():
         raise BadInput(
             f"{voice} is a recording, and no engine was named that speaks in its voice",
             hint="Name one with --engine; `anyrig engines` lists them.",
         )
-    strange = next((part for part in blended(voice) if part not in known), voice)
-    raise unknown(strange, known)
+    return with_voices(context, [voice])
 
 
 def blended(voice: str) -> list[str]:

@@ -62,7 +62,9 @@ def rate(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.25 <= value <= 4:
-        raise BadInput(f"--rate {text}", hint="It goes from 0.25 to 4; 1 is the voice's own.")
+        raise BadInput(
+            f"--rate {text} cannot be spoken", hint="It goes from 0.25 to 4; 1 is the voice's own."
+        )
     return value
 
 
@@ -73,7 +75,7 @@ def lufs(text: str) -> float:
     except ValueError:
         value = 1.0
     if not -70 <= value <= 0:
-        raise BadInput(f"--loudness {text}", hint="LUFS lie below 0, such as -19 or -16.")
+        raise BadInput(f"--loudness {text} is no loudness", hint="LUFS go from -70 to 0: -19, -16.")
     return value
 
 

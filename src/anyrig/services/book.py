@@ -35,6 +35,7 @@ from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
+    from anyrig.audiobooks.names import Tracks
     from anyrig.audiobooks.plan import Plan
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.speech.script import Segment
@@ -116,6 +117,7 @@ class Unfinished(WorkFailed):
 
 def opened(order: Order) -> Document:
     """The book, its matter told apart, with what the order says of it."""
+    from anyrig.audiobooks.cover import prepare
     from anyrig.text.document import Picture
     from anyrig.text.files import read
     from anyrig.text.matter import settle
@@ -130,7 +132,10 @@ def opened(order: Order) -> Document:
     )
     cover = document.cover
     if order.cover is not None:
-        cover = Picture(_bytes(order.cover), _picture_type(order.cover))
+        cover, said = prepare(Picture(_bytes(order.cover), _picture_type(order.cover)))
+        if cover is None:
+            raise BadInput(f"{order.cover} is no picture that can be a cover: {said}",
+                           hint="Give a JPEG or a PNG.")  # fmt: skip
     return replace(document, about=about, cover=cover)
 
 
@@ -217,8 +222,8 @@ def _write(
         )
     else:
         written = write_chapters(
-            order.output, parts, timeline, tags, cover,
-            format=order.format, bitrate=order.bitrate, tell=told,
+            order.output, parts, timeline, tags, cover, format=order.format,
+            tracks=_tracks(order, plan), bitrate=order.bitrate, tell=told,
         )  # fmt: skip
     beside = [*_captions(order, timeline, written.files)]
     if written.playlist is not None:
@@ -226,6 +231,24 @@ def _write(
     if order.readalong:
         beside.append(_readalong(order, plan, studio, recorded, written.files))
     return written.files, tuple(beside), written.warnings
+
+
+def _tracks(order: Order, plan: Plan) -> Tracks:
+    """Chapters as they stand in the whole book, so that one of them can be written anew."""
+    from anyrig.audiobooks.names import Tracks, chapter_titles
+    from anyrig.audiobooks.plan import chosen, title_of
+    from anyrig.audiobooks.timeline import Mark
+
+    chapters = plan.document.chapters
+    every = chosen(plan.document, "", order.ways)
+    marks = [Mark(title_of(chapters[n], n + 1), 0, 0, chapters[n].level) for n in every]
+    known = dict(zip(every, enumerate(chapter_titles(marks), 1), strict=True))
+    found = [known.get(part.number - 1, (part.number, part.title)) for part in plan.parts]
+    silent = {part.number - 1 for part in plan.silent}
+    return Tracks(
+        tuple(number for number, _ in found), tuple(title for _, title in found),
+        len(found) if not order.chapters else len(set(every) - silent),
+    )  # fmt: skip
 
 
 def _captions(order: Order, timeline: Timeline, files: Sequence[Path]) -> list[Path]:

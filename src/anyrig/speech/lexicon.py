@@ -39,6 +39,7 @@ from typing import Literal, get_args
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import problem
+from anyrig.units import plural
 
 Case = Literal["sensitive", "insensitive", "smart"]
 _FIELDS = frozenset({"word", "pattern", "say", "ipa", "language", "case"})
@@ -175,9 +176,15 @@ def load(path: Path) -> Lexicon:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"The lexicon {path} cannot be read: {error}", hint="Give a UTF-8 .toml, .tsv or .csv."
+            f"the lexicon {path} cannot be read: {_why(error)}",
+            hint="Give a UTF-8 .toml, .tsv or .csv.",
         ) from None
     return parse(text, name=str(path), form=path.suffix.lower().lstrip("."))
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    return (said or str(error)).lower()
 
 
 def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:
@@ -215,7 +222,8 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
                 continue
             place = f"{name}, line {reader.line_num}"
             if not 2 <= len(cells) <= len(_COLUMNS):
-                raise BadInput(f"{place}: {len(cells)} columns", hint=f"It has {_COLUMNS}.")
+                told = plural(len(cells), "column")
+                raise BadInput(f"{place}: {told}", hint=f"It has: {', '.join(_COLUMNS)}.")
             given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
             said = given.get("say", "")
             if len(said) > 2 and said[0] == said[-1] == "/":
@@ -231,7 +239,9 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
     """An entry, checked."""
     for key, value in given.items():
         if key not in _FIELDS:
-            raise BadInput(f"{place}: {key!r} is not known", hint=f"It has: {sorted(_FIELDS)}.")
+            raise BadInput(
+                f"{place}: {key!r} is not known", hint=f"It has: {', '.join(sorted(_FIELDS))}."
+            )
         if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
             raise BadInput(f"{place}: {key} is {value!r:.60}", hint=f"1 to {_LONGEST} characters.")
     texts = {key: str(value).strip() for key, value in given.items()}
@@ -241,7 +251,9 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
         raise BadInput(f"{place}: it has not one of say and ipa", hint="Give one of them.")
     case = texts.pop("case", "smart")
     if case not in get_args(Case):
-        raise BadInput(f"{place}: case is {case!r}", hint=f"It is one of {get_args(Case)}.")
+        raise BadInput(
+            f"{place}: case is {case!r}", hint=f"It is one of: {', '.join(get_args(Case))}."
+        )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
         raise BadInput(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
     entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above

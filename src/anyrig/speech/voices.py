@@ -21,12 +21,12 @@ def pick(voices: Sequence[Voice], line: Line) -> Voice:
     raise unknown(line.voice, [voice.name for voice in voices])
 
 
-def unknown(name: str, known: Sequence[str]) -> BadInput:
+def unknown(name: str, known: Sequence[str], *, more: str = "") -> BadInput:
     """The error for a voice that nobody has, with the names nearest to it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return BadInput(f"no voice {name!r}", hint=f"{guess}There are: {listed}.")
+    return BadInput(f"no voice {name!r}", hint=f"{guess}There are: {listed}. {more}".strip())
 
 
 def primary(language: str) -> str:

@@ -16,6 +16,12 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_WESTERN = frozenset("en fr es de it pt nl da sv no nb nn fi is ca gl eu ga af oc".split())
+_WESTERN_SIGNS = frozenset(
+    "àâäáãåæçèéêëìíîïñòóôöõøœùúûüýÿßðþ"
+    "ÀÂÄÁÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜÝŸÐÞ"
+    "ªº«»¡¿“”‘’‚„–—…•·°§©®™€£¢¥½¼¾×÷ \xa0\xad†‡´¨"
+)
 # What people give by mistake, and what it is.
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
@@ -58,6 +64,9 @@ def _strict(data: bytes, encoding: str, name: str) -> str:
 
 def _guessed(data: bytes, name: str, odd: int) -> str:
     """Text that is no UTF-8, judged by what is around the first byte that tells."""
+    if text := _western(data, odd):
+        log.info("%s reads as Windows-1252", name)
+        return text
     from charset_normalizer import from_bytes
 
     start = max(0, odd - 2_000) // 4 * 4
@@ -70,6 +79,29 @@ def _guessed(data: bytes, name: str, odd: int) -> str:
         return _mended(data, name)
     log.info("%s reads as %s", name, best.encoding)
     return text
+
+
+def _western(data: bytes, odd: int) -> str:
+    """Windows-1252, what most old texts in Latin letters are in, if it makes sense; else nothing.
+
+    Guessers take its short texts for Baltic or Central European ones. So the signs it gives must be
+    those that Western texts have, and the language must be one that was written with it.
+    """
+    if b"\x00" in data[:4096]:
+        return ""
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        return ""
+    strange = [sign for sign in text if sign > "\x7f"]
+    if sum(sign in _WESTERN_SIGNS for sign in strange) < 0.98 * len(strange):
+        return ""
+    if len(strange) > 0.35 * len(text):
+        return ""
+    from anyrig.text.language import detect
+
+    around = text[max(0, odd - 2_000) : odd + 4_000]
+    return text if detect(around, default="en").language in _WESTERN else ""
 
 
 def _mended(data: bytes, name: str) -> str:

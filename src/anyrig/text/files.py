@@ -108,6 +108,8 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
         return _zip_format(path, limits)
+    if head[4:8] == b"ftyp":
+        raise BadInput(f"{path.name} is a sound or a film", hint="Give the text, not its sound.")
     found = _by_magic(head, path) or _by_mark_up(head)
     named = _BY_NAME.get(path.suffix.lower(), "")
     if found == "html" and named == "md":
@@ -118,7 +120,7 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         return _zip_format(path, limits)  # with something before the archive
     if named in ("epub", "docx", "odt", "pdf", "mobi"):
         raise BadInput(
-            f"{path.name} is called {path.suffix} and is none: it begins with {head[:8]!r}",
+            f"{path.name} is called {path.suffix} and is none",
             hint="Get the file anew: it is cut short, damaged, or something else.",
         )
     return named or "txt"
