@@ -74,7 +74,7 @@ def _is_main(element: Element) -> bool:
 
 
 def _id(element: Element, ids: Iterator[str]) -> str:
-    name = element.get("id")
+    name = str(element.get("id") or "")
     if not name:
         name = next(ids)
         element.set("id", name)
