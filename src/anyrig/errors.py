@@ -8,6 +8,7 @@
     │   ├── BadRecord            2  a recorded machine that cannot be read
     │   ├── BadArchive           2  an exported store that cannot be read
     │   ├── Protected            2  a file locked by its seller or by a password
+    │   ├── NoSuchJob            2  an id that no job has
     │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
     │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
     │       └── ForeignText      2  a text in a language that the chosen engine does not speak
@@ -17,6 +18,7 @@
     │   ├── OutOfMemory          3  the work does not fit, not even its smallest piece
     │   └── DeviceLost           3  its driver gave it up: only a new process can use it
     ├── WorkFailed               1  some of the work could not be done, the rest is
+    │   └── Unfinished           1  passages of a book that could not be spoken
     ├── StoreFailed              1  what is kept on disk cannot be read or written
     └── MissingPackage           4  a package or an extra is not installed
         └── NeedsWeights         4  a model's weights are not on this machine

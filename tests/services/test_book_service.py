@@ -17,7 +17,8 @@ from anyrig.audiobooks.progress import Pace, Progress
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.placement import Placed, Placement
-from anyrig.services.book import Made, Order, Unfinished, ceiling_dbtp, check_room, make
+from anyrig.services.book import Made, Order, Unfinished, ceiling_dbtp, make
+from anyrig.services.room import check_room
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses

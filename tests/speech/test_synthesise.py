@@ -215,7 +215,8 @@ def test_damaged_takes_are_made_again(store: Store) -> None:
         for key in keys[:3]:
             store.put(key, b"no take at all", kind="speech")
         takes = list(made.takes(script(*WORDS).segments))
-        assert [take.kept for take in takes] == [False] * 4
+        # The last may be kept by the time that the damage of the others is seen.
+        assert [take.kept for take in takes][:3] == [False] * 3
         assert all(take.kept for take in made.takes(script(*WORDS).segments))
 
 

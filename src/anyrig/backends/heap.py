@@ -53,11 +53,12 @@ def clear_next(num_bytes: int) -> None:
         libc.free.argtypes = [ctypes.c_void_p]
     except (OSError, AttributeError, TypeError):  # Windows gives large blocks cleared
         return
-    size = num_bytes + _SLACK
-    block = libc.malloc(ctypes.c_size_t(size))
-    if block:
-        ctypes.memset(block, 0, size)
-        libc.free(block)
+    # Both, as a hole may be large enough for the one and not for the other.
+    for size in (num_bytes + _SLACK, num_bytes):
+        block = libc.malloc(ctypes.c_size_t(size))
+        if block:
+            ctypes.memset(block, 0, size)
+            libc.free(block)
 
 
 def _mallopt() -> Callable[[int, int], int] | None:

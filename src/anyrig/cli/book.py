@@ -213,7 +213,7 @@ def _check_room(
     teller: speaker.Chosen,
 ) -> None:
     from anyrig.cli.cache import store_path
-    from anyrig.services.book import check_room
+    from anyrig.services.room import check_room
 
     known, pace = book_show.rate_of(context, teller), book_show.pace_of(context)
     check_room(

@@ -10,7 +10,6 @@ resumed by ordering the same again.
 
 from __future__ import annotations
 
-import shutil
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -31,8 +30,8 @@ from anyrig.audiobooks.make import (
 from anyrig.audiobooks.progress import Progress, Tell
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.ways import Ways
-from anyrig.errors import BadInput, StoreFailed, WorkFailed
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.errors import BadInput, WorkFailed
+from anyrig.units import plural
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.names import Tracks
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 Caption = Literal["srt", "vtt"]
 BOOK_FORMATS = ("m4b",)
 CHAPTER_FORMATS = ("mp3", "opus", "flac", "m4a", "wav")
-_STORE_BYTES_PER_SECOND = 2  # times the sample rate: takes are kept as 16-bit samples
-_SPARE_BYTES = 64 << 20
 _MOST_NAMED = 100  # --json has them all
 
 
@@ -100,19 +97,24 @@ class Made:
 class Unfinished(WorkFailed):
     """Some passages could not be spoken, and the person has not allowed gaps."""
 
-    def __init__(self, lacks: Sequence[Lack], plan: Plan) -> None:
-        named = [
-            f"{plan.parts[lack.part].number}:{lack.segment + 1} {lack.text[:60]!r}: {lack.said}"
-            for lack in lacks[:_MOST_NAMED]
-        ]
-        more = len(lacks) - len(named)
-        listed = "".join(f"\n  {line}" for line in named) + (f"\n  and {more} more" if more else "")
-        super().__init__(
-            f"{plural(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
-            hint="Run the same command again to try only those; --allow-gaps writes the book "
-            "with silence in their place.",
-        )
+    def __init__(self, message: str, *, hint: str, lacks: Sequence[Lack] = ()) -> None:
+        super().__init__(message, hint=hint)
         self.lacks = tuple(lacks)
+
+
+def _unfinished(lacks: Sequence[Lack], plan: Plan) -> Unfinished:
+    named = [
+        f"{plan.parts[lack.part].number}:{lack.segment + 1} {lack.text[:60]!r}: {lack.said}"
+        for lack in lacks[:_MOST_NAMED]
+    ]
+    more = len(lacks) - len(named)
+    listed = "".join(f"\n  {line}" for line in named) + (f"\n  and {more} more" if more else "")
+    return Unfinished(
+        f"{plural(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
+        hint="Run the same command again to try only those; --allow-gaps writes the book "
+        "with silence in their place.",
+        lacks=lacks,
+    )
 
 
 def opened(order: Order) -> Document:
@@ -165,7 +167,7 @@ def make(
             tell=tell,
         )  # fmt: skip
         if recorded.lacks and not order.allow_gaps:
-            raise Unfinished(recorded.lacks, plan)
+            raise _unfinished(recorded.lacks, plan)
         files, beside, warnings = _write(order, plan, studio, recorded, tell, began)
     wall_s = time.monotonic() - began
     return Made(files, beside, recorded.timeline, recorded, wall_s, warnings)
@@ -339,50 +341,6 @@ def _writing(
         )
 
     return told
-
-
-# -- room on the disk ---------------------------------------------------------------------------
-
-
-def check_room(
-    order: Order, audio_s: float, to_make_s: float, *, rate: int, store_folder: Path | None
-) -> None:
-    """That the disks hold what will be written; `StoreFailed` names the one that does not.
-
-    Args:
-        order: what is wanted.
-        audio_s: how long the book will be, about.
-        to_make_s: how much of it is not kept yet.
-        rate: samples per second.
-        store_folder: where takes are kept.
-    """
-    from anyrig.speech.sound.encode import FORMATS
-
-    made = FORMATS["m4a" if order.format == "m4b" else order.format]
-    per_second = (order.bitrate or made.bitrate) / 8 or rate * 2
-    needs: dict[Path, float] = {}
-    output = _existing(order.output.absolute().parent)
-    copies = 3 if order.readalong else 1  # the book, the read-along and what that is made of
-    needs[output] = audio_s * per_second * copies + _SPARE_BYTES
-    if store_folder is not None:
-        kept = _existing(store_folder)
-        share = to_make_s * rate * _STORE_BYTES_PER_SECOND
-        same = kept.stat().st_dev == output.stat().st_dev
-        needs[output if same else kept] = needs.get(output if same else kept, 0.0) + share
-    for folder, need in needs.items():
-        free = shutil.disk_usage(folder).free
-        if need > free:
-            raise StoreFailed(
-                f"{folder} has {bytes_text(free)} free, and the book of about "
-                f"{seconds_text(audio_s)} needs {bytes_text(int(need))}",
-                hint="Free some room, name another place with -o, or make some --chapters first.",
-            )
-
-
-def _existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
 
 
 def _bytes(path: Path) -> bytes:
