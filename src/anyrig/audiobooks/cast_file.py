@@ -40,6 +40,7 @@ from typing import cast
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Style
 from anyrig.speech.regexes import problem
+from anyrig.text.decode import written
 from anyrig.text.saying import Gender, sayings
 
 _TOP = ("narrator", "dialogue", "roles", "rules")
@@ -154,19 +155,8 @@ def _parts(name: str) -> set[str]:
 
 def load(path: Path) -> Cast:
     """The cast of a file; BadInput names what is wrong in it."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"the cast {path} cannot be read: {_why(error)}",
-            hint="Give a UTF-8 file; see docs/cast.md.",
-        ) from None
+    text = written(path, "the cast", hint="Give a UTF-8 file; see docs/cast.md.")
     return parse(text, name=str(path))
-
-
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-    return (said or str(error)).lower()
 
 
 def parse(text: str, *, name: str = "cast") -> Cast:

@@ -39,6 +39,7 @@ from typing import Literal, get_args
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import problem
+from anyrig.text.decode import written
 from anyrig.units import plural
 
 Case = Literal["sensitive", "insensitive", "smart"]
@@ -172,19 +173,8 @@ def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def load(path: Path) -> Lexicon:
     """The lexicon of a file; BadInput names the entry that is wrong."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"the lexicon {path} cannot be read: {_why(error)}",
-            hint="Give a UTF-8 .toml, .tsv or .csv.",
-        ) from None
+    text = written(path, "the lexicon", hint="Give a UTF-8 .toml, .tsv or .csv.")
     return parse(text, name=str(path), form=path.suffix.lower().lstrip("."))
-
-
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    said = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-    return (said or str(error)).lower()
 
 
 def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:

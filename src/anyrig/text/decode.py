@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import logging
+from pathlib import Path
 
 from anyrig.errors import BadInput
 
@@ -31,6 +32,23 @@ _OTHERS = (
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
 )
+
+
+def written(path: Path, what: str, *, hint: str) -> str:
+    """A small file that a person wrote for anyrig: UTF-8, or an error that says why not.
+
+    Args:
+        path: of the file.
+        what: it is, for errors: `the lexicon`.
+        hint: what to give instead.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+    except UnicodeDecodeError:
+        said = "it is not UTF-8"
+    raise BadInput(f"{what} {path} cannot be read: {said}", hint=hint)
 
 
 def decode(data: bytes, name: str) -> str:
