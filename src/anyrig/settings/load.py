@@ -16,6 +16,7 @@ from anyrig.devices.describe import Precision
 from anyrig.errors import BadSetting
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
+from anyrig.settings.documents import DocumentSettings
 from anyrig.units import is_number
 
 log = logging.getLogger(__name__)
@@ -160,6 +161,7 @@ class Settings:
     """Where the log goes beside the terminal."""
     speech: SpeechSettings = field(default_factory=SpeechSettings)
     book: BookSettings = field(default_factory=BookSettings)
+    documents: DocumentSettings = field(default_factory=DocumentSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
