@@ -18,9 +18,9 @@ from anyrig.audiobooks.captions import (
     write_captions,
     write_chapter_captions,
 )
-from anyrig.audiobooks.captions_cut import LINE, pieces, width, wrapped
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.speech.audio import WordTime
+from anyrig.text.captions_cut import LINE, pieces, width, wrapped
 
 RATE = 24000
 LONG = (

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import bisect
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from anyrig.audiobooks.captions_cut import pieces, wrapped
 from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
 from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import clean
 from anyrig.store.atomic import write_text
+from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
+from anyrig.text.captions_cut import pieces, wrapped
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Cue, Timeline
@@ -33,46 +32,12 @@ KINDS: tuple[CaptionKind, ...] = ("srt", "vtt")
 
 _SHORTEST_S = 1.0
 _LONGEST_S = 7.0
-_TAG = re.compile(r"<(?=[/a-zA-Z])|\{(?=\\)")
-
-
-@dataclass(frozen=True)
-class Caption:
-    """What is shown at one time."""
-
-    start_ms: int
-    end_ms: int
-    lines: tuple[str, ...]
-    part: int
-    """Which chapter, from 0."""
 
 
 def captions(timeline: Timeline, part: int | None = None) -> list[Caption]:
     """Of the whole book; or of one chapter, in times of the chapter's own file."""
     cues = [cue for cue in timeline.cues if part is None or cue.part == part]
     return _of_cues(cues, timeline, part)
-
-
-def srt(shown: Sequence[Caption]) -> str:
-    """The captions as SubRip."""
-    blocks = []
-    for number, caption in enumerate(shown, 1):
-        times = f"{_clock(caption.start_ms, ',')} --> {_clock(caption.end_ms, ',')}"
-        blocks.append("\r\n".join([str(number), times, *map(_srt_text, caption.lines), ""]))
-    return "\r\n".join(blocks)
-
-
-def vtt(shown: Sequence[Caption], titles: Sequence[str] = ()) -> str:
-    """The captions as WebVTT; with titles, a note where each chapter begins."""
-    blocks = ["WEBVTT\n"]
-    chapter = -1
-    for number, caption in enumerate(shown, 1):
-        if titles and caption.part != chapter:
-            chapter = caption.part
-            blocks.append(f"NOTE {_note(titles[chapter])}\n")
-        text = "\n".join(map(_vtt_text, caption.lines))
-        blocks.append(f"{number}\n{_times(caption.start_ms, caption.end_ms)}\n{text}\n")
-    return "\n".join(blocks)
 
 
 def chapters_vtt(timeline: Timeline) -> str:
@@ -82,7 +47,7 @@ def chapters_vtt(timeline: Timeline) -> str:
     for number, (mark, title) in enumerate(zip(timeline.marks, titles, strict=True), 1):
         start, end = (_ms(place, timeline.rate) for place in (mark.start, mark.end))
         if end > start:
-            blocks.append(f"{number}\n{_times(start, end)}\n{_vtt_text(title)}\n")
+            blocks.append(f"{number}\n{times(start, end)}\n{vtt_text(title)}\n")
     return "\n".join(blocks)
 
 
@@ -134,7 +99,7 @@ def _of_cues(cues: Sequence[Cue], timeline: Timeline, part: int | None) -> list[
         until = max(cue.end, min(following, end))
         for piece in _of_cue(cue, timeline.rate, until):
             found.append(_shifted(piece, start, timeline.rate))
-    return list(_apart(found))
+    return list(apart(found))
 
 
 def _of_cue(cue: Cue, rate: int, until: int) -> Iterator[Caption]:
@@ -216,45 +181,12 @@ def _shifted(caption: Caption, start: int, rate: int) -> Caption:
     return Caption(begin, end, caption.lines, caption.part)
 
 
-def _apart(shown: Sequence[Caption]) -> Iterator[Caption]:
-    """Each ends before the next begins, and lasts at least a millisecond."""
-    end = 0
-    for number, caption in enumerate(shown):
-        begin = max(caption.start_ms, end)
-        end = max(caption.end_ms, begin + 1)
-        if number + 1 < len(shown):
-            end = max(min(end, shown[number + 1].start_ms), begin + 1)
-        yield Caption(begin, end, caption.lines, caption.part)
-
-
 def _ms(place: int, rate: int) -> int:
     return place * 1000 // rate
 
 
 def _floor(seconds: float) -> int:
     return math.floor(seconds * 1000 + 1e-6)
-
-
-def _clock(ms: int, point: str) -> str:
-    seconds, rest = divmod(ms, 1000)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{point}{rest:03d}"
-
-
-def _times(start_ms: int, end_ms: int) -> str:
-    return f"{_clock(start_ms, '.')} --> {_clock(end_ms, '.')}"
-
-
-def _srt_text(line: str) -> str:
-    """SRT has no escapes: a word joiner keeps what looks like a tag from being taken for one."""
-    return _TAG.sub(lambda found: found[0] + "\u2060", line.replace("-->", "→"))
-
-
-def _vtt_text(line: str) -> str:
-    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _note(title: str) -> str:
-    return title.replace("-->", "→")
 
 
 def _put(path: Path, text: str) -> Path:

@@ -298,9 +298,9 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
     """A segment's finished audio: trimmed, at the studio's rate, with its pauses."""
     import numpy as np
 
+    from anyrig.recognise.resample import resample
     from anyrig.speech.audio import AudioChunk, WordTime
     from anyrig.speech.sound import join
-    from anyrig.speech.sound.resample import resample
 
     assert spoken.take is not None
     segment = spoken.segment

@@ -30,9 +30,9 @@ from transformers import (
 from transformers.utils import logging as progress
 
 from anyrig.errors import BadInput, CannotSpeak
+from anyrig.recognise.resample import resample
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.pocket_codec import Decoding
-from anyrig.speech.sound.resample import resample
 
 RATE = 24000
 CODEC = "audio_tokenizer"

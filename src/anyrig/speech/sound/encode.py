@@ -21,10 +21,10 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from anyrig.errors import BadInput
+from anyrig.recognise.resample import Resampler
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.beside import failed, open_beside
 from anyrig.speech.sound.labels import ChapterMark, Labels, cleaned
-from anyrig.speech.sound.resample import Resampler
 from anyrig.text.document import Picture
 
 _MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)

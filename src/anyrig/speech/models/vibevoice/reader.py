@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from anyrig.errors import BadInput, CannotSpeak
+from anyrig.recognise.resample import resample
 from anyrig.speech.audio import Samples, Take
 from anyrig.speech.models.vibevoice import model as models
 from anyrig.speech.models.vibevoice import prompt
 from anyrig.speech.models.vibevoice.speak import Speaker, Utterance
 from anyrig.speech.protocol import Line
 from anyrig.speech.sound.expect import expected
-from anyrig.speech.sound.resample import resample
 from anyrig.speech.sound.stretch import stretch
 
 RATE = 24000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from anyrig.errors import BadInput
-from anyrig.speech.sound.resample import Resampler, resample
+from anyrig.recognise.resample import Resampler, resample
 from tests.speech.sound.takes import sine
 
 CHANGES = [(24000, 48000), (22050, 24000), (16000, 24000), (48000, 16000), (24000, 44100)]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
+import numpy as np  # noqa: TID253 - it only handles arrays
+from numpy.typing import NDArray  # noqa: TID253
 
 from anyrig.errors import BadInput
-from anyrig.speech.audio import Samples
+
+Samples = NDArray[np.float32]
 
 _ZEROS = 24  # zero crossings on each side: flat up to 0.85 of the lower Nyquist rate
 _BETA = 9.0  # of the Kaiser window: aliases lie over 85 dB down
