@@ -1,0 +1,140 @@
+"""What was read on a picture: words, lines with their boxes, and how sure the engine is.
+
+Boxes are in pixels of the picture as it came, four corners each, clockwise from the corner where
+the text begins: so they fit a page that lies on its side, stands on its head or is askew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+Point = tuple[float, float]
+Box = tuple[Point, Point, Point, Point]
+"""Top left, top right, bottom right, bottom left, as the text is read."""
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, where it stands."""
+
+    text: str
+    box: Box
+    confidence: float
+    """From 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text; in two columns, each has its own lines."""
+
+    text: str
+    box: Box
+    confidence: float
+    words: tuple[Word, ...] = ()
+    block: int = 0
+    """Which paragraph or column it belongs to, from 0."""
+
+
+@dataclass(frozen=True)
+class ReadPage:
+    """All that was read on one picture, in reading order."""
+
+    lines: tuple[Line, ...]
+    width: int
+    height: int
+    turned_degrees: int = 0
+    """How far it was turned clockwise before it could be read: 0, 90, 180 or 270."""
+    skew_degrees: float = 0.0
+    """How far its lines ran down to the right, once it was turned."""
+    language: str = ""
+    engine: str = ""
+    device: str = ""
+    """What really computed, in the framework's own word."""
+    notes: tuple[str, ...] = field(default=())
+    """What was done to the picture before it was read."""
+
+    @property
+    def text(self) -> str:
+        """Lines under each other, an empty one between blocks."""
+        parts: list[str] = []
+        last = 0
+        for line in self.lines:
+            if parts and line.block != last:
+                parts.append("")
+            parts.append(line.text)
+            last = line.block
+        return "\n".join(parts)
+
+    @property
+    def confidence(self) -> float:
+        """Over its characters; 1 where nothing stands."""
+        return confidence(self.lines)
+
+    def to_bytes(self) -> bytes:
+        """As it is kept and sent."""
+        plain = {"format": FORMAT, **asdict(self)}
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def to_json(self, *, words: bool = True) -> dict[str, Any]:
+        """For programs: boxes rounded to a tenth of a pixel."""
+        return {
+            "width": self.width, "height": self.height, "turned_degrees": self.turned_degrees,
+            "skew_degrees": round(self.skew_degrees, 2), "language": self.language,
+            "engine": self.engine, "device": self.device, "confidence": round(self.confidence, 4),
+            "notes": list(self.notes), "text": self.text,
+            "lines": [_line_json(line, words) for line in self.lines],
+        }  # fmt: skip
+
+
+def _line_json(line: Line, words: bool) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "text": line.text, "box": _rounded(line.box), "confidence": round(line.confidence, 4),
+        "block": line.block,
+    }  # fmt: skip
+    if words:
+        plain["words"] = [
+            {"text": w.text, "box": _rounded(w.box), "confidence": round(w.confidence, 4)}
+            for w in line.words
+        ]
+    return plain
+
+
+def _rounded(box: Box) -> list[list[float]]:
+    return [[round(x, 1), round(y, 1)] for x, y in box]
+
+
+def from_bytes(data: bytes) -> ReadPage:
+    """A page as `to_bytes` wrote it; ValueError when it is none."""
+    plain = json.loads(data)
+    if plain.pop("format", None) != FORMAT:
+        raise ValueError("another form of page")
+    lines = tuple(_line(row) for row in plain.pop("lines"))
+    notes = tuple(plain.pop("notes"))
+    return ReadPage(lines, notes=notes, **plain)
+
+
+def _line(row: dict[str, Any]) -> Line:
+    words = tuple(Word(w["text"], box(w["box"]), w["confidence"]) for w in row["words"])
+    return Line(row["text"], box(row["box"]), row["confidence"], words, row["block"])
+
+
+def box(points: Iterable[Iterable[float]]) -> Box:
+    """Four corners as plain numbers."""
+    first, second, third, fourth = ((float(x), float(y)) for x, y in points)
+    return first, second, third, fourth
+
+
+def confidence(lines: Sequence[Line]) -> float:
+    """Of lines together, each weighed by its characters."""
+    count = sum(len(line.text) for line in lines)
+    return sum(line.confidence * len(line.text) for line in lines) / count if count else 1.0
+
+
+def renumbered(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Blocks counted from 0 without holes, in the order of the lines."""
+    seen: dict[int, int] = {}
+    return tuple(replace(line, block=seen.setdefault(line.block, len(seen))) for line in lines)

@@ -1,0 +1,95 @@
+"""Bytes of a picture to a page of grey: upright by its own notes, on white, of bounded size."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Grey = NDArray[np.uint8]
+
+MOST_PIXELS = 24_000_000
+"""Of a page that is read: an A3 sheet at 300 dpi has 17 million. More are made smaller."""
+MOST_OPENED = 400_000_000
+"""Of a picture that is opened at all: beyond it only a bomb or a map is left."""
+
+
+def grey(data: bytes) -> Grey:
+    """The page of a picture's bytes; BadInput where they are none."""
+    import numpy as np
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(data)) as image:
+            warnings.simplefilter("ignore")  # a bomb is told by its size, below
+            check_size(image.width, image.height)
+            if image.format == "JPEG":  # decodes at a half or a quarter where that is enough
+                image.draft("L", _bounded(image.width, image.height))
+            flat = _flat(image)
+            page = flat if flat is not image else image.copy()
+            page = ImageOps.exif_transpose(page)
+            small = _bounded(page.width, page.height)
+            if small != page.size:
+                page = page.resize(small, Image.Resampling.BOX)
+            return np.asarray(page, np.uint8).copy()
+    except BadInput:
+        raise
+    except (
+        UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError,
+        Image.DecompressionBombError, MemoryError,
+    ) as error:  # fmt: skip
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BadInput(
+            f"the picture cannot be opened: {said}",
+            hint="It may be cut off or damaged: open it in a viewer and save it anew.",
+        ) from error
+
+
+def check_size(width: int, height: int) -> None:
+    """That a picture may be opened at all; BadInput when it is too large."""
+    if width * height > MOST_OPENED:
+        raise BadInput(
+            f"the picture has {width:,} by {height:,} pixels",
+            hint=f"At most {MOST_OPENED:,} pixels are opened: make it smaller.",
+        )
+
+
+def _bounded(width: int, height: int) -> tuple[int, int]:
+    share = (MOST_PIXELS / max(1, width * height)) ** 0.5
+    if share >= 1:
+        return width, height
+    return max(1, int(width * share)), max(1, int(height * share))
+
+
+def _flat(image: Image.Image) -> Image.Image:
+    """In grey, what is clear laid on white; sixteen bits brought down to eight."""
+    from PIL import Image as Images
+
+    if image.mode.startswith("I") or image.mode == "F":
+        return _from_deep(image)
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        over = image.convert("RGBA")
+        white = Images.new("RGBA", over.size, "white")
+        return Images.alpha_composite(white, over).convert("L")
+    return image.convert("L")
+
+
+def _from_deep(image: Image.Image) -> Image.Image:
+    import numpy as np
+    from PIL import Image as Images
+
+    values = np.nan_to_num(np.asarray(image, np.float32))
+    low, high = float(values.min(initial=0)), float(values.max(initial=0))
+    top = 65535.0 if high > 255 else 255.0 if high > 1 else 1.0
+    scaled = (values - min(low, 0.0)) * (255.0 / top)
+    return Images.fromarray(np.clip(scaled, 0, 255).astype(np.uint8))
+
+
+if TYPE_CHECKING:
+    from PIL import Image
