@@ -1,0 +1,1 @@
+"""Which of some labels a text is: by their names alone, by examples, or by a fine-tuned model."""

@@ -1,0 +1,157 @@
+"""How good a classifier is, told by examples that it had not seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np  # noqa: TID253 - nothing here works without arrays
+
+from anyrig.documents.classify.solve import Array, Kind
+
+_BINS = 10
+HALF = 0.5
+"""Above this probability a label of `many` counts as given."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One label's figures."""
+
+    label: str
+    num_examples: int
+    precision: float | None
+    """Of the texts that were given this label, the share that have it; None when none were."""
+    recall: float | None
+    """Of the texts that have it, the share that were given it; None where none was asked about."""
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of both."""
+        if self.precision is None or self.recall is None:
+            return None
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What cross-validation has found."""
+
+    num_tested: int
+    """Examples that were asked about, each once in every repeat."""
+    folds: int
+    repeats: int
+    accuracy: float
+    """The share of texts whose label (all labels, where there may be many) was found."""
+    low: float
+    high: float
+    """Where the accuracy lies with a confidence of 95 %, by so many examples (Wilson)."""
+    commonest: float
+    """What always saying the commonest answer would reach."""
+    macro_f1: float
+    ece: float
+    """How far told and true probabilities lie apart, on average, in ten bins."""
+    brier: float
+    lines: tuple[Line, ...]
+    confusion: tuple[tuple[int, ...], ...] = ()
+    """Rows are true labels, columns given ones, over all repeats; empty for many labels a text."""
+    unmeasured: tuple[str, ...] = ()
+    """Labels of which nothing can be said: they have one example, or none that was asked about."""
+
+
+def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """The interval of a share by Wilson, which holds for few and for shares near 0 and 1."""
+    if not count:
+        return 0.0, 1.0
+    share, square = right / count, z * z
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = z * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    half /= 1 + square / count
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def ece(told: Array, true: Array) -> float:
+    """The expected calibration error of probabilities against 0 or 1, in ten bins of one width."""
+    if not told.size:
+        return 0.0
+    bins = np.minimum((told * _BINS).astype(np.int64), _BINS - 1)
+    gaps = [
+        abs(float(told[bins == number].sum() - true[bins == number].sum()))
+        for number in range(_BINS)
+    ]
+    return sum(gaps) / told.size
+
+
+def pairs(told: Array, truth: Array, kind: Kind) -> tuple[Array, Array]:
+    """What is compared for `ece`: the surest label of each text, or every label."""
+    if kind == "many":
+        return told.ravel(), truth.ravel()
+    best = told.argmax(axis=1)
+    rows = np.arange(len(told))
+    return told[rows, best], truth[rows, best]
+
+
+def brier(told: Array, truth: Array, kind: Kind) -> float:
+    """The mean square of what was told less what is true: summed over labels, or their mean."""
+    squares = (told - truth) ** 2
+    return float(squares.sum(axis=1).mean() if kind == "one" else squares.mean())
+
+
+def given(told: Array, kind: Kind) -> Array:
+    """Which labels some probabilities give: the likeliest, or all above a half."""
+    if kind == "many":
+        return (told > HALF).astype(np.float64)
+    found = np.zeros_like(told)
+    found[np.arange(len(told)), told.argmax(axis=1)] = 1.0
+    return found
+
+
+def figures(
+    told: Array,
+    truth: Array,
+    kind: Kind,
+    labels: tuple[str, ...],
+    *,
+    counts: Array,
+    folds: int,
+    repeats: int,
+) -> Figures:
+    """All figures of what was told about examples that were not seen.
+
+    Args:
+        told: probabilities, the rows of all repeats after each other.
+        truth: the labels of the same rows.
+        kind: of labels.
+        labels: their names.
+        counts: how many examples each label has in all.
+        folds: in how many parts the examples were dealt.
+        repeats: how many times.
+    """
+    found = given(told, kind)
+    right = (found == truth).all(axis=1)
+    num_tested = len(truth) // repeats
+    low, high = wilson(float(right.sum()) / repeats, num_tested)
+    lines = tuple(
+        _line(name, int(counts[n]), found[:, n], truth[:, n]) for n, name in enumerate(labels)
+    )
+    scores = [line.f1 or 0.0 for line in lines if line.recall is not None]
+    _, common = np.unique(truth, axis=0, return_counts=True)
+    return Figures(
+        num_tested, folds, repeats, float(right.mean()), low, high,
+        float(common.max()) / len(truth), float(np.mean(scores)) if scores else 0.0,
+        ece(*pairs(told, truth, kind)), brier(told, truth, kind), lines,
+        _confusion(found, truth) if kind == "one" else (),
+        tuple(line.label for line in lines if line.recall is None or line.num_examples < 2),
+    )  # fmt: skip
+
+
+def _line(name: str, count: int, found: Array, true: Array) -> Line:
+    both = float((found * true).sum())
+    precision = both / float(found.sum()) if found.any() else None
+    return Line(name, count, precision, both / float(true.sum()) if true.any() else None)
+
+
+def _confusion(found: Array, truth: Array) -> tuple[tuple[int, ...], ...]:
+    counted = (truth.T @ found).astype(np.int64)
+    return tuple(tuple(int(cell) for cell in row) for row in counted)
