@@ -8,6 +8,7 @@
     │   ├── BadRecord            2  a recorded machine that cannot be read
     │   ├── BadArchive           2  an exported store that cannot be read
     │   ├── Protected            2  a file locked by its seller or by a password
+    │   ├── PastLimit            2  a file that asks more of the machine than it may
     │   ├── NoSuchJob            2  an id that no job has
     │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
     │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
@@ -70,6 +71,15 @@ class BadArchive(BadInput):
 
 class Protected(BadInput):
     """A file that only its seller's programs, or those who know a password, can read."""
+
+
+class PastLimit(BadInput):
+    """A file that is larger, longer or slower than it may be."""
+
+    def __init__(self, message: str, *, hint: str, limit: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
+        """The field of `text.formats.limits.Limits` that it went past."""
 
 
 class UnsafePickle(BadInput):

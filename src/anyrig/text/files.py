@@ -8,12 +8,16 @@ hint; a reader writes nothing, runs nothing, and fetches nothing from the networ
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from anyrig.errors import AnyrigError, BadInput, Protected
+from anyrig.errors import AnyrigError, BadInput, PastLimit, Protected
 from anyrig.text.document import Document
+from anyrig.text.formats import picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import labelled, one_line
 
@@ -28,8 +32,14 @@ FORMATS = {
     "rtf": "anyrig.text.formats.rtf",
     "pdf": "anyrig.text.formats.pdf",
     "mobi": "anyrig.text.formats.mobi",
+    "csv": "anyrig.text.formats.csv",
+    "eml": "anyrig.text.formats.eml",
+    **dict.fromkeys(picture.FORMATS, "anyrig.text.formats.picture"),
 }
-"""Format -> the module whose `read(path, limits)` reads it, imported when it is needed."""
+"""Format -> the module whose `read(path, limits)` reads it, imported when it is needed.
+
+That of pictures refuses: they are pages without text, for `text/pages.py`.
+"""
 
 _BY_NAME = {
     ".epub": "epub", ".kepub": "epub",
@@ -39,8 +49,21 @@ _BY_NAME = {
     ".docx": "docx", ".docm": "docx", ".odt": "odt", ".fb2": "fb2", ".fbz": "fb2",
     ".rtf": "rtf", ".pdf": "pdf",
     ".mobi": "mobi", ".azw": "mobi", ".azw3": "mobi", ".prc": "mobi", ".kf8": "mobi",
+    ".csv": "csv", ".tsv": "csv", ".tab": "csv",
+    ".eml": "eml", ".mbox": "eml", ".mbx": "eml", ".mht": "eml", ".mhtml": "eml",
+    ".png": "png", ".apng": "png", ".jpg": "jpg", ".jpeg": "jpg", ".jpe": "jpg", ".jfif": "jpg",
+    ".tif": "tiff", ".tiff": "tiff", ".webp": "webp", ".gif": "gif", ".bmp": "bmp", ".dib": "bmp",
+    ".jp2": "jp2", ".j2k": "jp2", ".avif": "avif",
 }  # fmt: skip
+NAMES = frozenset(_BY_NAME)
+"""The endings of names that say a format, in small letters."""
+# Their first bytes tell them: one that has others is not what it is called.
+_TOLD = ("epub", "docx", "odt", "pdf", "mobi", *picture.FORMATS)
 _HEAD_BYTES = 4096
+_HEADER = re.compile(
+    rb"(?m)^(?:Received|Message-ID|MIME-Version|Return-Path|From|Subject|Date):", re.I
+)
+_MESSAGE = re.compile(rb"(?:From \S+ .*\r?\n)?[A-Za-z][!-9;-~]*:[ \t]")
 # What people give by mistake, what it is, and what to do about it.
 _OTHERS = (
     (b"\x1f\x8b", "a gzip archive", "Unpack it and give the file inside."),
@@ -50,14 +73,16 @@ _OTHERS = (
     (b"ID3", "a sound file", "Give the text, not its sound."),
     (b"fLaC", "a sound file", "Give the text, not its sound."),
     (b"OggS", "a sound file", "Give the text, not its sound."),
-    (b"\x89PNG", "a picture", "Read its text with OCR first."),
-    (b"\xff\xd8\xff", "a picture", "Read its text with OCR first."),
-    (b"GIF8", "a picture", "Read its text with OCR first."),
     (b"\x7fELF", "a program", "Give a book or a text."),
     (b"MZ\x90\x00", "a program", "Give a book or a text."),
     (b"AT&TFORM", "a DjVu file", "Convert it to PDF with a text layer."),
     (b"ITSF", "a compiled help file", "Convert it to EPUB with Calibre."),
     (b"SQLite format 3\x00", "a database", "Give a book or a text."),
+)
+# Office archives that hold no running text, by a member's name.
+_SHEETS = (
+    ("xl/", "a spreadsheet", "Save it as CSV first."),
+    ("ppt/", "slides", "Save them as PDF first."),
 )
 _SELLERS = (
     (b"\xeaDRMION", "Amazon (KFX)"),
@@ -78,12 +103,23 @@ def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - 
         limits: how much it may ask of the machine.
     """
     path = Path(path)
-    name = "text"
-    try:
-        _refuse_odd(path, limits)
+    with guarded(path, limits):
         name = format_of(path, limits=limits)
         reader = cast(_Reader, importlib.import_module(FORMATS[name]))
         return labelled(_sound(reader.read(path, limits), path, limits))
+
+
+@contextlib.contextmanager
+def guarded(path: Path, limits: Limits) -> Iterator[None]:
+    """Whatever goes wrong with a file inside is one `AnyrigError` on one line.
+
+    Args:
+        path: of the file; what is no regular file of a sensible size is refused at once.
+        limits: how much it may ask of the machine.
+    """
+    try:
+        _refuse_odd(path, limits)
+        yield
     except AnyrigError as error:
         error.message = one_line(error.message)  # it may quote the file
         error.args = (error.message,)
@@ -95,6 +131,7 @@ def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - 
         ) from error
     except Exception as error:  # noqa: BLE001 - the last net: no file may stop a program
         # A fault of a file that its reader did not foresee is still the file's.
+        name = _BY_NAME.get(path.suffix.lower(), "text")
         said = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
         raise BadInput(
             one_line(said, 300),
@@ -108,9 +145,7 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         head = file.read(_HEAD_BYTES)
     if head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06"):
         return _zip_format(path, limits)
-    if head[4:8] == b"ftyp":
-        raise BadInput(f"{path.name} is a sound or a film", hint="Give the text, not its sound.")
-    found = _by_magic(head, path) or _by_mark_up(head)
+    found = picture.format_of_head(head) or _by_magic(head, path) or _by_mark_up(head)
     named = _BY_NAME.get(path.suffix.lower(), "")
     if found == "html" and named == "md":
         return "md"  # one that begins with a piece of HTML
@@ -118,12 +153,18 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
         return found
     if named == "epub" and b"PK\x05\x06" in _tail(path):
         return _zip_format(path, limits)  # with something before the archive
-    if named in ("epub", "docx", "odt", "pdf", "mobi"):
+    if named in _TOLD:
         raise BadInput(
             f"{path.name} is called {path.suffix} and is none",
             hint="Get the file anew: it is cut short, damaged, or something else.",
         )
-    return named or "txt"
+    return named or ("eml" if _is_message(head) else "txt")
+
+
+def _is_message(head: bytes) -> bool:
+    """Whether a file that is called nothing known begins as a message or a mailbox does."""
+    names = {name.lower() for name in _HEADER.findall(head.partition(b"\n\n")[0])}
+    return bool(_MESSAGE.match(head)) and len(names) >= 3
 
 
 def _refuse_odd(path: Path, limits: Limits) -> None:
@@ -143,9 +184,10 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
     if size == 0:
         raise BadInput(f"{path.name} is empty", hint="Give a file with text in it.")
     if size > limits.file_bytes:
-        raise BadInput(
-            f"{path.name} is larger than {limits.file_bytes // 1_000_000:,} MB",
+        raise PastLimit(
+            f"{path.name} is larger than {limits.file_bytes / 1e6:,.6g} MB",
             hint="Split it, or give the text alone.",
+            limit="file_bytes",
         )
     try:
         path.open("rb").close()
@@ -168,10 +210,18 @@ def _by_magic(head: bytes, path: Path) -> str:
         return "mobi"
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return "docx"  # its reader tells an old file from one with a password
+    _refuse_others(head, path)
+    return ""
+
+
+def _refuse_others(head: bytes, path: Path) -> None:
+    if head[4:8] == b"ftyp":
+        if head[8:12] in (b"heic", b"heix", b"mif1", b"heim", b"msf1"):
+            raise BadInput(f"{path.name} is a HEIC picture", hint="Save it as JPEG or PNG first.")
+        raise BadInput(f"{path.name} is a sound or a film", hint="Give the text, not its sound.")
     for magic, what, hint in _OTHERS:
         if head.startswith(magic):
             raise BadInput(f"{path.name} is {what}, no text", hint=hint)
-    return ""
 
 
 def _by_mark_up(head: bytes) -> str:
@@ -202,6 +252,7 @@ def _zip_format(path: Path, limits: Limits) -> str:
     for member, found in (("word/document.xml", "docx"), ("content.xml", "odt")):
         if member in names:
             return found
+    _refuse_sheets(path, names)
     for ending, found in ((".opf", "epub"), (".fb2", "fb2")):
         if any(name.endswith(ending) for name in names):
             return found
@@ -211,6 +262,12 @@ def _zip_format(path: Path, limits: Limits) -> str:
     raise BadInput(
         f"{path.name} is a zip archive that holds no book", hint="Unpack it and give one file."
     )
+
+
+def _refuse_sheets(path: Path, names: set[str]) -> None:
+    for member, what, hint in _SHEETS:
+        if any(name.startswith(member) for name in names):
+            raise BadInput(f"{path.name} is {what}", hint=hint)
 
 
 def _tail(path: Path) -> bytes:
@@ -223,7 +280,11 @@ def _sound(document: Document, path: Path, limits: Limits) -> Document:
     """The document, if it says anything and not too much."""
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
-        raise BadInput(f"{path.name} holds {num_characters:,} characters of text", hint="Split it.")
+        raise PastLimit(
+            f"{path.name} holds {num_characters:,} characters of text",
+            hint="Split it.",
+            limit="characters",
+        )
     blocks = (block for each in document.chapters for block in each.blocks)
     if not any(any(map(str.isalnum, block.text)) for block in blocks):
         raise BadInput(

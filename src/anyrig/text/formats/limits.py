@@ -39,3 +39,15 @@ class Limits:
     """Of mark-up in all pages of a book: twenty times a long one."""
     characters: int = 20 * _MB
     """Of text in the whole document: twice the longest novel."""
+    pages: int = 20_000
+    """Of a file that has pages: a PDF's, the pictures of a TIFF."""
+    seconds: float = 600.0
+    """To read a file, or to draw its pages; what reads the drawn pages is not counted."""
+    pixels: int = 200 * _MB
+    """Of one picture: an A0 sheet at 150 dots an inch has 35 million."""
+    cells: int = 5 * _MB
+    """Of a table."""
+    attachments: int = 500
+    """Of one message, those of its attached messages included."""
+    depth: int = 8
+    """How deep messages may be attached to messages; what lies deeper is left out and named."""

@@ -1,0 +1,306 @@
+"""Messages: what they are about, who wrote to whom, what they say, and what is attached.
+
+A message says its text once: of a plain and a marked-up version the plain one is taken, unless it
+is empty. What is attached is a file like any other and is handed on as bytes; attached messages
+are taken apart here, down to a depth. A mailbox (mbox) is messages one after the other.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.errors import MessageError
+from email.message import EmailMessage
+from pathlib import Path
+from typing import cast
+
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.text.decode import decode
+from anyrig.text.document import About, Block, Chapter, Document
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.plain import content, empty
+from anyrig.text.labels import one_line
+
+_SHOWN = (("from", "From"), ("to", "To"), ("cc", "Cc"), ("date", "Date"))
+_MOST_LABEL = 2_000
+_MOST_PARTS = 5_000
+_BLANKS = re.compile(r"\n[ \t]*\n\s*")
+_FROM = re.compile(rb"^From .*\r?\n(?=[!-9;-~]+:)", re.MULTILINE)
+_MARK_UP = ("text/html", "application/xhtml+xml")
+_NO_FILE = ("application/pgp-signature", "application/pkcs7-signature", "text/calendar")
+_CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w.:-]{2,40})""", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file that came with a message."""
+
+    name: str
+    data: bytes = field(repr=False)
+
+
+@dataclass
+class Message:
+    """A message taken apart, with the files of those attached to it."""
+
+    subject: str = ""
+    blocks: list[Block] = field(default_factory=list)
+    attachments: list[Attachment] = field(default_factory=list)
+    inner: list[Message] = field(default_factory=list)
+    """Attached messages."""
+    warnings: list[str] = field(default_factory=list)
+    sender: str = ""
+    year: str = ""
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """A message or a mailbox as a document: a chapter for each message and each file with it."""
+    found = messages(path, limits)
+    chapters: list[Chapter] = []
+    warnings: list[str] = []
+    for message in found:
+        for each in thread(message):
+            chapters.append(Chapter(each.subject, tuple(each.blocks)))
+            warnings += each.warnings
+            _attached(each, limits, chapters, warnings)
+    if not any(block.text for chapter in chapters for block in chapter.blocks):
+        raise empty(path.name)
+    first = found[0]
+    authors = (first.sender,) if first.sender else ()
+    about = About(title=first.subject, authors=authors, year=first.year)
+    return Document(about, tuple(chapters), None, "eml", tuple(dict.fromkeys(warnings)))
+
+
+def thread(message: Message) -> Iterator[Message]:
+    """A message and all that are attached to it, in order."""
+    yield message
+    for inner in message.inner:
+        yield from thread(inner)
+
+
+def messages(path: Path, limits: Limits) -> list[Message]:
+    """The messages of a file: one, or those of a mailbox."""
+    data = content(path, limits)
+    counter = _Counter(limits)
+    try:
+        return [_message(one, path.name, counter, 0) for one in _parsed(data)]
+    except RecursionError:
+        raise BadInput(
+            f"{path.name} nests messages without end", hint="Save the message you want by itself."
+        ) from None
+
+
+def saved(attachment: Attachment, folder: Path) -> Path:
+    """The file of an attachment, in a folder, under an ending that tells its kind."""
+    suffix = Path(attachment.name).suffix[:12]
+    safe = suffix if re.fullmatch(r"\.[A-Za-z0-9]+", suffix) else ""
+    path = folder / f"attachment{safe}"
+    path.write_bytes(attachment.data)
+    return path
+
+
+def said_of(attachment: Attachment, error: AnyrigError) -> str:
+    """Why an attachment was not read, by the name its sender gave it."""
+    suffix = re.escape(Path(attachment.name).suffix[:12])
+    reason = re.sub(rf"\S*attachment(?:{suffix})?", "it", error.message, count=1)
+    return f"the attachment {attachment.name} was not read: {reason}"
+
+
+class _Counter:
+    """What all messages of one file may hold together."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.num_attachments = 0
+        self.num_parts = 0
+
+    def part(self, name: str) -> None:
+        self.num_parts += 1
+        if self.num_parts > _MOST_PARTS:
+            raise BadInput(
+                f"{name} has more than {_MOST_PARTS:,} parts", hint="Save its messages one by one."
+            )
+
+
+def _parsed(data: bytes) -> Iterator[EmailMessage]:
+    starts = [found.start() for found in _FROM.finditer(data)] if data[:5] == b"From " else []
+    if not starts:
+        yield _of(data)
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
+        whole = data[start:end]
+        yield _of(whole[whole.find(b"\n") + 1 :])
+
+
+def _of(data: bytes) -> EmailMessage:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:3] == b"\xef\xbb\xbf":
+        data = decode(data, "the message").lstrip("\ufeff").encode()
+    return email.message_from_bytes(data.lstrip(b"\r\n"), policy=email.policy.default)
+
+
+def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Message:
+    made = Message(_header(part, "subject"), sender=_header(part, "from"))
+    year = re.search(r"\b(?:19|20)\d\d\b", _header(part, "date"))
+    made.year = year[0] if year else ""
+    if made.subject:
+        made.blocks.append(Block(made.subject, "heading", 1))
+    rows = [(label, _header(part, key)) for key, label in _SHOWN]
+    lines = [f"{label}: {said}" for label, said in rows if said]
+    if lines:
+        made.blocks.append(Block("\n".join(lines), "table"))
+    _walk(part, made, name, counter, depth)
+    return made
+
+
+def _header(part: EmailMessage, key: str) -> str:
+    """A header with its encoded words read; empty where there is none or it makes no sense."""
+    try:
+        said = str(part.get(key, ""))
+    except Exception:  # noqa: BLE001 - the parser raises many kinds on headers made to break it
+        return ""
+    if re.search("[\udc80-\udcff]", said):
+        raw = said.encode("utf-8", "surrogateescape")
+        try:
+            said = decode(raw, key)
+        except BadInput:
+            said = raw.decode("latin-1")
+    return one_line(said, _MOST_LABEL)
+
+
+def _walk(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+    """What a part holds, put where it belongs."""
+    counter.part(name)
+    kind = part.get_content_type()
+    if kind == "message/rfc822" or (kind.startswith("message/") and part.is_multipart()):
+        _inner(part, made, name, counter, depth)
+    elif kind == "multipart/alternative":
+        _walk_best(part, made, name, counter, depth)
+    elif part.is_multipart():
+        for each in part.iter_parts():
+            _walk(cast(EmailMessage, each), made, name, counter, depth)
+    elif _is_body(part, kind):
+        made.blocks += _body(part, kind, name, counter.limits, made.warnings)
+    elif kind not in _NO_FILE:
+        _keep(part, made, counter)
+
+
+def _is_body(part: EmailMessage, kind: str) -> bool:
+    """Whether a part is read with the message, and is not a file that came with it."""
+    if part.get_content_disposition() == "attachment" or _filename(part):
+        return False
+    return kind in ("text/plain", *_MARK_UP) or kind.startswith("text/enriched")
+
+
+def _inner(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+    for each in part.get_payload():
+        if not isinstance(each, EmailMessage):
+            continue
+        if depth >= counter.limits.depth:
+            made.warnings.append(
+                f"messages that are attached more than {counter.limits.depth} deep are left out"
+            )
+            return
+        made.inner.append(_message(each, name, counter, depth + 1))
+
+
+def _walk_best(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
+    """Of versions that say the same: the plain one, if it says anything; else the richest."""
+    versions = [cast(EmailMessage, each) for each in part.iter_parts()]
+    plain = [one for one in versions if one.get_content_type() == "text/plain"]
+    others = [one for one in versions if one.get_content_type() != "text/plain"]
+    for one in (*plain, *reversed(others)):
+        before = len(made.blocks)
+        _walk(one, made, name, counter, depth)
+        if len(made.blocks) > before:
+            return
+
+
+def _body(
+    part: EmailMessage, kind: str, name: str, limits: Limits, warnings: list[str]
+) -> list[Block]:
+    data = _payload(part)
+    try:
+        if kind in _MARK_UP:
+            return _marked_up(data, part, name, limits)
+        text = _text(data, part, name)
+    except AnyrigError as error:
+        warnings.append(f"a part of the message was not read: {error.message}")
+        return []
+    return [Block(piece.strip("\n"), "poem") for piece in _BLANKS.split(text) if piece.strip()]
+
+
+def _marked_up(data: bytes, part: EmailMessage, name: str, limits: Limits) -> list[Block]:
+    from anyrig.text.formats import html
+    from anyrig.text.formats.xml import page
+
+    if not data.strip():
+        return []
+    if not _CHARSET.search(data[:4096]):
+        data = _text(data, part, name).encode()  # the message says it, where the page does not
+    try:
+        document = html.document(page(data, name=name, limits=limits), name, "html")
+    except BadInput as error:
+        if "no text" in error.message:
+            return []
+        raise
+    return [block for chapter in document.chapters for block in chapter.blocks if block.text]
+
+
+def _text(data: bytes, part: EmailMessage, name: str) -> str:
+    """By the encoding that the part names, if it fits; else as any file."""
+    try:
+        text = data.decode(part.get_content_charset() or "utf-8")
+    except (LookupError, UnicodeError, ValueError):
+        text = decode(data, name) if data else ""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
+
+
+def _payload(part: EmailMessage) -> bytes:
+    try:
+        data = part.get_payload(decode=True)
+    except (MessageError, ValueError, LookupError, TypeError):
+        return b""
+    return data if isinstance(data, bytes) else b""
+
+
+def _filename(part: EmailMessage) -> str:
+    try:
+        return one_line(Path((part.get_filename() or "").replace("\\", "/")).name, 200)
+    except Exception:  # noqa: BLE001 - as with headers
+        return ""
+
+
+def _keep(part: EmailMessage, made: Message, counter: _Counter) -> None:
+    counter.num_attachments += 1
+    most = counter.limits.attachments
+    if counter.num_attachments > most:
+        made.warnings.append(f"there are more than {most:,} attachments; the rest are left out")
+        return
+    data = _payload(part)
+    name = _filename(part) or f"part {counter.num_attachments} ({part.get_content_type()})"
+    if data:
+        made.attachments.append(Attachment(name, data))
+    else:
+        made.warnings.append(f"the attachment {name} is empty or damaged")
+
+
+def _attached(
+    message: Message, limits: Limits, chapters: list[Chapter], warnings: list[str]
+) -> None:
+    """The files that came with a message, as chapters."""
+    from anyrig.text import files
+
+    for attachment in message.attachments:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                document = files.read(saved(attachment, Path(folder)), limits=limits)
+            except AnyrigError as error:
+                warnings.append(said_of(attachment, error))
+                continue
+        warnings.extend(f"{attachment.name}: {said}" for said in document.warnings)
+        for chapter in document.chapters:
+            title = f"{attachment.name}: {chapter.title}" if chapter.title else attachment.name
+            chapters.append(Chapter(title, chapter.blocks))

@@ -1,0 +1,213 @@
+"""Pictures of pages: PNG, JPEG, TIFF with all its pages, and whatever else Pillow opens.
+
+A picture has no text of its own: `read` refuses it, and `drawn` hands it to whoever reads pictures.
+It is meant to run in a process of its own (`text/apart.py`): decoders are C libraries that are fed
+with files of others.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from anyrig.errors import BadInput, PastLimit
+from anyrig.text.document import Document
+from anyrig.text.formats.limits import Limits
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif")
+"""What `format_of_head` may find."""
+_PILLOW = {"jpg": ("JPEG", "MPO"), "jp2": ("JPEG2000",)}
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\x89PNG", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"II+\x00", "tiff"),
+    (b"MM\x00+", "tiff"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+    (b"\x00\x00\x00\x0cjP  ", "jp2"),
+)
+_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
+_MOST_DRAWN = 40_000_000
+"""Pixels of a picture that is handed on: larger ones are made smaller. A4 at 600 dots has 35."""
+_THUMBNAIL = 254  # TIFF's tag for a page that is a small copy of another
+_DAMAGED = "Get the file anew, or save it with another program."
+
+
+def read(path: Path, limits: Limits) -> Document:
+    """Nothing: a picture has no text of its own."""
+    raise BadInput(
+        f"{path.name} is a picture, no text", hint="Read its text with OCR first: anyrig ocr."
+    )
+
+
+def format_of_head(head: bytes) -> str:
+    """The kind of picture that a file begins as; empty if none."""
+    for magic, found in _MAGIC:
+        if head.startswith(magic):
+            return found
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "webp"
+    if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
+        return "avif"
+    if head.startswith(b"BM") and len(head) >= 18 and not any(head[6:10]):
+        size = struct.unpack("<I", head[14:18])[0]
+        return "bmp" if size in _BMP_HEADERS else ""
+    return ""
+
+
+def num_pages(path: Path, form: str, limits: Limits) -> int:
+    """How many pages a picture has: those of a TIFF; an animation is one."""
+    with _opened(path, form, limits) as image:
+        if form != "tiff":
+            return 1
+        return sum(1 for _ in _frames(image, path, limits))
+
+
+def is_animation(path: Path, form: str, limits: Limits) -> bool:
+    """Whether there is more in a file than the one picture that is taken from it."""
+    with _opened(path, form, limits) as image:
+        return form in ("gif", "webp", "png", "avif") and getattr(image, "n_frames", 1) > 1
+
+
+def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator[bytes]:
+    """Pages as PNG in grey, upright, one for each number (from 1); `BadInput` ends them.
+
+    Args:
+        path: of the file.
+        form: of `FORMATS`.
+        numbers: of pages, in any order.
+        limits: of which `pixels` and `pages` hold.
+    """
+    with _opened(path, form, limits) as image:
+        places = list(_frames(image, path, limits)) if form == "tiff" else [0]
+        for number in numbers:
+            if not 1 <= number <= len(places):
+                raise BadInput(f"{path.name} has no page {number}", hint="Give one of its pages.")
+            yield _png(image, places[number - 1], path, limits)
+
+
+def _opened(path: Path, form: str, limits: Limits) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
+    names = _PILLOW.get(form, (form.upper(),))
+    try:
+        image = Image.open(path, formats=names)
+    except (UnidentifiedImageError, KeyError):
+        raise BadInput(
+            f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
+        ) from None
+    except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
+        _damaged(path, error)
+    _check_size(image, path, limits)
+    return image
+
+
+def _damaged(path: Path, error: Exception) -> NoReturn:
+    raise BadInput(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
+
+
+def _check_size(image: Image, path: Path, limits: Limits) -> None:
+    width, height = image.size
+    if width * height > limits.pixels:
+        raise PastLimit(
+            f"{path.name} is a picture of {width:,} x {height:,} pixels:"
+            f" more than {limits.pixels // 1_000_000:,} million",
+            hint="Make it smaller, or cut it in pieces.",
+            limit="pixels",
+        )
+    if not (width and height):
+        raise BadInput(f"{path.name} is a picture of no size", hint=_DAMAGED)
+
+
+def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
+    """The places of a TIFF's pages, without small copies; a chain that ends badly just ends."""
+    place = 0
+    while True:
+        try:
+            image.seek(place)
+        except EOFError:
+            return
+        except Exception as error:  # noqa: BLE001 - the next page's head is damaged
+            if place == 0:
+                _damaged(path, error)
+            return
+        tags = getattr(image, "tag_v2", {})
+        if place == 0 or not _is_copy(tags.get(_THUMBNAIL)):
+            yield place
+        place += 1
+        if place > limits.pages:
+            raise PastLimit(
+                f"{path.name} has more than {limits.pages:,} pages", hint="Split it.", limit="pages"
+            )
+
+
+def _is_copy(mark: object) -> bool:
+    return isinstance(mark, int) and bool(mark & 1)
+
+
+def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
+    from PIL import ImageOps
+
+    try:
+        if place or image.tell() != place:
+            image.seek(place)
+        _check_size(image, path, limits)
+        if image.format == "JPEG" and image.size[0] * image.size[1] > 4 * _MOST_DRAWN:
+            image.draft("L", (image.size[0] // 2, image.size[1] // 2))
+        image.load()
+        made = ImageOps.exif_transpose(grey(image))
+        out = io.BytesIO()
+        fitted(made).save(out, "PNG", compress_level=1)
+    except (PastLimit, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
+        _damaged(path, error)
+    return out.getvalue()
+
+
+def grey(image: Image) -> Image:
+    """A picture in 256 greys, on white where it is clear; what it says of its turn is kept."""
+    from PIL import Image as images
+
+    exif = image.getexif()
+    if image.mode.startswith(("I", "F")):
+        made = _stretched(image)
+    elif image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        made = images.new("RGBA", clear.size, "white")
+        made.alpha_composite(clear)
+        made = made.convert("L")
+    else:
+        made = image.convert("L")
+    made.info.pop("transparency", None)
+    made.info["exif"] = exif.tobytes() if len(exif) else b""
+    return made
+
+
+def _stretched(image: Image) -> Image:
+    """Sixteen bits or fractions as eight: Pillow itself would cut off what is above 255."""
+    wide = image.convert("F")
+    low, high = wide.getextrema()
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return wide.point(lambda value: value * scale - low * scale).convert("L")
+
+
+def fitted(image: Image) -> Image:
+    """A picture of no more pixels than are handed on."""
+    width, height = image.size
+    if width * height <= _MOST_DRAWN:
+        return image
+    share = (_MOST_DRAWN / (width * height)) ** 0.5
+    return image.resize((max(1, int(width * share)), max(1, int(height * share))))
