@@ -1,0 +1,1 @@
+"""What a folder of texts is about: languages, key phrases, duplicates, clusters, statistics."""

@@ -1,0 +1,168 @@
+"""One document as what an analysis needs of it: figures, phrases, hashes; its text packed away.
+
+A folder may hold more text than memory: of each document only this is kept.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.analyse import phrases, shingles, space
+from anyrig.documents.analyse.statistics import Statistics, statistics
+from anyrig.text import language as languages
+from anyrig.text.labels import one_line
+from anyrig.text.sentences import paragraphs, sentences
+
+if TYPE_CHECKING:
+    from anyrig.documents.analyse.phrases import Candidates
+    from anyrig.documents.analyse.shingles import Shingled
+    from anyrig.text.pages import Paged
+
+_MOST_PARAGRAPHS = 80
+_FEWEST_LETTERS = 60  # of a paragraph whose language counts: a heading tells little
+_LEAST_SHARE = 0.03
+_DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])[-_.]?(0[1-9]|[12]\d|3[01])(?!\d)")
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a text is in a language."""
+
+    language: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A document as its file shows it."""
+
+    name: str
+    """As it is shown: a line without anything that could disturb a terminal or a page."""
+    path: Path
+    format: str
+    num_bytes: int
+    day: str
+    """YYYY-MM-DD; empty where nobody knows."""
+    dated_by: str
+    """`name` where the file's name holds a date, `file` for the day it was changed."""
+    num_pages: int
+    read_by: str
+    """`text`, `ocr`, or `text and ocr`."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What an analysis needs of one document."""
+
+    facts: Facts
+    language: str
+    languages: tuple[Share, ...]
+    """The largest first; one of them is `language`."""
+    statistics: Statistics
+    candidates: Candidates
+    shingled: Shingled
+    passages: tuple[str, ...]
+    """For its vector; empty when none is wanted."""
+    packed: bytes
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return zlib.decompress(self.packed).decode("utf-8", "surrogatepass")
+
+
+def digest(paged: Paged, *, name: str, vectors: bool) -> Digest:
+    """What is kept of a document that was read.
+
+    Args:
+        paged: as it was read.
+        name: under which it is shown.
+        vectors: whether passages are wanted.
+    """
+    text = paged.text
+    shares = language_shares(text)
+    main = shares[0].language
+    spans = sentences(text, main)
+    return Digest(
+        facts(paged, name),
+        main,
+        shares,
+        statistics(text, spans, main),
+        phrases.candidates(text, spans, main),
+        shingles.shingled(text),
+        space.passages_of(paged, main) if vectors else (),
+        zlib.compress(text.encode("utf-8", "surrogatepass"), 1),
+    )
+
+
+def facts(paged: Paged, name: str) -> Facts:
+    """What the file tells of itself."""
+    try:
+        status = paged.file.stat()
+        size, changed = status.st_size, datetime.fromtimestamp(status.st_mtime, UTC).date()
+    except (OSError, ValueError, OverflowError):
+        size, changed = 0, None
+    named = _date_in(paged.file.name)
+    used = {page.source for page in paged.pages if page.source != "none"}
+    day = named or changed
+    return Facts(
+        one_line(name, 200) or "(a name without letters)",
+        paged.file,
+        paged.format,
+        size,
+        day.isoformat() if day else "",
+        "name" if named else "file" if changed else "",
+        max((page.number for page in paged.pages), default=0),
+        " and ".join(sorted(used, reverse=True)) or "text",
+        tuple(one_line(warning, 300) for warning in paged.warnings[:20]),
+    )
+
+
+def _date_in(name: str) -> date | None:
+    found = _DATE.search(name)
+    try:
+        return date(*(int(part) for part in found.groups())) if found else None
+    except ValueError:
+        return None
+
+
+def language_shares(text: str) -> tuple[Share, ...]:
+    """The languages of a text, the largest share first; always at least one."""
+    main = languages.detect(text)
+    spans = [span for span in paragraphs(text) if span[1] - span[0] >= _FEWEST_LETTERS]
+    if len(spans) > _MOST_PARAGRAPHS:
+        spans = [spans[n * len(spans) // _MOST_PARAGRAPHS] for n in range(_MOST_PARAGRAPHS)]
+    counts: Counter[str] = Counter()
+    for start, end in spans:
+        found = languages.detect(text[start:end], default=main.language)
+        counts[found.language if found.sure else main.language] += end - start
+    return _as_shares(counts, main.language if main.confidence > 0 else "")
+
+
+def _as_shares(counts: Counter[str], main: str) -> tuple[Share, ...]:
+    total = sum(counts.values())
+    if not total:
+        return (Share(main or "und", 1.0),)
+    kept = {one: n for one, n in counts.items() if n >= _LEAST_SHARE * total} or dict(counts)
+    whole = sum(kept.values())
+    order = sorted(kept, key=lambda one: (-kept[one], one))
+    return tuple(Share(one, kept[one] / whole) for one in order)
+
+
+def overall(digests: Sequence[Digest]) -> tuple[Share, ...]:
+    """The languages of a folder, weighed by words."""
+    counts: Counter[str] = Counter()
+    for one in digests:
+        for share in one.languages:
+            counts[share.language] += round(share.share * max(1, one.statistics.num_words))
+    total = sum(counts.values()) or 1
+    order = sorted(counts, key=lambda one: (-counts[one], one))
+    return tuple(Share(one, counts[one] / total) for one in order)

@@ -1,0 +1,245 @@
+"""Digests of documents to the analysis of all of them together: the recipe, step by step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anyrig.documents.analyse import clusters, duplicates, phrases, space
+from anyrig.documents.analyse.clusters import Clustering
+from anyrig.documents.analyse.digest import Digest, Facts, Share, overall
+from anyrig.documents.analyse.duplicates import Group, Shared
+from anyrig.documents.analyse.phrases import Phrase
+from anyrig.documents.analyse.statistics import Statistics
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.documents.protocol import Vectors
+
+PHRASES = 10
+_REFINED = 24
+_FOLDER_PHRASES = 24
+_COMPARED = 40  # pairs of near-duplicates whose differences are looked at
+Done = Callable[[str], None]
+"""Told what is done next, once for each document of each step."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A file that could not be read."""
+
+    name: str
+    why: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Doc:
+    """A document of the analysis."""
+
+    facts: Facts
+    language: str
+    languages: tuple[Share, ...]
+    statistics: Statistics
+    phrases: tuple[Phrase, ...]
+    cluster: int
+    """Its place in `clusters`."""
+    place: tuple[float, float]
+    """On the map, -1 to 1 both ways."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a folder holds."""
+
+    title: str
+    docs: tuple[Doc, ...]
+    languages: tuple[Share, ...]
+    phrases: tuple[Phrase, ...]
+    """Of the whole; `count` is the number of documents that have it."""
+    clustering: Clustering
+    groups: tuple[Group, ...]
+    shared: tuple[Shared, ...]
+    left: tuple[Left, ...]
+    model: str
+    """Whose vectors were used; empty for none: words alone."""
+    similar: tuple[tuple[int, float], ...] = ()
+    """The documents most like the one that was named."""
+    similar_to: int | None = None
+
+
+def analyse(
+    digests: Sequence[Digest],
+    *,
+    title: str,
+    left: Iterable[Left] = (),
+    vectors: Vectors | None = None,
+    seed: int = 0,
+    similar_to: int | None = None,
+    most_similar: int = 20,
+    done: Done = lambda _: None,
+) -> Analysis:
+    """The analysis of documents that were read.
+
+    Args:
+        digests: of the documents, in the order in which they are shown.
+        title: of the whole.
+        left: what could not be read.
+        vectors: the model, if one is to be used.
+        seed: of the clusters' starts.
+        similar_to: the document whose neighbours are wanted.
+        most_similar: how many of them.
+        done: told as each document is through its longest step.
+    """
+    points = points_of(digests, vectors, done)
+    found = phrases_of(digests, points, vectors)
+    done("comparing the documents")
+    labels, silhouette = clusters.divide(points, seed=seed)
+    grouped = clusters.named(points, labels, found) if digests else []
+    groups = duplicates.groups([one.shingled for one in digests])
+    shared = duplicates.shared_passages(
+        [one.shingled for one in digests], groups, lambda index: digests[index].text
+    )
+    similar = () if similar_to is None else space.nearest(points, similar_to, most_similar)
+    return Analysis(
+        title,
+        _docs(digests, points, found, grouped),
+        overall(digests),
+        tuple(folder_phrases(found)),
+        Clustering(tuple(grouped), silhouette),
+        tuple(_with_changes(groups, digests)),
+        tuple(shared),
+        tuple(left),
+        vectors.model.name if vectors is not None else "",
+        tuple(similar),
+        similar_to,
+    )
+
+
+def _docs(
+    digests: Sequence[Digest],
+    points: NDArray[np.float32],
+    found: Sequence[Sequence[Phrase]],
+    grouped: Sequence[clusters.Cluster],
+) -> tuple[Doc, ...]:
+    where = {index: place for place, one in enumerate(grouped) for index in one.members}
+    places = space.flat(points)
+    return tuple(
+        Doc(one.facts, one.language, one.languages, one.statistics, tuple(found[index]),
+            where[index], (float(places[index][0]), float(places[index][1])))
+        for index, one in enumerate(digests)
+    )  # fmt: skip
+
+
+def points_of(
+    digests: Sequence[Digest], vectors: Vectors | None, done: Done = lambda _: None
+) -> NDArray[np.float32]:
+    """The documents as points."""
+    import numpy as np
+
+    if vectors is None or not digests:
+        return space.lexical([one.candidates.terms for one in digests])
+    through = iter(digests)
+    rows = space.embedded(
+        (one.passages for one in digests),
+        vectors,
+        lambda: done(f"vectors of {next(through).facts.name}"),
+    )
+    return np.stack(list(rows))
+
+
+def frequencies(digests: Sequence[Digest]) -> dict[str, Counter[str]]:
+    """By language: in how many documents each stem stands; copies count once."""
+    found: dict[str, Counter[str]] = {}
+    seen: set[str] = set()
+    for one in digests:
+        if one.shingled.digest not in seen:
+            seen.add(one.shingled.digest)
+            found.setdefault(one.language, Counter()).update(one.candidates.terms.keys())
+    return found
+
+
+def phrases_of(
+    digests: Sequence[Digest],
+    points: NDArray[np.float32],
+    vectors: Vectors | None,
+    most: int = PHRASES,
+) -> list[list[Phrase]]:
+    """The key phrases of each document, weighed against the others in its language."""
+    known = frequencies(digests)
+    num_texts = Counter(one.language for one in digests)
+    ranked = [
+        phrases.rank(
+            one.candidates, one.language,
+            frequencies=known.get(one.language), num_texts=num_texts[one.language],
+        )
+        for one in digests
+    ]  # fmt: skip
+    if vectors is None:
+        return [own[:most] for own in ranked]
+    return _refined(ranked, points, vectors, most)
+
+
+def _refined(
+    ranked: Sequence[Sequence[Phrase]],
+    points: NDArray[np.float32],
+    vectors: Vectors,
+    most: int,
+) -> list[list[Phrase]]:
+    """The same, by the vectors of the best; each phrase of the folder is embedded once."""
+    import numpy as np
+
+    texts = sorted({phrase.text for own in ranked for phrase in own[:_REFINED]})
+    if not texts:
+        return [list(own) for own in ranked]
+    rows: Mapping[str, int] = {text: row for row, text in enumerate(texts)}
+    made = np.asarray(vectors.matrix(texts))
+    found = []
+    for own, point in zip(ranked, points, strict=True):
+        best = list(own[:_REFINED])
+        if not best:
+            found.append(best)
+            continue
+        mine = made[[rows[phrase.text] for phrase in best]]
+        found.append(phrases.refined(best, mine, point, most=most))
+    return found
+
+
+def folder_phrases(found: Sequence[Sequence[Phrase]]) -> list[Phrase]:
+    """The phrases of a folder: those that weigh in several documents before those of one."""
+    scores: dict[tuple[str, ...], float] = defaultdict(float)
+    in_docs: Counter[tuple[str, ...]] = Counter()
+    written: dict[tuple[str, ...], Counter[str]] = {}
+    for own in found:
+        for phrase in own:
+            key = clusters.key_of(phrase)
+            scores[key] += phrase.score
+            in_docs[key] += 1
+            written.setdefault(key, Counter())[phrase.text] += 1
+    order = sorted(scores, key=lambda key: (-scores[key], key))[:_FOLDER_PHRASES]
+    best = scores[order[0]] if order else 1.0
+    return [
+        Phrase(max(written[key], key=lambda text: (written[key][text], text)),
+               scores[key] / best, in_docs[key])
+        for key in order
+    ]  # fmt: skip
+
+
+def _with_changes(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Group]:
+    """The groups with what differs, for the first of them."""
+    found, compared = [], 0
+    for group in groups:
+        members = []
+        for member in group.members:
+            if not member.exact and compared < _COMPARED:
+                compared += 1
+                first, other = digests[group.first], digests[member.index]
+                shown, count = duplicates.changes(first.text, other.text, first.language)
+                member = replace(member, changes=shown, num_changes=count)
+            members.append(member)
+        found.append(replace(group, members=tuple(members)))
+    return found

@@ -1,0 +1,124 @@
+"""Documents as points: the mean of their passages' vectors, or their words where there is no model.
+
+Both are rows of length 1, so that one product tells how alike two documents are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anyrig.documents.passages import passages
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.documents.protocol import Vectors
+    from anyrig.text.pages import Paged
+
+MOST_PASSAGES = 32
+"""Of one document: a long one is judged by passages spread evenly over it."""
+_MOST_TERMS = 3_000
+
+
+def passages_of(paged: Paged, language: str, most: int = MOST_PASSAGES) -> tuple[str, ...]:
+    """The passages that stand for a document: those of its index, so that vectors are shared."""
+    found = [passage.text for passage in passages(paged, language=language)]
+    if len(found) > most:
+        found = [found[n * len(found) // most] for n in range(most)]
+    return tuple(found)
+
+
+def embedded(
+    texts: Iterable[Sequence[str]],
+    vectors: Vectors,
+    done: Callable[[], None] = lambda: None,
+) -> Iterator[NDArray[np.float32]]:
+    """The point of each document, from its passages; zeros for one without any."""
+    import numpy as np
+
+    counts: list[int] = []
+
+    def all_passages() -> Iterator[str]:
+        for pieces in texts:
+            counts.append(len(pieces))
+            yield from pieces
+
+    made = vectors.embed(all_passages())
+    taken: list[NDArray[np.float32]] = []
+    following = 0
+    for vector in made:
+        while following < len(counts) and counts[following] == 0:
+            yield np.zeros_like(vector)
+            done()
+            following += 1
+        taken.append(vector)
+        if len(taken) == counts[following]:
+            yield unit(np.mean(taken, axis=0, dtype=np.float32))
+            done()
+            taken, following = [], following + 1
+    for _ in counts[following:]:
+        yield np.zeros(vectors.model.dimension, np.float32)
+        done()
+
+
+def lexical(terms: Sequence[Mapping[str, int]]) -> NDArray[np.float32]:
+    """Documents by the words that tell them apart: tf-idf over the commonest telling stems."""
+    import numpy as np
+
+    in_texts = Counter(term for one in terms for term in one)
+    useful = [term for term, count in in_texts.items() if count > 1] or list(in_texts)
+    useful.sort(key=lambda term: (-in_texts[term], term))
+    columns = {term: number for number, term in enumerate(useful[:_MOST_TERMS])}
+    found = np.zeros((len(terms), max(1, len(columns))), np.float32)
+    for row, one in enumerate(terms):
+        for term, count in one.items():
+            column = columns.get(term)
+            if column is not None:
+                rare = np.log((1.0 + len(terms)) / (1.0 + in_texts[term])) + 0.2
+                found[row, column] = (1.0 + np.log(count)) * rare
+    return unit(found)
+
+
+def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length 1; those of length 0 stay."""
+    import numpy as np
+
+    size = np.linalg.norm(rows, axis=-1, keepdims=True)
+    scaled: NDArray[np.float32] = (rows / np.where(size > 0, size, 1.0)).astype(np.float32)
+    return scaled
+
+
+def nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[int, float]]:
+    """The documents most like one, with their cosines, the most alike first."""
+    import numpy as np
+
+    alike = points @ points[index]
+    order = np.argsort(-alike, kind="stable")
+    found = [(int(n), float(min(1.0, alike[n]))) for n in order if n != index]
+    return found[:most]
+
+
+def flat(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Points on a plane that keeps most of their spread (principal components), within -1 to 1."""
+    import numpy as np
+
+    found = np.zeros((len(points), 2), np.float32)
+    if len(points) < 2:
+        return found
+    centred = (points - points.mean(axis=0)).astype(np.float64)
+    if len(points) <= points.shape[1]:
+        values, sides = np.linalg.eigh(centred @ centred.T)
+        rows = sides[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0.0))
+    else:
+        _, sides = np.linalg.eigh(centred.T @ centred)
+        rows = centred @ sides[:, ::-1][:, :2]
+    for column in range(rows.shape[1]):
+        side = rows[:, column]
+        largest = side[int(np.abs(side).argmax())]
+        # A component has no sign of its own: one is chosen, so that two runs draw one map.
+        found[:, column] = side * (-1.0 if largest < 0 else 1.0)
+    widest = float(np.abs(found).max())
+    return found / widest if widest > 0 else found

@@ -1,0 +1,118 @@
+"""The analysis of a folder or of files, as every door asks for it.
+
+    found = analyse(files, root=folder, read=read, vectors=vectors)
+
+A file that cannot be read is named in the result, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.analyse import folder
+from anyrig.documents.analyse.digest import Digest, digest
+from anyrig.documents.analyse.folder import Analysis, Left
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.text.labels import one_line
+
+if TYPE_CHECKING:
+    from anyrig.documents.protocol import Vectors
+    from anyrig.text.pages import Paged
+
+Read = Callable[[Path], "Paged"]
+Tell = Callable[[str, int, int], None]
+"""What is done, how many steps are through, and of how many."""
+
+
+def analyse(
+    files: Sequence[Path],
+    *,
+    read: Read,
+    root: Path | None = None,
+    title: str = "",
+    vectors: Vectors | None = None,
+    similar_to: Path | None = None,
+    seed: int = 0,
+    tell: Tell = lambda *_: None,
+) -> Analysis:
+    """What files hold, each and together.
+
+    Args:
+        files: in the order in which they are shown.
+        read: opens one; its `AnyrigError` puts that file among those left out.
+        root: the folder that names are shown from.
+        title: of the report; the folder's name without it.
+        vectors: the model to compare by; words alone without one.
+        similar_to: one of the files, or another one, whose neighbours are wanted.
+        seed: of the clusters' starts.
+        tell: is told how far it is.
+    """
+    wanted = _with(files, similar_to)
+    total = len(wanted) * (2 if vectors is not None else 1) + 1
+    left: list[Left] = []
+    digests: list[Digest] = []
+    for number, path in enumerate(wanted):
+        tell(f"reading {one_line(path.name, 80)}", number, total)
+        digests.extend(_digested(path, read, root, vectors is not None, left))
+    steps = iter(range(len(wanted), total + len(wanted)))
+    return folder.analyse(
+        digests,
+        title=one_line(title or (root.resolve().name if root else ""), 200) or "Documents",
+        left=left,
+        vectors=vectors,
+        seed=seed,
+        similar_to=_index(digests, similar_to, left),
+        done=lambda what: tell(what, min(total - 1, next(steps)), total),
+    )
+
+
+def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
+    known = {_real(path) for path in files}
+    return [*files, *([named] if named is not None and _real(named) not in known else [])]
+
+
+def _digested(
+    path: Path, read: Read, root: Path | None, vectors: bool, left: list[Left]
+) -> Iterator[Digest]:
+    name = shown_name(path, root)
+    try:
+        paged = read(path)
+        if not any(map(str.isalnum, paged.text)):
+            raise BadInput("there is no text in it", hint="If it is a picture, allow OCR.")
+        yield digest(paged, name=name, vectors=vectors)
+    except AnyrigError as error:
+        left.append(Left(name, one_line(error.message, 300), one_line(error.hint, 300)))
+    except (OSError, MemoryError) as error:
+        left.append(Left(name, one_line(str(error), 300) or "too little memory"))
+
+
+def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) -> int | None:
+    """Where the file stands whose neighbours are wanted; an error if it could not be read."""
+    if named is None:
+        return None
+    for index, one in enumerate(digests):
+        if _real(one.facts.path) == _real(named):
+            return index
+    why = next((one for one in left if one.name.endswith(one_line(named.name, 200))), None)
+    raise BadInput(
+        f"{one_line(named.name, 200)} cannot be compared: {why.why if why else 'it was not read'}",
+        hint=(why.hint if why else "") or "Name a file with text in it.",
+    )
+
+
+def shown_name(path: Path, root: Path | None) -> str:
+    """A file's name within the folder, as one harmless line."""
+    try:
+        inside = path.relative_to(root) if root is not None else Path(path.name)
+    except ValueError:
+        inside = path
+    return one_line(inside.as_posix(), 200) or "(a name without letters)"
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path
