@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from anyrig.store.key import Plain
 
@@ -91,6 +91,9 @@ class Results(Protocol):
     def get(self, key: str) -> Result | None:
         """A result, or None."""
 
+    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+        """Those of the results that are kept, by key; all of them in memory at once."""
+
     def put(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> bool:
         """Keep a result unless one is kept already; whether it was kept."""
 
@@ -108,3 +111,26 @@ class Results(Protocol):
 
     def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
         """A block in which everything asked for or kept is safe from eviction."""
+
+
+class Claim(NamedTuple):
+    """Results that one caller said it would make."""
+
+    token: str
+    """Nobody else's, so that one that has lapsed takes nothing from the next; "" is no claim."""
+    keys: frozenset[str]
+
+
+@runtime_checkable
+class Claims(Protocol):
+    """What a store of several machines knows besides: who is making a result right now.
+
+    A claim saves work and promises nothing: it lapses when its holder dies, and whoever does not
+    want to wait makes the result himself.
+    """
+
+    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
+        """Those of the keys that nobody had claimed, now the caller's for so long."""
+
+    def release(self, claim: Claim) -> None:
+        """Give up what of a claim still stands."""

@@ -1,0 +1,176 @@
+"""Where vectors lie in a store: the key of each text, its vector as bytes, what may be trusted.
+
+A vector is kept as little-endian float32 under a key made of everything that shapes it. What comes
+back is looked at again: of another length, or not finite, it counts as missing and is dropped, so
+that it is made anew. A store that fails costs a warning and the vectors' being made, never the
+vectors; it is asked again half a minute later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from anyrig.errors import StoreFailed
+from anyrig.store.key import Plain, key
+from anyrig.store.protocol import Claim, Claims, Entry, Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anyrig.documents.protocol import Use
+    from anyrig.store.protocol import Results
+
+    Vector = NDArray[np.float32]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+KIND = "embedding"
+"""What vectors are called in the store."""
+AGAIN_S = 30.0
+"""How long a store that failed is left alone."""
+LAPSE_S = 30.0
+"""How long a claim stands whose holder died."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Everything beside the text that shapes its vector. The device is not among it."""
+
+    weights: str
+    """The hash of the model's weights."""
+    tokenizer: str
+    """The hash of the tokenizer's file."""
+    precision: str = "fp32"
+    """The class of number format: `fp32`, `half`, `int8`."""
+    longest: int = 512
+    """Tokens of a window."""
+    overlap: int = 0
+    """Tokens that neighbouring windows share."""
+    windows: str = "pooled"
+    """What becomes of a longer text: `pooled` over its windows, or `cut`."""
+    pooling: str = "mean"
+    normalise: bool = True
+    deterministic: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """The words set before a text, by what its vector is for: `passage`, `query`."""
+    engine: str = ""
+    """Who made it, for `anyrig cache prune --engine`; no part of the key."""
+    version: str = ""
+    """Of the way vectors are made: a change that moves them takes another."""
+
+    def base(self, use: Use) -> str:
+        """The key of all of it, for one use. Uses with the same prompt share their vectors."""
+        return key(
+            weights=self.weights, tokenizer=self.tokenizer, precision=self.precision,
+            longest=self.longest, overlap=self.overlap, windows=self.windows,
+            pooling=self.pooling, normalise=self.normalise, deterministic=self.deterministic,
+            prompt=self.prompts.get(use, ""), version=self.version,
+        )  # fmt: skip
+
+
+class Shelf:
+    """The vectors of one model in a store. Threads may share it where they may share the store.
+
+    Args:
+        store: any store of results; one that knows `Claims` lets machines divide the work.
+        marks: what shapes the vectors.
+        dimension: their length.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        store: Results,
+        marks: Marks,
+        dimension: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.dimension = dimension
+        self._store, self._marks, self._clock = store, marks, clock
+        self._claims = store if isinstance(store, Claims) else None
+        self._bases: dict[str, str] = {}
+        self._quiet_until = float("-inf")
+
+    @property
+    def shared(self) -> bool:
+        """Whether others may be making the same vectors, and say so."""
+        return self._claims is not None
+
+    def key(self, text: str, use: Use = "passage") -> str:
+        """The key of a text's vector."""
+        base = self._bases.get(use)
+        if base is None:
+            base = self._bases[use] = self._marks.base(use)
+        return key(kind=KIND, base=base, text=text)
+
+    def find(self, keys: Iterable[str]) -> dict[str, Vector]:
+        """Those of the vectors that are kept and whole, by key."""
+        asked = list(keys)
+        nothing: dict[str, Result] = {}
+        found = self._try(lambda: self._store.get_many(asked), nothing)
+        whole, bad = self._vectors(list(found.values()))
+        for name in bad:
+            log.warning("the vector %s is not what was kept, and is made again", name)
+            self._drop(name)
+        return whole
+
+    def keep(self, vectors: Mapping[str, Vector]) -> None:
+        """Keep vectors by key; of those that are kept already the first stays."""
+        note: dict[str, Plain] = {"dimension": self.dimension, "engine": self._marks.engine}
+        entries = [
+            Entry(name, vector.astype("<f4", copy=False).tobytes(), KIND, note)
+            for name, vector in vectors.items()
+        ]
+        if entries:
+            self._try(lambda: self._store.put_many(entries), 0)
+
+    def forget(self, texts: Iterable[str], uses: Sequence[Use] = ("passage", "query")) -> int:
+        """Drop the vectors of these texts for good; how many there were. A failure is raised."""
+        names = {self.key(text, use) for text in texts for use in uses}
+        return sum(self._store.drop(name) for name in self._store.has(names))
+
+    def claim(self, keys: Iterable[str]) -> Claim:
+        """Those that this caller is to make; the rest is in another's hands."""
+        asked, claims = tuple(keys), self._claims
+        alone = Claim("", frozenset(asked))
+        if claims is None or not asked:
+            return alone
+        return self._try(lambda: claims.claim(asked, lapse_s=LAPSE_S), alone)
+
+    def release(self, claim: Claim) -> None:
+        """Let others make what this caller did not."""
+        claims = self._claims
+        if claims is not None and claim.token and claim.keys:
+            self._try(lambda: claims.release(claim), None)
+
+    def _drop(self, name: str) -> bool:
+        return self._try(lambda: self._store.drop(name), False)
+
+    def _vectors(self, results: Sequence[Result]) -> tuple[dict[str, Vector], list[str]]:
+        """Whole ones as rows of one new matrix, and the keys of the others."""
+        import numpy as np
+
+        size = 4 * self.dimension
+        fit = [one for one in results if one.kind == KIND and len(one.data) == size]
+        rows = np.frombuffer(b"".join(one.data for one in fit), "<f4")
+        matrix = rows.reshape(len(fit), self.dimension).astype(np.float32)
+        finite = np.logical_and.reduce(np.isfinite(matrix), axis=1).tolist()
+        whole = {one.key: row for one, row, good in zip(fit, matrix, finite, strict=True) if good}
+        return whole, [one.key for one in results if one.key not in whole]
+
+    def _try(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What the store answers; `otherwise` where it fails, or did so a moment ago."""
+        if self._clock() < self._quiet_until:
+            return otherwise
+        try:
+            return ask()
+        except StoreFailed as error:
+            self._quiet_until = self._clock() + AGAIN_S
+            log.warning("vectors are made without the store for now: %s", error.message)
+            return otherwise

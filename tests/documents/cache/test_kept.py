@@ -1,0 +1,288 @@
+"""Vectors that are kept: made once, in order, in little memory, whatever becomes of the store."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sqlite3
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.documents.cache import kept as module
+from anyrig.documents.cache.kept import Kept
+from anyrig.documents.cache.shelf import KIND, Marks, Shelf
+from anyrig.errors import StoreFailed, WorkFailed
+from anyrig.store.protocol import Entry, Result
+from anyrig.store.results import Store
+from tests.documents.cache.counting import DIMENSION, MARKS, Counting, Threaded, vector_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "results.sqlite") as store:
+        yield store
+
+
+def _kept(store: Any, engine: Counting | None = None, marks: Marks = MARKS) -> Kept:
+    return Kept(engine or Counting(), Shelf(store, marks, DIMENSION))
+
+
+def _same(found: Iterable[Any], texts: Iterable[str], use: str = "passage") -> None:
+    pairs = list(zip(found, texts, strict=True))
+    assert all(np.array_equal(vector, vector_of(text, use)) for vector, text in pairs)
+
+
+@pytest.mark.parametrize("kind", [Counting, Threaded])
+@pytest.mark.parametrize(("batch", "ahead"), [(8, 1), (32, 40), (1, 1)])
+def test_each_text_is_made_once_and_in_order(
+    store: Store, kind: type[Counting], batch: int, ahead: int
+) -> None:
+    texts = [f"text {number * 7919 % 1500}" for number in range(4000)] + [
+        "",
+        "\ud83d",
+        "é",
+        "e\u0301",
+    ]
+    engine = kind(batch=batch, ahead=ahead)
+    kept = _kept(store, engine)
+    _same(kept.embed(texts), texts)
+    assert set(engine.seen.values()) == {1}
+    assert len(engine.seen) == 1504
+    assert (kept.num_made, kept.num_found) == (1504, 4004 - 1504)
+    again = Counting()
+    _same(_kept(store, again).embed(texts), texts)
+    assert not again.calls
+    assert store.size().num_results == 1504
+
+
+def test_the_model_runs_on_through_many_chunks(store: Store) -> None:
+    """It is not drained between two lookups."""
+    engine = Counting(batch=64)
+    list(_kept(store, engine).embed(f"{number}" for number in range(5500)))
+    assert engine.calls == [5500]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with less of everything."""
+    monkeypatch.setattr(module, "CHUNK", 100)
+    monkeypatch.setattr(module, "HELD", 800)
+
+
+class Taken:
+    """Texts, and how many of them were taken."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.count, self._texts = 0, texts
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            self.count += 1
+            yield text
+
+
+@pytest.mark.usefixtures("small")
+def test_found_ones_do_not_wait_for_a_far_gap(store: Store) -> None:
+    texts = [f"{number}" for number in range(3000)]
+    list(_kept(store).embed(texts[:2000]))
+    taken = Taken(texts)
+    stream = _kept(store).embed(taken)
+    next(stream)
+    assert taken.count == 100
+    _same(itertools.islice(stream, 1900), texts[1:1901])
+    assert taken.count <= 2000
+
+
+@pytest.mark.usefixtures("small")
+def test_a_gap_before_many_found_ones_holds_few(store: Store) -> None:
+    texts = [f"{number}" for number in range(4000)]
+    list(_kept(store).embed(texts[1:]))
+    taken, engine = Taken(texts), Counting()
+    stream = _kept(store, engine).embed(taken)
+    _same([next(stream)], ["0"])
+    assert taken.count <= 1000
+    _same(stream, texts[1:])
+    assert engine.seen == {"0": 1}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_long_stream_takes_little_memory(store: Store) -> None:
+    """Every other one is kept, so that both ways are gone; four times as many take no more."""
+
+    def peak(count: int) -> int:
+        texts = [f"{count}.{number}" for number in range(count)]
+        list(_kept(store).embed(texts[::2]))
+        tracemalloc.start()
+        for _ in _kept(store, Counting(batch=64)).embed(texts):
+            pass
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(500)
+    assert peak(8000) < 1.3 * peak(2000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": "w"}, {"tokenizer": "t"}, {"precision": "half"}, {"longest": 256},
+        {"overlap": 32}, {"windows": "cut"}, {"pooling": "cls"}, {"normalise": False},
+        {"deterministic": True}, {"prompts": {"passage": "passage: "}}, {"version": "2"},
+    ],
+)  # fmt: skip
+def test_whatever_shapes_a_vector_is_in_its_key(store: Store, change: dict[str, Any]) -> None:
+    list(_kept(store).embed(["a"]))
+    engine = Counting()
+    list(_kept(store, engine, replace(MARKS, **change)).embed(["a"]))
+    assert engine.seen == {"a": 1}
+
+
+def test_what_does_not_shape_it_is_not(store: Store) -> None:
+    list(_kept(store).embed(["a"]))
+    engine = Counting()
+    list(_kept(store, engine, replace(MARKS, engine="other")).embed(["a"], use="query"))
+    assert not engine.seen  # without prompts a query is a passage
+    asked = replace(MARKS, prompts={"query": "query: "})
+    _same(_kept(store, engine, asked).embed(["a"], use="query"), ["a"], "query")
+    assert engine.seen == {"a": 1}
+
+
+def test_nobody_shares_an_array(store: Store) -> None:
+    for _ in range(2):
+        found = list(_kept(store).embed(["a", "b", "a", "a"]))
+        for vector in found:
+            assert vector.flags.writeable
+            vector += 1
+        assert np.allclose(found[3], vector_of("a") + 1)
+    _same(_kept(store).embed(["a"]), ["a"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 60, b"\0" * 68, np.full(16, np.nan, "<f4").tobytes()],
+    ids=["empty", "short", "long", "not-finite"],
+)
+def test_a_wrong_row_is_made_again(
+    store: Store, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = Shelf(store, MARKS, DIMENSION)
+    store.put(shelf.key("a"), data, kind=KIND)
+    store.put(shelf.key("b"), vector_of("b").tobytes(), kind="speech")
+    engine = Counting()
+    with caplog.at_level(logging.WARNING):
+        _same(Kept(engine, shelf).embed("abc"), "abc")
+    assert engine.seen == {"a": 1, "b": 1, "c": 1}
+    assert caplog.text.count("made again") == 2
+    found = shelf.find([shelf.key("a"), shelf.key("b")])
+    _same([found[shelf.key(text)] for text in "ab"], "ab")
+
+
+def test_a_damaged_row_is_made_again(store: Store) -> None:
+    list(_kept(store).embed("abc"))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE data SET bytes = zeroblob(64) WHERE id = 2")
+    connection.close()
+    engine = Counting()
+    _same(_kept(store, engine).embed("abc"), "abc")
+    assert engine.seen.total() == 1
+
+
+def test_a_failing_text_loses_nothing_made_before(store: Store) -> None:
+    texts = [f"{number}" for number in range(100)] + ["bad"]
+    with pytest.raises(WorkFailed):
+        list(_kept(store, Counting(batch=1)).embed(texts))
+    engine = Counting()
+    _same(_kept(store, engine).embed(texts[:-1]), texts[:-1])
+    assert not engine.seen
+
+
+def test_a_reader_who_leaves_loses_nothing(store: Store) -> None:
+    engine = Counting(batch=4)
+    stream = _kept(store, engine).embed(f"{number}" for number in range(100))
+    for _ in range(10):
+        next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert engine.most_at_once == 1
+    assert engine._at_once == 0  # the model's stream was closed as well
+    assert store.size().num_results >= 10
+
+
+def test_it_is_kept_while_it_is_made(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEEP_EVERY_S", 0.0)
+    stream = _kept(store, Counting(batch=1)).embed("abcdef")
+    for _ in range(3):
+        next(stream)
+    assert store.size().num_results >= 3
+    monkeypatch.setattr(module, "KEEP_EVERY_S", 1e9)
+    list(itertools.islice(_kept(store, Counting(batch=1)).embed(map(str, range(1000))), 600))
+    assert store.size().num_results >= 512
+
+
+class Failing(Store):
+    """A store whose disk goes away and comes back."""
+
+    broken = False
+    num_asked = 0
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+        self.num_asked += 1
+        if self.broken:
+            raise StoreFailed("the disk is gone", hint="Find it.")
+        return super().get_many(keys)
+
+    def put_many(self, entries: Iterable[Entry]) -> int:
+        self.num_asked += 1
+        if self.broken:
+            raise StoreFailed("the disk is gone", hint="Find it.")
+        return super().put_many(entries)
+
+
+def test_a_store_that_fails_costs_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    texts = [f"{number}" for number in range(3000)]
+    store = Failing(tmp_path / "results.sqlite")
+    with store:
+        shelf = Shelf(store, MARKS, DIMENSION, clock=lambda: now)
+        list(Kept(Counting(), shelf).embed(texts[:10]))
+        store.broken, store.num_asked = True, 0
+        _same(Kept(Counting(), shelf).embed(texts), texts)
+        assert caplog.text.count("without the store") == 1
+        assert store.num_asked == 1
+        store.broken, now = False, 31.0
+        engine = Counting()
+        _same(Kept(engine, shelf).embed(texts), texts)
+        assert engine.seen.total() == 2990
+
+
+def test_a_matrix_of_any_iterable(store: Store) -> None:
+    kept = _kept(store)
+    for texts in (["a", "b"], iter("ab")):
+        _same(kept.matrix(texts), "ab")
+    for nothing in ("", iter("")):
+        assert kept.matrix(nothing).shape == (0, DIMENSION)
+
+
+def test_a_vector_can_be_forgotten_for_good(store: Store) -> None:
+    kept = _kept(store, marks=replace(MARKS, prompts={"query": "q: "}))
+    list(kept.embed("abc"))
+    list(kept.embed("a", use="query"))
+    assert kept.shelf.forget(["a", "z"]) == 2
+    assert store.size().num_results == 2
+
+
+def test_a_model_that_answers_too_little_is_found_out(store: Store) -> None:
+    class Short(Counting):
+        def embed(self, texts: Iterable[str], **words: Any) -> Iterator[Any]:
+            return itertools.islice(super().embed(texts, **words), 3)
+
+    with pytest.raises(WorkFailed, match="no vector"):
+        list(_kept(store, Short(batch=4)).embed("abcd"))
