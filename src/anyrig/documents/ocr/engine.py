@@ -1,0 +1,35 @@
+"""What is asked of an engine of OCR: an engine of `work` whose items are pictures of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from anyrig.work.engine import Usual
+
+if TYPE_CHECKING:
+    from anyrig.documents.ocr.page import ReadPage
+
+
+class Sheet(NamedTuple):
+    """A picture to be read."""
+
+    data: bytes
+    """A file that Pillow opens: PNG, JPEG, TIFF, PGM..."""
+    language: str = ""
+    """ISO 639-1; found out from what is read when empty."""
+
+
+class PageEngine(Usual):
+    """What every engine of OCR inherits: a page at a time, the same in any company."""
+
+    weights: ClassVar[str] = ""
+    """What tells its model from others."""
+    pads = False
+    batch_invariant = True
+    most_items = 1
+    relief: Sequence[str] = ("--dpi 150", "--workers-per-device 1")
+
+    def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
+        """What stands on each sheet."""
+        raise NotImplementedError
