@@ -6,6 +6,8 @@ onnx.proto (ModelProto, GraphProto, NodeProto, TensorProto, ValueInfoProto).
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 _FLOAT, _FLOAT16 = 1, 10
 _OPSET, _IR_VERSION = 13, 8
+_BUILT_OPSET, _BUILT_IR_VERSION = 20, 9  # Gelu and LayerNormalization are steps of their own
+_KINDS = {"float32": 1, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
+Attribute = int | float | str | Sequence[int]
 
 
 def product(size: int) -> bytes:
@@ -58,6 +63,74 @@ def sweep_chain(num_values: int, num_sweeps: int) -> bytes:
     )
 
 
+class Builder:
+    """A larger graph, step by step; names of values are the caller's, and unique."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._weights: list[bytes] = []
+        self._inputs: list[bytes] = []
+        self._outputs: list[bytes] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def input(self, name: str, kind: str, shape: Sequence[int | str]) -> None:
+        """A value from outside; a size that is a word may be any."""
+        self._inputs.append(_value(name, _KINDS[kind], shape))
+
+    def output(self, name: str, kind: str, shape: Sequence[int | str]) -> None:
+        """A value that is wanted."""
+        self._outputs.append(_value(name, _KINDS[kind], shape))
+
+    def weight(self, name: str, array: NDArray[Any]) -> str:
+        """An array that the graph holds."""
+        kind = _KINDS[str(array.dtype)]
+        self._weights.append(tensor(name, kind, array.shape, array.tobytes()))
+        return name
+
+    def constant(self, value: Any) -> str:
+        """A number or a small array; the same one twice is one."""
+        key = (str(value.dtype), value.shape, value.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.weight(f"constant {len(self._constants)}", value)
+        return self._constants[key]
+
+    def step(
+        self, kind: str, inputs: list[str], output: str, *, domain: str = "", **more: Attribute
+    ) -> str:
+        """A node with one output, whose name is given back."""
+        body = b"".join(text(1, name) for name in inputs)
+        body += text(2, output) + text(3, output) + text(4, kind)
+        for name, value in more.items():
+            told = _KINDS[str(value)] if name == "to" else value
+            body += message(5, _attribute(name, told))
+        self._nodes.append(body + (text(7, domain) if domain else b""))
+        return output
+
+    def model(self) -> bytes:
+        """The whole as bytes."""
+        parts = [message(1, node) for node in self._nodes] + [text(2, "anyrig")]
+        parts += [message(5, weight) for weight in self._weights]
+        parts += [message(11, value) for value in self._inputs]
+        parts += [message(12, value) for value in self._outputs]
+        opsets = message(8, number(2, _BUILT_OPSET))
+        opsets += message(8, text(1, "com.microsoft") + number(2, 1))
+        return number(1, _BUILT_IR_VERSION) + message(7, b"".join(parts)) + opsets
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    if isinstance(value, bool | int):
+        return text(1, name) + _signed(3, value) + number(20, 2)
+    if isinstance(value, float):
+        return text(1, name) + varint(2 << 3 | 5) + struct.pack("<f", value) + number(20, 1)
+    if isinstance(value, str):
+        return text(1, name) + text(4, value) + number(20, 3)
+    return text(1, name) + b"".join(_signed(8, one) for one in value) + number(20, 7)
+
+
+def _signed(field: int, value: int) -> bytes:
+    return number(field, value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
 def _model(
     nodes: list[bytes],
     inputs: list[bytes],
@@ -84,8 +157,10 @@ def _cast(source: str, target: str, kind: int) -> bytes:
     return node("Cast", [source], [target], to=kind)
 
 
-def _value(name: str, kind: int, shape: tuple[int, ...]) -> bytes:
-    sizes = b"".join(message(1, number(1, size)) for size in shape)
+def _value(name: str, kind: int, shape: Sequence[int | str]) -> bytes:
+    sizes = b"".join(
+        message(1, text(2, size) if isinstance(size, str) else number(1, size)) for size in shape
+    )
     return text(1, name) + message(2, message(1, number(1, kind) + message(2, sizes)))
 
 

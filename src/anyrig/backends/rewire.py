@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from mmap import mmap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.backends.graph import message, node, number, tensor, text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Fields of onnx.proto: of a model, of its graph, of a node.
 _GRAPH, _NODE, _INITIALIZER, _INPUT, _OUTPUT, _NAME = 7, 1, 5, 11, 12, 1
 _NODE_INPUT, _NODE_OUTPUT, _NODE_KIND = 1, 2, 4
-_FLOAT, _INT64 = 1, 7
+_SIZES, _KIND, _WEIGHT_NAME, _RAW = 1, 2, 8, 9
+_FLOAT, _INT8, _INT64, _FLOAT16 = 1, 3, 7, 10
 _FIXED = {1: 8, 5: 4}
 """Bytes of a field, by its wire type."""
 _LONGEST_SHIFT = 63
@@ -67,6 +71,43 @@ def with_only_outputs(model: bytes, names: Sequence[str]) -> bytes:
 def values_of(model: bytes, kind: str) -> list[str]:
     """The outputs of every node of a kind, such as `Ceil`."""
     return [found.outputs[0] for found in _nodes(model) if found.kind == kind]
+
+
+def weights_in(model: bytes) -> dict[str, NDArray[Any]]:
+    """The weights of a model that lie in its own bytes, in their order; others are left out."""
+    import numpy as np
+
+    kinds = {_FLOAT: np.float32, _INT8: np.int8, _INT64: np.int64, _FLOAT16: np.float16}
+    found: dict[str, NDArray[Any]] = {}
+    for graph in _fields(model, 0, len(model)):
+        for part in _fields(model, graph.body, graph.end) if graph.field == _GRAPH else ():
+            if part.field != _INITIALIZER:
+                continue
+            weight = _weight(model, part)
+            if weight.kind in kinds and weight.raw is not None:
+                raw = memoryview(model)[weight.raw.body : weight.raw.end]
+                found[weight.name] = np.frombuffer(raw, kinds[weight.kind]).reshape(weight.sizes)
+    return found
+
+
+def _weight(model: bytes, part: _Field) -> _Weight:
+    sizes: list[int] = []
+    kind, name, raw = 0, "", None
+    for field in _fields(model, part.body, part.end):
+        if field.field == _SIZES and model[field.start] & 7 == 2:  # packed
+            at = field.body
+            while at < field.end:
+                size, at = _varint(model, at, field.end)
+                sizes.append(size)
+        elif field.field == _SIZES:
+            sizes.append(_varint(model, field.body, field.end)[0])
+        elif field.field == _KIND:
+            kind = _varint(model, field.body, field.end)[0]
+        elif field.field == _WEIGHT_NAME:
+            name = _text(model[field.body : field.end])
+        elif field.field == _RAW:
+            raw = field
+    return _Weight(name, kind, sizes, raw)
 
 
 def noise_from_outside(model: bytes) -> tuple[bytes, list[str]]:
@@ -130,6 +171,13 @@ class _Field(NamedTuple):
     start: int
     body: int
     end: int
+
+
+class _Weight(NamedTuple):
+    name: str
+    kind: int
+    sizes: list[int]
+    raw: _Field | None
 
 
 class _Node(NamedTuple):

@@ -149,7 +149,7 @@ def _packs(context: Context, folder: Path, _repository: str, told: Told) -> list
 
 
 def _from_hub(context: Context, folder: Path, repository: str, told: Told) -> list[Path]:
-    from anyrig.speech import weights
+    from anyrig.store import weights
 
     if context.environment.get("HF_HUB_OFFLINE", "") not in ("", "0"):
         raise NeedsWeights(

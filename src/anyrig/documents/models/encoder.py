@@ -9,8 +9,8 @@ lengths. On a GPU in half precision attention is Flash Attention's varlen kernel
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
-from anyrig.documents.models.families import Layer, Shape, Weights, shape_of, weights_of
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.documents.models.arrays import read
+from anyrig.documents.models.families import Array, Layer, Shape, Weights
+from anyrig.errors import BadInput
 
 Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
-_FILES = ("model.safetensors", "pytorch_model.safetensors")
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
@@ -39,7 +39,7 @@ class Encoder:
     """An encoder on a device, in a number format."""
 
     def __init__(
-        self, shape: Shape, weights: Weights, device: torch.device, dtype: torch.dtype
+        self, shape: Shape, weights: Weights[Array], device: torch.device, dtype: torch.dtype
     ) -> None:
         if shape.activation not in _ACTIVATIONS:
             raise BadInput(
@@ -47,7 +47,7 @@ class Encoder:
                 hint=f"There are: {', '.join(_ACTIVATIONS)}.",
             )
         self.shape, self.device, self.dtype = shape, device, dtype
-        self._weights = weights.to(device, dtype)
+        self._weights = _placed(weights, device, dtype)
         self._activation = _ACTIVATIONS[shape.activation]
         self._angles = {theta: _angles(shape, theta, device) for theta in set(shape.thetas)}
         self.varlen = _has_varlen(shape, device, dtype)
@@ -90,7 +90,7 @@ class Encoder:
             x, weights.last_norm, weights.last_norm_bias
         )  # fmt: skip
 
-    def _after(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
+    def _after(self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows) -> Tensor:
         """BERT's way: each half adds, then normalises."""
         x = self._norm(
             x + self._attention(x.to(self.dtype), layer, number, attend, rows),
@@ -101,7 +101,7 @@ class Encoder:
             x + F.linear(inner, layer.down, layer.down_bias), layer.norm_2, layer.norm_2_bias
         )
 
-    def _before(self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows) -> Tensor:
+    def _before(self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows) -> Tensor:
         """ModernBERT's way: each half normalises, then adds."""
         y = x if layer.norm_1 is None else self._norm(x, layer.norm_1, layer.norm_1_bias)
         x = x + self._attention(y.to(self.dtype), layer, number, attend, rows)
@@ -110,7 +110,7 @@ class Encoder:
         return x + F.linear(self._activation(value) * gate, layer.down, layer.down_bias)
 
     def _attention(
-        self, x: Tensor, layer: Layer, number: int, attend: Attend, rows: Rows
+        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
     ) -> Tensor:
         shape = self.shape
         qkv = F.linear(x, layer.qkv, layer.qkv_bias).view(-1, 3, shape.heads, shape.head)
@@ -145,17 +145,23 @@ def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
 
 
 def load(folder: Path, device: torch.device, dtype: torch.dtype) -> Encoder:
-    """The encoder of a folder: config.json and safetensors. No code of the folder is run."""
-    from safetensors.torch import load_file
+    """The encoder of a folder. No code of the folder is run."""
+    shape, weights = read(folder)
+    return Encoder(shape, weights, device, dtype)
 
-    config = folder / "config.json"
-    file = next((folder / name for name in _FILES if (folder / name).is_file()), None)
-    if not config.is_file() or file is None:
-        raise NeedsWeights(
-            f"{folder} holds no encoder", hint="It needs config.json and model.safetensors."
-        )
-    shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
-    return Encoder(shape, weights_of(load_file(file), shape), device, dtype)
+
+def _placed(weights: Weights[Array], device: torch.device, dtype: torch.dtype) -> Weights[Tensor]:
+    """On a device: matrices in a number format, what is added or scales in fp32."""
+
+    def moved(name: str, value: Array) -> Tensor:
+        wide = "norm" in name or name in ("positions", "types", "scale")
+        made = torch.from_numpy(np.require(value, requirements=["C", "W"]))
+        return made.to(device=device, dtype=torch.float32 if wide else dtype)
+
+    if weights.scale is not None:
+        words = weights.words.astype(np.float32) * weights.scale
+        weights = replace(weights, words=words, scale=None)
+    return weights.mapped(moved)
 
 
 def _has_varlen(shape: Shape, device: torch.device, dtype: torch.dtype) -> bool:

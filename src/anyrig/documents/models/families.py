@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from anyrig.errors import BadInput
+
+A = TypeVar("A")
+B = TypeVar("B")
+Array = NDArray[Any]
 
 Attention = Literal["full", "local"]
 FAMILIES = (
@@ -24,52 +28,54 @@ _PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Generic[A]):
     """One layer's weights; a bias that is not there is None."""
 
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    out: Tensor
-    out_bias: Tensor | None
-    norm_1: Tensor | None
+    qkv: A
+    qkv_bias: A | None
+    out: A
+    out_bias: A | None
+    norm_1: A | None
     """After attention, or before it where `Shape.before` holds; None normalises nothing."""
-    norm_1_bias: Tensor | None
-    up: Tensor
-    up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
-    norm_2: Tensor
-    norm_2_bias: Tensor | None
+    norm_1_bias: A | None
+    up: A
+    up_bias: A | None
+    down: A
+    down_bias: A | None
+    norm_2: A
+    norm_2_bias: A | None
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(Generic[A]):
     """All weights of an encoder."""
 
-    words: Tensor
-    norm: Tensor
-    norm_bias: Tensor | None
-    layers: tuple[Layer, ...]
-    positions: Tensor | None = None
-    types: Tensor | None = None
+    words: A
+    norm: A
+    norm_bias: A | None
+    layers: tuple[Layer[A], ...]
+    positions: A | None = None
+    types: A | None = None
     """The row of the first token type."""
-    bias: Tensor | None = None
+    bias: A | None = None
     """By bucket of distance and head."""
-    last_norm: Tensor | None = None
-    last_norm_bias: Tensor | None = None
+    last_norm: A | None = None
+    last_norm_bias: A | None = None
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Weights:
-        """The same on a device: matrices in a number format, what is added or scales in fp32."""
+    scale: A | None = None
+    """Of each word's row, where words are kept as 8-bit numbers."""
+
+    def mapped(self, change: Callable[[str, A], B]) -> Weights[B]:
+        """Every array changed by a function that is told its name."""
 
         def moved(name: str, value: Any) -> Any:
-            if isinstance(value, Tensor):
-                wide = "norm" in name or name in ("positions", "types")
-                return value.to(device=device, dtype=torch.float32 if wide else dtype)
+            if value is None:
+                return None
             if isinstance(value, tuple):
                 return tuple(moved(name, one) for one in value)
             if isinstance(value, Layer):
                 return Layer(**{inner: moved(inner, one) for inner, one in vars(value).items()})
-            return value
+            return change(name, value)
 
         return Weights(**{name: moved(name, one) for name, one in vars(self).items()})
 
@@ -157,10 +163,10 @@ def _modernbert(config: Mapping[str, Any]) -> Shape:
     )  # fmt: skip
 
 
-def weights_of(state: Mapping[str, Tensor], shape: Shape) -> Weights:
+def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
     """The weights of a state dict under our names; BadInput when one is missing."""
     named = {_PREFIX.sub("", name): value for name, value in state.items()}
-    build: Callable[[_Taker], Weights] = {
+    build: Callable[[_Taker], Weights[Array]] = {
         "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
     }.get(shape.family, _bert_weights)  # fmt: skip
     return build(_Taker(named, shape))
@@ -169,17 +175,17 @@ def weights_of(state: Mapping[str, Tensor], shape: Shape) -> Weights:
 class _Taker:
     """Takes weights by name."""
 
-    def __init__(self, named: Mapping[str, Tensor], shape: Shape) -> None:
+    def __init__(self, named: Mapping[str, Array], shape: Shape) -> None:
         self._named, self.shape = named, shape
 
-    def __call__(self, name: str) -> Tensor:
+    def __call__(self, name: str) -> Array:
         if name not in self._named:
             raise BadInput(
                 f"the weights lack {name}", hint="They belong to another model than its config."
             )
         return self._named[name]
 
-    def maybe(self, name: str) -> Tensor | None:
+    def maybe(self, name: str) -> Array | None:
         return self._named.get(name)
 
     def count(self, pattern: str) -> int:
@@ -187,15 +193,15 @@ class _Taker:
         found = {int(m[1]) for name in self._named if (m := re.match(pattern, name))}
         return len(found)
 
-    def joined(self, names: tuple[str, ...], end: str) -> Tensor | None:
+    def joined(self, names: tuple[str, ...], end: str) -> Array | None:
         found = [self.maybe(f"{name}.{end}") for name in names]
-        return torch.cat([one for one in found if one is not None]) if all(
+        return np.concatenate([one for one in found if one is not None]) if all(
             one is not None for one in found
         ) else None  # fmt: skip
 
     def layer(
         self, qkv: tuple[str, ...], out: str, norms: tuple[str, str], up: str, down: str
-    ) -> Layer:
+    ) -> Layer[Array]:
         """A layer whose parts have these names."""
         joined = self.joined(qkv, "weight")
         if joined is None:
@@ -210,7 +216,7 @@ class _Taker:
         )  # fmt: skip
 
 
-def _bert_weights(take: _Taker) -> Weights:
+def _bert_weights(take: _Taker) -> Weights[Array]:
     mpnet = take.shape.family == "mpnet"
     parts = ("attn.q", "attn.k", "attn.v") if mpnet else ("self.query", "self.key", "self.value")
     out = "attn.o" if mpnet else "output.dense"
@@ -233,10 +239,11 @@ def _bert_weights(take: _Taker) -> Weights:
         take("embeddings.LayerNorm.bias"), tuple(layers),
         take("embeddings.position_embeddings.weight"), None if types is None else types[0],
         take("encoder.relative_attention_bias.weight") if mpnet else None,
+        scale=take.maybe("embeddings.word_embeddings.scale"),
     )  # fmt: skip
 
 
-def _distilbert_weights(take: _Taker) -> Weights:
+def _distilbert_weights(take: _Taker) -> Weights[Array]:
     layers = []
     for number in range(take.count(r"transformer\.layer\.(\d+)\.")):
         at = f"transformer.layer.{number}"
@@ -256,7 +263,7 @@ def _distilbert_weights(take: _Taker) -> Weights:
     )  # fmt: skip
 
 
-def _modernbert_weights(take: _Taker) -> Weights:
+def _modernbert_weights(take: _Taker) -> Weights[Array]:
     layers = [
         take.layer(
             (f"layers.{n}.attn.Wqkv",),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.speech import weights
+from anyrig.store import weights
 from anyrig.speech.hosting.engine import ADAPTER, CLONES, Hosted
 from anyrig.speech.hosting.recipes import RECIPES
 from anyrig.speech.protocol import Option, Spec, Voice

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import BadInput, NeedsWeights
-from anyrig.speech import weights
+from anyrig.store import weights
 
 LARGE = bytes(range(256)) * 9000
 SMALL = b'{"sampling_rate": 16000}'

@@ -1,0 +1,100 @@
+"""An encoder's weights as arrays, from a folder or from a package; no framework is needed.
+
+A folder holds config.json and safetensors, in one file or in several. The default model comes as an
+ONNX file whose matrices are 8-bit numbers with a scale for each column: its weights are taken out
+of it, so that it runs wherever any encoder does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from anyrig.documents.models.families import Array, Shape, Weights, shape_of, weights_of
+from anyrig.errors import NeedsWeights
+
+_ONE = ("model.safetensors", "pytorch_model.safetensors")
+_INDEX = "model.safetensors.index.json"
+_KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I64": np.int64}
+# The matrices of a layer, in the order in which the packaged file has them.
+_ORDER = (
+    "attention.self.query", "attention.self.key", "attention.self.value",
+    "attention.output.dense", "intermediate.dense", "output.dense",
+)  # fmt: skip
+
+def read(folder: Path) -> tuple[Shape, Weights[Array]]:
+    """The shape and the weights of a folder's encoder, or of a packaged file."""
+    if folder.suffix == ".onnx":
+        return _packaged(folder)
+    config = folder / "config.json"
+    files = weight_files(folder)
+    if not config.is_file() or not files:
+        raise NeedsWeights(
+            f"{folder} holds no encoder", hint="It needs config.json and model.safetensors."
+        )
+    shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
+    state: dict[str, Array] = {}
+    for file in files:
+        state |= _safetensors(file)
+    return shape, weights_of(state, shape)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors of a folder's model."""
+    for name in _ONE:
+        if (folder / name).is_file():
+            return [folder / name]
+    try:
+        told = json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [folder / name for name in sorted(set(told.values()))]
+
+
+def _safetensors(file: Path) -> dict[str, Array]:
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        parts = deserialize(file.read_bytes())
+    except (OSError, SafetensorError) as error:
+        raise NeedsWeights(
+            f"{file} cannot be read: {error}", hint="Get it again: it is damaged or cut short."
+        ) from error
+    return {name: _array(told) for name, told in parts}
+
+
+def _array(told: Mapping[str, Any]) -> Array:
+    shape, kind, data = told["shape"], told["dtype"], told["data"]
+    if kind == "BF16":  # the upper half of a 32-bit number
+        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(shape)
+    if kind not in _KINDS:
+        raise NeedsWeights(f"weights in {kind}", hint="fp32, fp16 and bf16 can be read.")
+    found = np.frombuffer(data, _KINDS[kind]).reshape(shape)
+    return found.astype(np.float32) if kind in ("F16", "F64") else found
+
+
+def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
+    """BERT out of an ONNX file; its hash was checked, so what is where is known."""
+    from anyrig.backends.rewire import weights_in
+
+    found = weights_in(file.read_bytes())
+    state = {name.removeprefix("inner."): value for name, value in found.items()}
+    words = "embeddings.word_embeddings"
+    state[f"{words}.weight"], state[f"{words}.scale"] = (
+        state.pop(f"{words}.weight_q"), state.pop(f"{words}.weight_scale")
+    )  # fmt: skip
+    places = "embeddings.position_embeddings.weight"
+    state[places] = state.pop(f"{places}_q") * state.pop(f"{places}_scale")
+    layers = len({name.split(".")[2] for name in state if name.startswith("encoder.layer.")})
+    names = [f"encoder.layer.{n}.{part}.weight" for n in range(layers) for part in _ORDER]
+    matrices = [name for name in state if name.startswith("val_") and name.endswith("_q")]
+    for target, name in zip(names, matrices, strict=True):
+        values, scale = state.pop(name), state.pop(f"{name.removesuffix('_q')}_scale")
+        state[target] = np.ascontiguousarray((values * scale).T)
+    shape = Shape("bert", 12, 384, 1e-12, "gelu", len(state[places]))
+    return shape, weights_of(state, shape)
