@@ -55,8 +55,6 @@ _BY_NAME = {
     ".tif": "tiff", ".tiff": "tiff", ".webp": "webp", ".gif": "gif", ".bmp": "bmp", ".dib": "bmp",
     ".jp2": "jp2", ".j2k": "jp2", ".avif": "avif",
 }  # fmt: skip
-NAMES = frozenset(_BY_NAME)
-"""The endings of names that say a format, in small letters."""
 # Their first bytes tell them: one that has others is not what it is called.
 _TOLD = ("epub", "docx", "odt", "pdf", "mobi", *picture.FORMATS)
 _HEAD_BYTES = 4096
@@ -159,6 +157,11 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
             hint="Get the file anew: it is cut short, damaged, or something else.",
         )
     return named or ("eml" if _is_message(head) else "txt")
+
+
+def format_of_name(name: str) -> str:
+    """The format that a file's name says, whatever it holds; empty if it says none."""
+    return _BY_NAME.get(Path(name).suffix.lower(), "")
 
 
 def _is_message(head: bytes) -> bool:

@@ -69,6 +69,26 @@ def chapters_of(pages: Sequence[Page], outline: Sequence[Entry]) -> tuple[Chapte
     return _chapters(blocks, starts, extra)
 
 
+def blocks_by_page(pages: Sequence[Page]) -> dict[int, list[Block]]:
+    """What stands on each page and nothing else: a paragraph that runs on is cut at its foot."""
+    body = body_size(pages)
+    kept = _sort(pages, body)
+    words = Words(text for line in kept.lines for text in ([line.text] if not line.cells else []))
+    style = style_of(kept.lines, body)
+    lines: dict[int, list[Line]] = {page.number: [] for page in pages}
+    for line in kept.lines:
+        lines[line.page].append(line)
+    made: dict[int, list[Block]] = {}
+    for number, here in lines.items():
+        paragraphs = paragraphs_of(widened(here, style), style)
+        made[number] = [_block(paragraph, 0, words, {}) for paragraph in paragraphs]
+        notes = (joined(note.lines, words)[0] for note in kept.notes.get(number, ()))
+        made[number] += [Block(text, "note", page=number) for text in notes]
+        aside = kept.aside.get(number, ())
+        made[number] += [Block(text, "page", page=number) for text in aside]
+    return made
+
+
 def _sort(pages: Sequence[Page], body: float) -> Sorted:
     """Lines in reading order, with furniture and notes set apart."""
     fixed = furniture(pages)

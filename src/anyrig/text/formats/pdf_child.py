@@ -28,6 +28,7 @@ from anyrig.text.formats.pdf_blocks import chapters_of
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
 from anyrig.text.formats.pdf_headings import Entry
 from anyrig.text.formats.pdf_page import Page
+from anyrig.text.pages import named
 
 if TYPE_CHECKING:
     import pypdfium2 as pdfium
@@ -54,7 +55,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # whatever a library prints is not an answer
-    _limit_memory()
+    limit_memory()
     gc.set_threshold(200_000)  # a page's glyphs are many and hold no circles: a third faster
     try:
         for answer in _answers(path, most_pages, most_letters):
@@ -67,7 +68,7 @@ def main() -> None:
     os._exit(0)  # PDFium's own clean-up has nothing left to save
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
     """Where the system can: an allocation that is refused ends this process, and no other."""
     try:
         import resource
@@ -79,7 +80,7 @@ def _limit_memory() -> None:
 
 def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[str, object]]:
     yield {"page": 0, "of": 0}
-    document = _opened(path)
+    document = opened(path)
     count = len(document)
     if count == 0:
         raise Refused("has no pages", "Get the file anew: it is damaged.")
@@ -105,7 +106,8 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
     yield {"cover": _cover(document)}
 
 
-def _opened(path: Path) -> pdfium.PdfDocument:
+def opened(path: Path) -> pdfium.PdfDocument:
+    """The file, open; `Refused` if it is locked or no PDF."""
     import pypdfium2 as pdfium
     import pypdfium2.raw as api
 
@@ -150,36 +152,22 @@ def _checked(pages: list[Page], bad: list[int]) -> list[str]:
     if len(blank) == len(pages) or 2 * len(scans) > len(pages):
         shown = scans if 2 * len(scans) > len(pages) else blank
         what = "pictures without text" if scans else "without any text"
-        raise Refused(f"cannot be read: {_named(shown)} {_are(shown)} {what}", ocr)
+        raise Refused(f"cannot be read: {named(shown)} {_are(shown)} {what}", ocr)
     if 2 * unknown > known:
         garbled = [page.number for page in pages if 2 * page.num_unknown > page.num_glyphs]
         raise Refused(
-            f"does not say which letters it shows: the text of {_named(garbled)} has no meaning",
+            f"does not say which letters it shows: the text of {named(garbled)} has no meaning",
             ocr,
         )
     found: list[str] = []
     if scans:
-        found.append(f"{_named(scans)} {_are(scans)} pictures without text")
+        found.append(f"{named(scans)} {_are(scans)} pictures without text")
     garbled = [p.number for p in pages if p.num_glyphs and 2 * p.num_unknown > p.num_glyphs]
     if garbled:
-        found.append(f"the text of {_named(garbled)} has letters that the file does not name")
+        found.append(f"the text of {named(garbled)} has letters that the file does not name")
     if bad:
-        found.append(f"{_named(bad)} cannot be read")
+        found.append(f"{named(bad)} cannot be read")
     return found
-
-
-def _named(numbers: list[int]) -> str:
-    """Pages as people name them: "pages 1-3, 7"."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] + 1 == number:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    said = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans]
-    if len(said) > 12:
-        said = [*said[:12], "..."]
-    return f"page{'s' if len(numbers) > 1 else ''} {', '.join(said)}"
 
 
 def _are(numbers: list[int]) -> str:

@@ -66,7 +66,7 @@ def document(text: str, name: str, form: str = "txt") -> Document:
         name: of the file, for errors.
         form: what `Document.format` says.
     """
-    _refuse_binary(text, name)
+    refuse_binary(text, name)
     text = text.lstrip("\ufeff")
     if sum(map(text.count, _LINE_ENDS)) > _MOST_BLANK:
         raise BadInput(f"{name} has more than {_MOST_BLANK:,} lines", hint="Split the file.")
@@ -87,7 +87,8 @@ def document(text: str, name: str, form: str = "txt") -> Document:
     return Document(gutenberg.about(lines, core.start), tuple(made), format=form)
 
 
-def _refuse_binary(text: str, name: str) -> None:
+def refuse_binary(text: str, name: str) -> None:
+    """What decodes and is no text all the same: more control characters than anyone types."""
     sample = text[:200_000]
     if sum(sign in _CONTROLS for sign in sample) > len(sample) / 50:
         raise BadInput(f"{name} is no text", hint="Give a text file, or a book.")

@@ -1,0 +1,170 @@
+"""The files of folders that are worth reading, in order; and what was passed over, and why.
+
+Hidden files and what programs leave behind are not looked at. A file whose name says a format is
+taken, whatever it holds: if that is a lie, its reader says so. Of the others a look inside tells
+text from what no reader here knows, which is counted and not an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.text import files
+from anyrig.text.formats import picture
+from anyrig.text.labels import one_line
+
+_JUNK = frozenset(
+    "thumbs.db ehthumbs.db desktop.ini icon\r __pycache__ node_modules __macosx $recycle.bin"
+    " lost+found".split(" ")
+) | {"system volume information"}
+_JUNK_STARTS = (".", "~$", ".~lock", "._")
+_JUNK_ENDS = ("~", ".tmp", ".temp", ".part", ".partial", ".crdownload", ".download", ".swp",
+              ".pyc", ".lock")  # fmt: skip
+_HEAD_BYTES = 4096
+_CONTROLS = frozenset((*range(7), *range(14, 27), *range(28, 32), 127))
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that was passed over."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is in some folders."""
+
+    files: tuple[Path, ...] = ()
+    """In order: by name within a folder, each once."""
+    skipped: tuple[Skipped, ...] = ()
+    """Files that no reader here knows; hidden ones and junk are not counted."""
+    unreadable: tuple[Skipped, ...] = ()
+    """Folders that could not be looked into."""
+
+
+def find(
+    places: Path | Sequence[Path], *, types: Collection[str] = (), hidden: bool = False
+) -> Found:
+    """The files in folders and all below them; a file that is named itself is always taken.
+
+    Args:
+        places: folders and files; a folder that is reached twice, by a link or by name, is read
+            once.
+        types: formats or endings (`pdf`, `.docx`, `picture`); all when empty.
+        hidden: whether files and folders whose name begins with a dot are taken as well.
+    """
+    walk = _Walk(_wanted(types), hidden)
+    for place in [places] if isinstance(places, Path) else places:
+        if place.is_dir():
+            walk.folder(place)
+        else:
+            walk.take(place)
+    return Found(tuple(walk.files), tuple(walk.skipped), tuple(walk.unreadable))
+
+
+def _wanted(types: Collection[str]) -> frozenset[str]:
+    """Formats that were asked for, by whatever name."""
+    made: set[str] = set()
+    for each in types:
+        word = each.strip().lower().removeprefix("*").removeprefix(".")
+        by_name = files.format_of_name(f"x.{word}")
+        if word in ("picture", "pictures", "image", "images"):
+            made.update(picture.FORMATS)
+        elif by_name or word in files.FORMATS:
+            made.add(by_name or word)
+        else:
+            known = ", ".join((*files.FORMATS, "picture"))
+            raise BadInput(f"there is no type {one_line(each, 40)!r}", hint=f"There are: {known}.")
+    return frozenset(made)
+
+
+class _Walk:
+    """A walk through folders: what was found so far."""
+
+    def __init__(self, wanted: frozenset[str], hidden: bool) -> None:
+        self.files: list[Path] = []
+        self.skipped: list[Skipped] = []
+        self.unreadable: list[Skipped] = []
+        self._wanted = wanted
+        self._hidden = hidden
+        self._seen: set[tuple[int, int]] = set()
+        self._taken: set[Path] = set()
+
+    def take(self, path: Path) -> None:
+        if path not in self._taken:
+            self._taken.add(path)
+            self.files.append(path)
+
+    def folder(self, top: Path) -> None:
+        """All of a folder, without recursion: paths may be deeper than Python's stack."""
+        waiting = [top]
+        while waiting:
+            path = waiting.pop()
+            if path.is_dir():
+                waiting += reversed(self._entries(path))
+            else:
+                self._judge(path)
+
+    def _entries(self, folder: Path) -> list[Path]:
+        """What is in a folder, by name; nothing if it was seen before."""
+        try:
+            status = folder.stat()
+            key = (status.st_dev, status.st_ino)
+            if key in self._seen:
+                return []
+            self._seen.add(key)
+            names = sorted(os.listdir(folder))
+        except OSError as error:
+            self.unreadable.append(Skipped(folder, error.strerror or str(error)))
+            return []
+        return [folder / name for name in names if not self._is_junk(name)]
+
+    def _is_junk(self, name: str) -> bool:
+        low = name.lower()
+        if low in _JUNK or low.endswith(_JUNK_ENDS) or low.startswith(_JUNK_STARTS[1:]):
+            return True
+        return low.startswith(".") and not self._hidden
+
+    def _judge(self, path: Path) -> None:
+        form = files.format_of_name(path.name)
+        if form and self._wanted and form not in self._wanted:
+            return
+        if not path.is_file():
+            gone = not path.exists()
+            reason = "a link that leads nowhere" if gone else "no regular file"
+            self.skipped.append(Skipped(path, reason))
+        elif form:
+            self.take(path)
+        else:
+            self._look_inside(path)
+
+    def _look_inside(self, path: Path) -> None:
+        """A file whose name says nothing."""
+        try:
+            form = files.format_of(path)
+            if form == "txt" and not _is_text(path):
+                self.skipped.append(Skipped(path, "of a kind that is not read here"))
+                return
+        except AnyrigError as error:
+            self.skipped.append(Skipped(path, error.message))
+            return
+        except OSError:
+            form = "txt"  # it may not be opened: its reader says so
+        if not self._wanted or form in self._wanted:
+            self.take(path)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the beginning of a file reads as text."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(_WIDE):
+        return True
+    return bool(head.strip()) and sum(byte in _CONTROLS for byte in head) * 50 <= len(head)

@@ -1,0 +1,233 @@
+"""A PDF page by page: the text of each, why it cannot be used where it cannot, and its picture.
+
+A book is laid out as a whole, with paragraphs that run over pages (`pdf_blocks.py`). Here each page
+keeps what stands on it, so that a place in the text is a page of the file. All of it runs inside
+`text/apart.py`'s process, as PDFium may crash or hang.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from anyrig.errors import BadInput, PastLimit, Protected
+from anyrig.text.document import About
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.pdf_about import about_of
+from anyrig.text.formats.pdf_blocks import blocks_by_page
+from anyrig.text.formats.pdf_child import Refused, opened
+from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
+from anyrig.text.formats.pdf_page import Page
+from anyrig.text.garbage import fault
+
+if TYPE_CHECKING:
+    import pypdfium2 as pdfium
+
+_PAGE_LETTERS = 400_000
+_LITTLE = 150
+"""Letters on a scan that are a stamp or a page number, not its text."""
+_MOST_DRAWN = 40_000_000
+_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
+_DAMAGED = "Get the file anew, or print it to a new PDF."
+
+Told = Callable[[int, int], None]
+
+
+class Leaf(NamedTuple):
+    """A page of a PDF."""
+
+    text: str
+    lack: str = ""
+    """Why its text cannot be used."""
+    blank: bool = False
+    """Whether nothing at all is drawn on it."""
+    title: str = ""
+
+
+class Read(NamedTuple):
+    """A PDF in pages."""
+
+    about: About
+    leaves: list[Leaf]
+    warnings: list[str]
+
+
+def read(path: Path, limits: Limits, told: Told) -> Read:
+    """All pages of a PDF.
+
+    Args:
+        path: of the file.
+        limits: how much it may ask of the machine.
+        told: called with each page that is read, and how many there are.
+    """
+    told(0, 0)
+    document = _opened(path)
+    try:
+        count = _count(document, path, limits)
+        pages: dict[int, Page] = {}
+        drawn: dict[int, str] = {}
+        letters = 0
+        for index in range(count):
+            page = _page(document, index, path)
+            if page is not None:
+                pages[index + 1] = page
+                drawn[index + 1] = _drawn_as(document, index, page)
+                letters += page.num_glyphs
+            if letters > limits.characters:
+                raise PastLimit(
+                    f"{path.name} holds more than {limits.characters:,} letters",
+                    hint="Split it.",
+                    limit="characters",
+                )
+            told(index + 1, count)
+        texts = _texts(list(pages.values()))
+        leaves = [
+            _leaf(pages.get(number), texts.get(number, ""), drawn.get(number, ""))
+            for number in range(1, count + 1)
+        ]
+        return Read(about_of(document), leaves, [])
+    finally:
+        document.close()
+
+
+def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[bytes]:
+    """Pages as PNG in grey, one for each number (from 1), as they are shown.
+
+    Args:
+        path: of the file.
+        numbers: of pages.
+        dpi: dots an inch; less where a page is so large that it would be too much.
+        limits: of which `pages` holds.
+    """
+    document = _opened(path)
+    try:
+        count = _count(document, path, limits)
+        for number in numbers:
+            if not 1 <= number <= count:
+                raise BadInput(f"{path.name} has no page {number}", hint="Give one of its pages.")
+            yield _png(document, number, dpi, path)
+    finally:
+        document.close()
+
+
+def _opened(path: Path) -> pdfium.PdfDocument:
+    try:
+        return opened(path)
+    except Refused as error:
+        kind = Protected if error.locked else BadInput
+        raise kind(f"{path.name} {error}", hint=error.hint) from None
+
+
+def _count(document: pdfium.PdfDocument, path: Path, limits: Limits) -> int:
+    count = len(document)
+    if count == 0:
+        raise BadInput(f"{path.name} has no pages", hint=_DAMAGED)
+    if count > limits.pages:
+        raise PastLimit(
+            f"{path.name} has {count:,} pages, and {limits.pages:,} are read at most",
+            hint="Split it.",
+            limit="pages",
+        )
+    return count
+
+
+def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
+    """A page; None if PDFium cannot load it."""
+    import pypdfium2 as pdfium
+
+    try:
+        return read_page(document, index, _PAGE_LETTERS)
+    except TooMuchText:
+        raise PastLimit(
+            f"{path.name} has more than {_PAGE_LETTERS:,} letters on page {index + 1}",
+            hint="Split it.",
+            limit="characters",
+        ) from None
+    except pdfium.PdfiumError:
+        return None
+
+
+def _drawn_as(document: pdfium.PdfDocument, index: int, page: Page) -> str:
+    """What is on a page of little text beside it: `picture`, `lines` or nothing."""
+    import pypdfium2.raw as api
+
+    if page.num_glyphs > _LITTLE:
+        return ""
+    sheet = document[index]
+    try:
+        area, covered, others = max(page.width * page.height, 1.0), 0.0, 0
+        for each in sheet.get_objects(max_depth=3):
+            if each.type == api.FPDF_PAGEOBJ_IMAGE:
+                left, bottom, right, top = each.get_bounds()
+                covered += abs((right - left) * (top - bottom))
+            elif each.type != api.FPDF_PAGEOBJ_TEXT:
+                others += 1
+        others += api.FPDFPage_GetAnnotCount(sheet.raw)
+    except Exception:  # noqa: BLE001 - what cannot be told apart is drawn, and read from its picture
+        return "lines"
+    finally:
+        sheet.close()
+    if covered > 0.25 * area:
+        return "picture"
+    return "lines" if others or covered else ""
+
+
+def _texts(pages: list[Page]) -> dict[int, str]:
+    """The text of each page: paragraphs with a blank line between them."""
+    try:
+        by_page = blocks_by_page(pages)
+    except Exception:  # noqa: BLE001 - a layout nobody foresaw: its lines as they stand
+        return {
+            page.number: "\n".join(piece.text for piece in page.pieces if not piece.aside)
+            for page in pages
+        }
+    made: dict[int, str] = {}
+    for number, blocks in by_page.items():
+        kept = [b.text for b in blocks if b.text and not (b.kind == "page" and _counts(b.text))]
+        made[number] = "\n\n".join(kept)
+    return made
+
+
+def _counts(text: str) -> bool:
+    """Whether a line at a page's edge is only its number."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+def _leaf(page: Page | None, text: str, drawn_as: str) -> Leaf:
+    if page is None:
+        return Leaf("", "the page is damaged")
+    if not text.strip():
+        if drawn_as == "picture":
+            return Leaf("", "a picture without a text layer")
+        if drawn_as or page.num_glyphs:
+            return Leaf("", "drawn without a text layer")
+        return Leaf("", "", blank=True)
+    bad = fault(text, page.num_unknown)
+    if not bad and drawn_as == "picture" and page.num_glyphs <= _LITTLE:
+        bad = "a picture with little text on it"
+    return Leaf(text, bad)
+
+
+def _png(document: pdfium.PdfDocument, number: int, dpi: int, path: Path) -> bytes:
+    import pypdfium2 as pdfium
+
+    try:
+        page = document[number - 1]
+        try:
+            width, height = page.get_size()
+            if not (1 <= width <= 1e6 and 1 <= height <= 1e6):
+                raise BadInput(f"page {number} of {path.name} has no sensible size", hint=_DAMAGED)
+            scale = min(dpi / 72, (_MOST_DRAWN / (width * height)) ** 0.5)
+            image = page.render(scale=scale, grayscale=True, may_draw_forms=True).to_pil()
+        finally:
+            page.close()
+    except pdfium.PdfiumError as error:
+        raise BadInput(
+            f"page {number} of {path.name} cannot be drawn: {error}", hint=_DAMAGED
+        ) from None
+    out = io.BytesIO()
+    image.convert("L").save(out, "PNG", compress_level=1)
+    return out.getvalue()

@@ -1,0 +1,101 @@
+"""Whether a page's own text can be used, judged by its letters alone: no dictionary, no model.
+
+Text layers go wrong in a few ways: letters that the file does not name, one encoding taken for
+another, numbers of glyphs taken for letters. Each shows in figures that no language has. A page
+that is judged wrongly costs a reading of its picture; the text is kept for where that fails.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+
+_FEW = 60
+"""Letters of a page under which figures say nothing."""
+_UNKNOWN = 0.2
+_CID = re.compile(r"\(cid:\d{1,5}\)")
+# What UTF-8 looks like when it is read as Windows-1252 or Latin-1: a lead byte, then others.
+_TWICE = re.compile(
+    "[\u00c2-\u00c5\u00c8-\u00cf\u00d0-\u00d1\u00e2\u00e3][\u0080-\u00bf"
+    "\u20ac\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\u017d\u2018\u2019"
+    "\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\u017e\u0178]"
+)
+# Pairs of letters, without their accents, that make up most of the text in the languages of Europe
+# that are written in Latin letters: about six in ten of all pairs, one in nine of those by chance.
+_PAIRS = frozenset(
+    "th he in er an re on at en nd ti es or te ed is it al ar st to nt ng se ha as ou io le ve co"
+    " me de hi ri ro ic ne ea ra ce li ch ll la el os ad ue qu do da ci ta ie ei un ge be ur ai us"
+    " ma si om no na sa so di ne lo po pa ni ki sz cz ij ee aa ka la ja vi tr nh ho am ec".split()
+)
+_LEAST_PAIRS = 0.3
+_VOWELS = frozenset("aeiouy")
+
+
+def fault(text: str, num_unknown: int = 0) -> str:
+    """What is wrong with a text as a whole; empty if nothing is.
+
+    Args:
+        text: of one page.
+        num_unknown: letters that the file draws without naming them, beyond those in the text.
+    """
+    signs = [sign for sign in text if not sign.isspace()]
+    if not signs:
+        return ""
+    unknown = num_unknown or sum(map(_is_unknown, signs))
+    if unknown > _UNKNOWN * len(signs):
+        return "the file does not say which letters it shows"
+    if 6 * len(_CID.findall(text)) > _UNKNOWN * len(signs):
+        return "its letters are numbers of glyphs"
+    if not any(map(str.isalnum, signs)):
+        return "there are no letters in its text"
+    return _odd_letters(text)
+
+
+def readable(text: str) -> bool:
+    """Whether at least half of a text is letters that someone could read."""
+    signs = [sign for sign in text if not sign.isspace()]
+    bad = sum(map(_is_unknown, signs)) + 7 * len(_CID.findall(text))
+    return bool(signs) and 2 * bad < len(signs) and any(map(str.isalnum, signs))
+
+
+def _is_unknown(sign: str) -> bool:
+    return sign == "\ufffd" or unicodedata.category(sign) in ("Co", "Cn", "Cc", "Cs")
+
+
+def _odd_letters(text: str) -> str:
+    letters = [sign for sign in text if sign.isalpha()]
+    if len(letters) < _FEW:
+        return ""
+    if len(_TWICE.findall(text)) > 0.02 * len(letters):
+        return "its letters are those of another encoding"
+    latin = [sign for sign in letters if _is_latin(sign)]
+    if len(latin) < 0.7 * len(letters) or len(latin) < _FEW:
+        return ""
+    if sum(sign > "\x7f" for sign in latin) > 0.5 * len(latin):
+        return "its letters are those of another encoding"
+    return _odd_words(text)
+
+
+def _is_latin(sign: str) -> bool:
+    return sign < "\u0250" or "\u1e00" <= sign <= "\u1eff"
+
+
+def _odd_words(text: str) -> str:
+    """By pairs of letters: only those inside of words count."""
+    plain = unicodedata.normalize("NFKD", text[:20_000]).lower()
+    plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
+    words = re.findall(r"[a-z]+", plain)
+    singles = sum(len(word) == 1 for word in words)
+    if singles > 0.8 * len(words) and singles >= _FEW:
+        return "its letters stand apart"
+    pairs = Counter(word[at : at + 2] for word in words for at in range(len(word) - 1))
+    total = sum(pairs.values())
+    if total < _FEW:
+        return ""
+    known = sum(times for pair, times in pairs.items() if pair in _PAIRS)
+    vowels = sum(sign in _VOWELS for word in words for sign in word)
+    share = vowels / sum(map(len, words))
+    if known < _LEAST_PAIRS * total and (share < 0.28 or share > 0.6 or known < 0.18 * total):
+        return "its letters make no words"
+    return ""
