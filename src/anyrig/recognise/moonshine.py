@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
-from anyrig.recognise.protocol import Recogniser, Transcript, check_hashes, missing
+from anyrig.recognise.protocol import (
+    RATE,
+    Line,
+    Recogniser,
+    Task,
+    Transcript,
+    check_hashes,
+    missing,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,12 +21,16 @@ if TYPE_CHECKING:
 
     from anyrig.placement import Placement
 
+_SHORTEST_S = 0.1  # it says "You" in what is shorter
 _PACKAGE = "moonshine-voice==0.1.0"
 _HASHES = {
     "decoder_model_merged.ort": "cf524c4862d36e9e5ab032eddc73637efd822d70e868ac575cf1a46e1e4708a0",
     "encoder_model.ort": "94e90a4654fc45cdfedb77c4c08e1739f48862998e58fada384b25118134f221",
     "tokenizer.bin": "6884b35fd6377d4c4d32336a0bc152f36b64d1e45b6503683cdc238250a8472d",
 }
+
+
+FINGERPRINT = hashlib.sha256("".join(sorted(_HASHES.values())).encode()).hexdigest()
 
 
 class Moonshine(Recogniser):
@@ -47,3 +60,18 @@ class Moonshine(Recogniser):
             return Transcript("", "en")
         heard = self._transcriber.transcribe_without_streaming(samples.tolist(), rate)
         return Transcript(" ".join(line.text.strip() for line in heard.lines).strip(), "en")
+
+    def lines(self, samples: NDArray[np.float32], language: str, task: Task) -> Transcript:
+        """What is said, as English whatever the language; lines as it parts them by pauses."""
+        if not len(samples):
+            return Transcript("", "en")
+        heard = self._transcriber.transcribe_without_streaming(samples.tolist(), RATE)
+        whole_s = len(samples) / RATE
+        made = []
+        for line in heard.lines:
+            text = line.text.strip()
+            if text and float(line.duration) >= _SHORTEST_S:
+                start_s = min(max(0.0, float(line.start_time)), whole_s)
+                end_s = min(whole_s, max(start_s, start_s + float(line.duration)))
+                made.append(Line(text, start_s, end_s))
+        return Transcript(" ".join(line.text for line in made), "en", tuple(made))

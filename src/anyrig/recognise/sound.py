@@ -1,0 +1,323 @@
+"""Any file of sound as a stream: one channel, 16,000 samples a second, a few seconds at a time.
+
+PyAV opens nearly everything and changes the rate as well; libsndfile stands in for the plain
+formats where it is not installed, and an `ffmpeg` program for the others. Ten hours of sound are
+never in memory. A file that is damaged on its way is heard as far as it goes, and that is told.
+Lists of other files (HLS, concat) are refused: nothing but the file itself is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
+
+from anyrig.errors import BadInput, MissingPackage
+from anyrig.recognise.protocol import RATE
+
+if TYPE_CHECKING:
+    import av
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.float32]
+
+ENDINGS = tuple(
+    ".wav .flac .mp3 .ogg .oga .opus .m4a .m4b .mp4 .aac .webm .mkv .mka .mov .wma .aif .aiff .aifc"
+    " .caf .amr .3gp .au .w64 .wv .avi .mpg .mpeg .ac3 .mp2".split()
+)
+"""What is taken for sound when a folder is given; a file that is named is opened anyway."""
+_FORMATS = (
+    "wav,w64,aiff,caf,au,flac,ogg,mp3,aac,mov,mp4,m4a,matroska,webm,asf,avi,amr,ac3,eac3,mpegts,"
+    "mpeg,flv,wv,ape,tta,voc,gsm,dsf,loas,mp2"
+)
+_BLOCK = 4 * RATE
+_LONGEST_GAP_S = 3600.0
+_MOST_BAD = 1000
+
+
+class _Decoder(Protocol):
+    duration_s: float | None
+    warnings: list[str]
+
+    def parts(self) -> Iterator[Samples]: ...
+
+    def close(self) -> None: ...
+
+
+class Sound:
+    """A file of sound that is open; its samples can be taken once."""
+
+    def __init__(self, decoder: _Decoder, name: str) -> None:
+        self.name = name
+        self._decoder = decoder
+        self.duration_s = decoder.duration_s
+        """What the file says of itself; None where it says nothing."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was wrong with it so far."""
+        return self._decoder.warnings
+
+    def blocks(self) -> Iterator[Samples]:
+        """All of it, in blocks of a few seconds; finite, and within -1 and 1."""
+        import numpy as np
+
+        held: list[Samples] = []
+        size = 0
+        for part in self._decoder.parts():
+            held.append(part)
+            size += len(part)
+            if size >= _BLOCK:
+                yield _sane(np.concatenate(held))
+                held, size = [], 0
+        if size:
+            yield _sane(np.concatenate(held))
+
+    def close(self) -> None:
+        """Let it go."""
+        self._decoder.close()
+
+    def __enter__(self) -> Sound:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def opened(source: Path | BinaryIO, name: str = "") -> Sound:
+    """A file of sound, or its bytes as an open file; BadInput when there is no sound in it."""
+    if isinstance(source, Path):
+        name = name or source.name
+        if not source.is_file():
+            what = "a folder" if source.is_dir() else "not there"
+            raise BadInput(f"{source} is {what}", hint="Name a file of sound.")
+        if not source.stat().st_size:
+            raise BadInput(f"{name} is empty", hint="Name a file of sound.")
+    name = name or "the sound"
+    refusals = []
+    for kind in (_Av, _Libsndfile, _Program):
+        try:
+            return Sound(kind(source, name), name)
+        except (BadInput, MissingPackage) as error:
+            refusals.append(error)
+        if not isinstance(source, Path):
+            source.seek(0)
+    raise next((e for e in refusals if isinstance(e, BadInput)), refusals[0])
+
+
+def _sane(samples: Samples) -> Samples:
+    import numpy as np
+
+    if not np.isfinite(samples).all():
+        samples = np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0)
+    return samples.clip(-1.0, 1.0)
+
+
+def _unreadable(name: str, why: object) -> BadInput:
+    said = str(why).splitlines()[0] if str(why) else type(why).__name__
+    return BadInput(
+        f"{name} cannot be read as sound: {said[:200]}",
+        hint="Play it to see whether it is whole. wav, flac, mp3, ogg, opus, m4a, mp4 and webm go.",
+    )
+
+
+class _Av:
+    """Through PyAV."""
+
+    def __init__(self, source: Path | BinaryIO, name: str) -> None:
+        try:
+            import av
+        except ImportError as error:
+            raise MissingPackage(f"{name} needs the package av", hint="pip install av") from error
+        self._name, self._error = name, av.FFmpegError
+        self.warnings: list[str] = []
+        self._file = source.open("rb") if isinstance(source, Path) else source
+        self._owned = isinstance(source, Path)
+        try:
+            self._container = av.open(
+                self._file, "r", options={"format_whitelist": _FORMATS}, metadata_errors="replace"
+            )
+        except (av.FFmpegError, OSError, ValueError) as error:
+            self._let_go()
+            raise _unreadable(name, "it is no kind of sound that is known here") from error
+        if not self._container.streams.audio:
+            self.close()
+            raise _unreadable(name, "there is no sound in it")
+        self._stream = self._container.streams.audio[0]
+        length = self._container.duration  # in microseconds
+        self.duration_s = length / 1e6 if length and 0 < length < 1e15 else None
+
+    def parts(self) -> Iterator[Samples]:
+        import av
+
+        change = av.AudioResampler(format="flt", layout="mono", rate=RATE)
+        clock = _Clock(self._container.start_time)
+        try:
+            for frame in self._frames():
+                yield from clock.gap(frame)
+                for made in change.resample(frame):
+                    yield clock.counted(made)
+            for made in change.resample(None):
+                yield clock.counted(made)
+        except (self._error, OSError, ValueError) as error:
+            self._broken(error, clock.given)
+        if not clock.given:
+            raise _unreadable(self._name, "there is nothing in it")
+
+    def _frames(self) -> Iterator[av.AudioFrame]:
+        """Packets that cannot be decoded are left out and counted."""
+        bad = 0
+        for packet in self._container.demux(self._stream):
+            try:
+                yield from packet.decode()
+            except self._error:
+                bad += 1
+                if bad > _MOST_BAD:
+                    raise
+        if bad:
+            self.warnings.append(f"{self._name}: {bad} damaged places were left out")
+
+    def _broken(self, error: Exception, given: int) -> None:
+        if not given:
+            raise _unreadable(self._name, error) from error
+        said = str(error).splitlines()[0][:120]
+        self.warnings.append(f"{self._name} breaks off after {given / RATE:.1f} s: {said}")
+
+    def close(self) -> None:
+        self._container.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._owned:
+            self._file.close()
+
+
+class _Clock:
+    """Keeps samples at the times that the file gives them: holes are filled with silence."""
+
+    def __init__(self, begin: int | None) -> None:
+        self._begin_s = (begin or 0) / 1e6
+        self.given = 0
+        self._fed_s: float | None = None
+
+    def gap(self, frame: av.AudioFrame) -> Iterator[Samples]:
+        """The silence before a frame that comes later than the one before it ended."""
+        import numpy as np
+
+        lasts = frame.samples / frame.sample_rate if frame.sample_rate else 0.0
+        expected = self._fed_s if self._fed_s is not None else 0.0
+        now = frame.time - self._begin_s if frame.time is not None else expected
+        if 0.1 < now - expected < _LONGEST_GAP_S:
+            hole = np.zeros(round((now - expected) * RATE), np.float32)
+            for at in range(0, len(hole), _BLOCK):
+                self.given += len(hole[at : at + _BLOCK])
+                yield hole[at : at + _BLOCK]
+            expected = now
+        self._fed_s = expected + lasts
+
+    def counted(self, frame: av.AudioFrame) -> Samples:
+        """A frame's samples."""
+        import numpy as np
+
+        samples: Samples = frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+        self.given += len(samples)
+        return samples
+
+
+class _Libsndfile:
+    """Through soundfile: wav, flac, ogg and what else libsndfile knows."""
+
+    def __init__(self, source: Path | BinaryIO, name: str) -> None:
+        try:
+            import soundfile
+        except ImportError as error:
+            raise MissingPackage(
+                f"{name} needs the package soundfile", hint="pip install soundfile"
+            ) from error
+        self._name, self._error = name, soundfile.LibsndfileError
+        self.warnings: list[str] = []
+        try:
+            self._sound = soundfile.SoundFile(source)
+        except (soundfile.LibsndfileError, OSError, TypeError, ValueError) as error:
+            raise _unreadable(name, error) from error
+        self._rate = int(self._sound.samplerate)
+        frames = int(self._sound.frames)
+        self.duration_s = frames / self._rate if 0 < frames < 1 << 48 else None
+
+    def parts(self) -> Iterator[Samples]:
+        import numpy as np
+
+        from anyrig.recognise.resample import Resampler
+
+        change = Resampler(self._rate, RATE) if self._rate != RATE else None
+        given = 0
+        try:
+            while len(block := self._sound.read(4 * self._rate, dtype="float32", always_2d=True)):
+                mono = np.ascontiguousarray(block.mean(axis=1, dtype=np.float32))
+                given += len(mono)
+                yield change.feed(mono) if change else mono
+        except self._error as error:
+            if not given:
+                raise _unreadable(self._name, error) from error
+            self.warnings.append(f"{self._name} breaks off after {given / self._rate:.1f} s")
+        if not given:
+            raise _unreadable(self._name, "there is nothing in it")
+        if change:
+            yield change.finish()
+
+    def close(self) -> None:
+        self._sound.close()
+
+
+class _Program:
+    """Through an ffmpeg program, where PyAV is not installed."""
+
+    def __init__(self, source: Path | BinaryIO, name: str) -> None:
+        program = shutil.which("ffmpeg")
+        if program is None:
+            raise MissingPackage(
+                f"{name} needs the package av, or an ffmpeg program", hint="pip install av"
+            )
+        if not isinstance(source, Path):
+            raise _unreadable(name, "only PyAV takes this from memory")
+        self._name = name
+        self.duration_s: float | None = None
+        self.warnings: list[str] = []
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._process = subprocess.Popen(
+            [program, "-v", "error", "-nostdin", "-protocol_whitelist", "file",
+             "-format_whitelist", _FORMATS, "-i", f"file:{source.absolute()}", "-map", "0:a:0",
+             "-ac", "1", "-ar", str(RATE), "-f", "f32le", "pipe:1"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said,
+        )  # fmt: skip
+
+    def parts(self) -> Iterator[Samples]:
+        import numpy as np
+
+        assert self._process.stdout is not None
+        given = 0
+        while data := self._process.stdout.read(4 * RATE * 4):
+            whole: Samples = np.frombuffer(data[: len(data) // 4 * 4], "<f4").astype(np.float32)
+            given += len(whole)
+            yield whole
+        code = self._process.wait()
+        if code or not given:
+            self._said.seek(0)
+            why = self._said.read(2000).decode("utf-8", "replace").strip() or "nothing is in it"
+            if not given:
+                raise _unreadable(self._name, why.splitlines()[-1])
+            self.warnings.append(f"{self._name} breaks off after {given / RATE:.1f} s")
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdout.close()
+        self._said.close()
