@@ -24,6 +24,14 @@ from anyrig.documents.classify.solve import (
 _LEAST = 3
 """Examples with and without a label that its own slope and shift need."""
 _FLAT, _STEEP = 1e-2, 1e3
+_PSEUDO = 5.0
+"""Examples that every label is thought to have besides: four letters and two invoices do not show
+that letters are more common."""
+_EXPECTED, _SCATTER = np.array([1.5, 0.0]), np.array([1.5, 0.5])
+"""What slope (in logits of one standard deviation of the scores) and what share of the labels'
+commonness are taken to be before any example is seen, and how firmly: sixteen examples cannot turn
+this over, a hundred can."""
+_LEAST_SLOPE = 0.1
 
 
 class Scale(NamedTuple):
@@ -55,20 +63,22 @@ def calibrate(scores: Array, truth: Array, kind: Kind, common: Array) -> Scale:
 
 
 def _one(scores: Array, truth: Array, common: Array) -> Scale:
-    num_labels = truth.shape[1]
-    doubt = 1.0 / (len(truth) + 2.0)
+    num_labels, count = truth.shape[1], len(truth)
+    doubt = 1.0 / (count + 2.0)
     wanted = truth * (1.0 - doubt) + (1.0 - truth) * doubt / max(1, num_labels - 1)
-    prior = np.log(np.maximum(common, 0.5) / np.maximum(common, 0.5).mean())
-    uneven = bool(np.ptp(prior) > 1e-9)
+    size = max(1e-12, float(scores.std()))
+    prior = np.log((common + _PSEUDO) / (common + _PSEUDO).mean())
 
     def loss(numbers: Array) -> tuple[float, Array]:
-        logs = log_softmax(scores * numbers[0] + prior * numbers[1])
-        wrong = (np.exp(logs) - wanted) / len(truth)
-        by = np.array([np.sum(wrong * scores), np.sum(wrong * prior) if uneven else 0.0])
-        return -float(np.sum(wanted * logs)) / len(truth), by
+        logs = log_softmax(scores * (numbers[0] / size) + prior * numbers[1])
+        wrong = (np.exp(logs) - wanted) / count
+        off = (numbers - _EXPECTED) / _SCATTER**2 / count
+        by = np.array([np.sum(wrong * scores) / size, np.sum(wrong * prior)])
+        miss = -float(np.sum(wanted * logs)) / count
+        return miss + 0.5 * float(off @ (numbers - _EXPECTED)), by + off
 
-    slope, share = minimise(loss, np.array([1.0, 0.0]))
-    slope = float(np.clip(slope, _FLAT, _STEEP))
+    slope, share = minimise(loss, _EXPECTED)
+    slope = float(np.clip(slope, _LEAST_SLOPE, _STEEP)) / size
     return Scale(np.full(num_labels, slope), prior * float(np.clip(share, 0.0, 1.0)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray
+from numpy.typing import NDArray  # noqa: TID253
 
 from anyrig.documents.classify.solve import Array, Kind
 

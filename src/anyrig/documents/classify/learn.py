@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray
+from numpy.typing import NDArray  # noqa: TID253
 
 from anyrig.documents.classify.calibrate import Scale, calibrate, plain
 from anyrig.documents.classify.figures import Figures, figures

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray
+from numpy.typing import NDArray  # noqa: TID253
 
 Array = NDArray[np.float64]
 Kind = Literal["one", "many"]

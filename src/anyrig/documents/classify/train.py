@@ -1,0 +1,82 @@
+"""Examples and their vectors to a classifier with its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np  # noqa: TID253 - nothing here works without arrays
+
+from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
+from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
+from anyrig.documents.classify.solve import Array, Kind
+from anyrig.errors import BadInput
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.documents.model import Model
+
+
+def train(
+    vectors: Array,
+    labels: Sequence[tuple[str, ...]],
+    kind: Kind,
+    model: Model,
+    *,
+    tell: Tell | None = None,
+) -> Head:
+    """A classifier of examples.
+
+    Args:
+        vectors: a row for each example.
+        labels: of each.
+        kind: whether a text has one of them, or any number.
+        model: whose vectors they are.
+        tell: is told of each fold of cross-validation.
+    """
+    names = tuple(sorted({name for some in labels for name in some}))
+    _refuse(names, labels, kind)
+    truth = np.array([[float(name in some) for name in names] for some in labels])
+    rows, back, centre = turned(vectors.astype(np.float64))
+    learnt = learn(rows, truth, kind)
+    figures = cross_validate(rows, truth, kind, names, strength=learnt.strength, tell=tell)
+    lines = returned(learnt.lines, back, centre)
+    centres, reach = reaches(vectors.astype(np.float64), truth)
+    parts = (lines.weights, lines.bias, *learnt.scale, centres, reach)
+    weights = Weights(*(np.ascontiguousarray(part, np.float32) for part in parts))
+    about = About(
+        labels=names,
+        kind=kind,
+        embedding=model.name,
+        fingerprint=model.fingerprint,
+        dimension=vectors.shape[1],
+        num_examples=len(labels),
+        counts={name: int(count) for name, count in zip(names, truth.sum(axis=0), strict=True)},
+        strength=learnt.strength,
+        calibrated=learnt.calibrated,
+        figures=plain(figures),
+        digest=digest(weights, names, kind, model.fingerprint),
+    )
+    return Head(about, weights)
+
+
+def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kind) -> None:
+    """Examples from which nothing can be learnt."""
+    if not names:
+        raise BadInput("no example has a label", hint="Give each at least one.")
+    bare = sum(not some for some in labels)
+    if kind == "one" and len(names) < 2:
+        raise BadInput(
+            f"all examples have the label {names[0]!r}: nothing tells it from others",
+            hint="Give examples of a second label, such as `other`.",
+        )
+    if kind == "one" and bare:
+        raise BadInput(
+            f"{plural(bare, 'example')} without a label",
+            hint="Label them, or say --multi: then a text may have none.",
+        )
+    if kind == "many" and all(set(some) == set(names) for some in labels):
+        raise BadInput(
+            "every example has every label: nothing can be learnt",
+            hint="Give examples without some of them.",
+        )

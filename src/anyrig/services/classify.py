@@ -1,0 +1,260 @@
+"""Texts to labels, and examples to a classifier: what every door calls.
+
+    trained = train(found, vectors, read)
+    for sorted_ in classify(sources, ByName(labels, vectors), vectors): ...
+
+A text of several passages is taken for the mean of their vectors, unless their votes are asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.passages import Passage, passages
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.text.pages import Page, Paged
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.documents.classify.decide import Answer, Chooser, Ways
+    from anyrig.documents.classify.examples import Example, Found, Trouble
+    from anyrig.documents.classify.head import Head
+    from anyrig.documents.classify.solve import Array, Kind
+    from anyrig.documents.protocol import Vectors
+
+Read = Callable[[Path], Paged]
+"""A file to its pages, with OCR where its caller wants that."""
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or a text that has a name."""
+
+    name: str
+    file: Path | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A source and what it is, or why that cannot be told."""
+
+    source: Source
+    answer: Answer | None = None
+    error: AnyrigError | None = None
+    warnings: tuple[str, ...] = ()
+    """What was wrong with the file though it could be read."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A classifier, and what was left out on the way to it."""
+
+    head: Head
+    troubles: list[Trouble] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A source in passages; none when there is an error."""
+
+    source: Source
+    passages: list[Passage]
+    warnings: tuple[str, ...] = ()
+    error: AnyrigError | None = None
+
+
+def classify(
+    sources: Iterable[Source],
+    chooser: Chooser,
+    vectors: Vectors,
+    read: Read,
+    ways: Ways | None = None,
+) -> Iterator[Sorted]:
+    """What each source is, in order; files are read while those before are embedded.
+
+    Args:
+        sources: files and texts, which may come as a stream.
+        chooser: by names (`ByName`), by examples (`Head`).
+        vectors: of the model that the chooser knows.
+        read: a file to its pages.
+        ways: how probabilities become an answer.
+    """
+    from anyrig.documents.classify.decide import Ways, decide
+
+    ways = ways or Ways()
+    for piece, rows in _embedded(sources, vectors, read):
+        if piece.error is not None:
+            yield Sorted(piece.source, error=piece.error)
+            continue
+        answer = decide(piece.passages, rows, chooser, ways)
+        yield Sorted(piece.source, answer, warnings=piece.warnings)
+
+
+def fitting(head: Head, vectors: Vectors) -> Head:
+    """The classifier, if these are the vectors it was trained on."""
+    about, model = head.about, vectors.model
+    if about.fingerprint != model.fingerprint or about.dimension != model.dimension:
+        raise BadInput(
+            f"{about.title} was trained on vectors of {about.embedding} ({about.fingerprint[:12]}),"
+            f" and these are of {model.name} ({model.fingerprint[:12]})",
+            hint=f"Say --model {about.embedding}, or train it again with this model.",
+        )
+    return head
+
+
+def train(
+    found: Found,
+    vectors: Vectors,
+    read: Read,
+    *,
+    kind: Kind | None = None,
+    tell: Callable[[str, int, int], None] | None = None,
+) -> Trained:
+    """A classifier of examples, with its figures.
+
+    Args:
+        found: the examples.
+        vectors: of the model to build on.
+        read: a file to its pages.
+        kind: whether a text has one label or any number; by default as the examples have it.
+        tell: is told what is done, how much of it, and of how many.
+    """
+    from anyrig.documents.classify import train as training
+
+    told = tell or (lambda _what, _done, _all: None)
+    kind = kind or ("many" if any(len(one.labels) > 1 for one in found.examples) else "one")
+    usable, troubles = _usable(found, kind)
+    sources = [Source(one.place, one.file, one.text) for one in usable]
+    rows: list[Array] = []
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    for example, (piece, got) in zip(usable, _embedded(sources, vectors, read), strict=True):
+        if piece.error is not None:
+            troubles.append(_trouble(example, piece.error.message))
+        else:
+            rows.append(pooled_of(piece.passages, got))
+            texts.append(" ".join(" ".join(one.text.split()) for one in piece.passages))
+            labels.append(example.labels)
+        told("example", len(rows), len(sources))
+    kept, known, notes = _once(texts, labels, kind)
+    if not kept:
+        raise BadInput("no example could be used", hint=_first(troubles))
+    import numpy as np
+
+    def fold(done: int, total: int) -> None:
+        told("fold", done, total)
+
+    matrix = np.array([rows[n] for n in kept])
+    head = training.train(matrix, known, kind, vectors.model, tell=fold)
+    return Trained(head, troubles, notes)
+
+
+def pooled_of(found: Sequence[Passage], vectors: Array) -> Array:
+    """One vector for a text by its passages' own."""
+    from anyrig.documents.classify.decide import pooled
+
+    return pooled(vectors, [len(one.text) for one in found])
+
+
+def _usable(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
+    """Examples to learn from in an order that is always the same, and those left out."""
+    usable, troubles = [], list(found.troubles)
+    for one in found.examples:
+        if kind == "one" and not one.labels:
+            troubles.append(_trouble(one, "it has no label"))
+        elif kind == "one" and len(one.labels) > 1:
+            troubles.append(_trouble(one, f"it has {len(one.labels)} labels; --multi allows that"))
+        else:
+            usable.append(one)
+    return sorted(usable, key=lambda one: (one.labels, one.text, one.place)), troubles
+
+
+def _trouble(example: Example, said: str) -> Trouble:
+    from anyrig.documents.classify.examples import Trouble
+
+    return Trouble(example.place, said)
+
+
+def _first(troubles: Sequence[Trouble]) -> str:
+    return f"{troubles[0].place}: {troubles[0].said}" if troubles else "Give some with text."
+
+
+def _once(
+    texts: Sequence[str], labels: Sequence[tuple[str, ...]], kind: Kind
+) -> tuple[list[int], list[tuple[str, ...]], list[str]]:
+    """Each text once: a copy that is learnt from and asked about would flatter the figures.
+
+    The same text under several labels has all of them where it may; else it says nothing.
+    """
+    seen: dict[str, list[int]] = {}
+    for number, text in enumerate(texts):
+        seen.setdefault(text, []).append(number)
+    kept, known, notes = [], [], []
+    copies = torn = 0
+    for numbers in seen.values():
+        names = tuple(sorted({name for n in numbers for name in labels[n]}))
+        copies += len(numbers) - 1
+        if kind == "one" and len(names) > 1:
+            torn += 1
+            continue
+        kept.append(numbers[0])
+        known.append(names)
+    if copies:
+        notes.append(f"{plural(copies, 'example')} said the same as another: each counts once")
+    if torn:
+        notes.append(f"{plural(torn, 'text')} stood under several labels: left out (--multi?)")
+    return kept, known, notes
+
+
+def _embedded(
+    sources: Iterable[Source], vectors: Vectors, read: Read
+) -> Iterator[tuple[_Piece, Array]]:
+    """Sources with the vectors of their passages, in order; many sources share a batch."""
+    import numpy as np
+
+    waiting: deque[_Piece] = deque()
+
+    def texts() -> Iterator[str]:
+        for source in sources:
+            piece = _opened(source, read)
+            waiting.append(piece)
+            yield from (passage.text for passage in piece.passages)
+
+    ready: list[Array] = []
+    for vector in vectors.embed(texts()):
+        ready.append(vector.astype(np.float64))
+        while waiting and len(ready) >= len(waiting[0].passages):
+            piece = waiting.popleft()
+            count = len(piece.passages)
+            yield piece, np.array(ready[:count])
+            del ready[:count]
+    for piece in waiting:  # those at the end that gave no text
+        yield piece, np.zeros((0, 0))
+
+
+def _opened(source: Source, read: Read) -> _Piece:
+    """A source in passages; whatever is wrong with it is its own."""
+    try:
+        paged = _paged(source, read)
+        found = list(passages(paged, language=paged.language[:2] or "en"))
+        if not found:
+            raise BadInput(
+                f"there is no text in {source.name}",
+                hint="If its pages are pictures, allow OCR.",
+            )
+    except AnyrigError as error:
+        return _Piece(source, [], error=error)
+    return _Piece(source, found, paged.warnings)
+
+
+def _paged(source: Source, read: Read) -> Paged:
+    if source.file is not None:
+        return read(source.file)
+    return Paged(Path(source.name), "txt", (Page(source.text),))
