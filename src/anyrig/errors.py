@@ -20,6 +20,7 @@
     │   └── DeviceLost           3  its driver gave it up: only a new process can use it
     ├── WorkFailed               1  some of the work could not be done, the rest is
     │   └── Unfinished           1  passages of a book that could not be spoken
+    ├── TooBusy                  1  too much waits already; a moment later it may not
     ├── StoreFailed              1  what is kept on disk cannot be read or written
     └── MissingPackage           4  a package or an extra is not installed
         └── NeedsWeights         4  a model's weights are not on this machine
@@ -123,6 +124,10 @@ class DeviceLost(DeviceError):
 
 class WorkFailed(AnyrigError):
     """Some of the work could not be done."""
+
+
+class TooBusy(AnyrigError):
+    """Too much waits already to take more."""
 
 
 class StoreFailed(AnyrigError):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyrig.errors import BadInput
-from anyrig.store.key import Segment, canonical, key
+from anyrig.store.key import Segment, canonical, key, series
 
 _TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 _PLAIN: st.SearchStrategy[Any] = st.recursive(
@@ -164,3 +164,11 @@ def test_a_segment_is_shaped_by_each_of_its_fields() -> None:
 
 def test_canonical_text() -> None:
     assert canonical({"b": [1, 1.0, True, None], "a": "é"}) == '{"a":"é","b":[1,1.0,true,null]}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "é", "e\u0301", '"', "\\", "\n\0\x7f\u2028", "\ud83d", "a" * 9999]
+)
+def test_a_series_makes_the_same_keys(text: str) -> None:
+    parts: dict[str, Any] = {"base": '""', "kind": "embedding", "n": [1, 1.0, {"text": '""'}]}
+    assert series(**parts)(text) == key(text=text, **parts)

@@ -140,8 +140,7 @@ class _Stream:
             new = dict(pair for pair in named if not self._at_hand(pair[0]))
             found = self._shelf.find(new) if new else {}
             found |= self._share({name: new[name] for name in new if name not in found})
-            for name, _ in named:
-                self._place(name, found)
+            self._kept.count(found=sum(self._place(name, found) for name, _ in named))
         return bool(texts)
 
     def _at_hand(self, name: str) -> bool:
@@ -164,20 +163,20 @@ class _Stream:
                 self._others[name] = text
         return found
 
-    def _place(self, name: str, found: dict[str, Vector]) -> None:
+    def _place(self, name: str, found: dict[str, Vector]) -> bool:
         """A place in the stream for a text, filled where its vector is at hand."""
         slot = _Slot()
         self._slots.append(slot)
         if name in self._making:
             self._making[name].append(slot)
-            return
+            return False
         vector = self._made.get(name)
         if vector is None:
             vector, found[name] = found[name], found[name].copy()
         else:
             vector = vector.copy()  # a caller may write into what it is given
         self._fill(slot, vector)
-        self._kept.count(found=1)
+        return True
 
     # -- making ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.errors import StoreFailed
-from anyrig.store.key import Plain, key
+from anyrig.store.key import Plain, key, series
 from anyrig.store.protocol import Claim, Claims, Entry, Result
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Shelf:
         self.dimension = dimension
         self._store, self._marks, self._clock = store, marks, clock
         self._claims = store if isinstance(store, Claims) else None
-        self._bases: dict[str, str] = {}
+        self._keys: dict[str, Callable[[str], str]] = {}
         self._quiet_until = float("-inf")
 
     @property
@@ -104,10 +104,10 @@ class Shelf:
 
     def key(self, text: str, use: Use = "passage") -> str:
         """The key of a text's vector."""
-        base = self._bases.get(use)
-        if base is None:
-            base = self._bases[use] = self._marks.base(use)
-        return key(kind=KIND, base=base, text=text)
+        of = self._keys.get(use)
+        if of is None:
+            of = self._keys[use] = series(kind=KIND, base=self._marks.base(use))
+        return of(text)
 
     def find(self, keys: Iterable[str]) -> dict[str, Vector]:
         """Those of the vectors that are kept and whole, by key."""
