@@ -56,7 +56,16 @@ _BOOK: dict[str, Type] = {
     "poems": "text", "code": "text", "pages": "text", "titles": "text", "matter": "text",
     "foreign": "text",
 }  # fmt: skip
+_TRANSCRIPT: dict[str, Type] = {
+    "output": "path", "format": "list", "language": "text", "model": "text", "engine": "text",
+    "translate": "yes", "word_times": "yes", "fresh": "yes",
+}  # fmt: skip
 KINDS: Mapping[str, Kind] = {
+    "transcribe": Kind(
+        "transcribe",
+        {**_TRANSCRIPT, **_COMPUTING},
+        ("files", "engine", "language", "audio_s", "wall_s", "kept", "failed", "warnings"),
+    ),
     "book": Kind(
         "book",
         {**_BOOK, **_SPEAKING, **_COMPUTING},

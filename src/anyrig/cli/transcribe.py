@@ -1,0 +1,218 @@
+"""`anyrig transcribe`: recordings in, text out: plain, with times, as captions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from anyrig.cli import compute
+from anyrig.cli.context import Context
+from anyrig.cli.keep import keeping
+from anyrig.cli.show import print_error, print_warning
+from anyrig.cli.transcribe_show import Show
+from anyrig.errors import BadInput
+from anyrig.recognise.forms import FORMS, FormName, written
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.jobs import Plain
+    from anyrig.placement import Need, Placed
+    from anyrig.recognise.transcribe import Wishes
+    from anyrig.services.transcribe import Done, Order
+
+HELP = """Write down what is said in recordings: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
+what else can be opened, of any length. The language is found out, or told with --language;
+English is heard by moonshine and other languages by Whisper base, unless --model names a folder
+or a model of the hub. With -o the text goes to a file, or to a folder for several recordings;
+without, it is printed. txt has paragraphs, md times as well, srt and vtt are captions, json has
+everything. What was heard once is kept: a run that was stopped goes on where it was."""
+MIXED = True
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="recordings, or folders that hold some"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="the file, or the folder for several recordings"
+    )
+    parser.add_argument(
+        "--format", metavar="LIST", default="", help="txt, md, srt, vtt, json; several as srt,txt"
+    )
+    parser.add_argument(
+        "--language", metavar="CODE", default="", help="what is spoken, such as en or es"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", default="",
+        help="a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", metavar="NAME", default="", help="moonshine, whisper or transformers"
+    )
+    parser.add_argument("--translate", action="store_true", help="write it down in English")
+    parser.add_argument(
+        "--word-times", action="store_true", help="the times of words as well, by Whisper"
+    )
+    parser.add_argument("--fresh", action="store_true", help="hear again what is kept already")
+    parser.add_argument("--queue", action="store_true", help="do it later: `anyrig jobs run` does")
+    compute.arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Transcribe."""
+    context = Context(options)
+    order = _ordered(options)
+    wishes = _wishes(options)
+    if options.queue:
+        return _queue(context, order)
+    return _transcribe(context, order, wishes)
+
+
+def _transcribe(context: Context, order: Order, wishes: Wishes) -> int:
+    from anyrig.recognise.transcribe import Transcriber
+    from anyrig.services.transcribe import transcribe_files
+
+    failed: list[Done] = []
+    done: list[Done] = []
+    with ExitStack() as stack:
+        store = stack.enter_context(keeping(context))
+        show = stack.enter_context(Show(context, len(order.sources)))
+        transcriber = stack.enter_context(
+            Transcriber(
+                lambda need: _seats(context, need),
+                environment=context.environment,
+                folder=str(Path(context.folders.models, "recognise")),
+                store=store,
+                wishes=wishes,
+            )  # fmt: skip
+        )
+        for one in transcribe_files(order, transcriber, begin=show.begin, tell=show.progress):
+            show.clear()
+            if one.error is not None:
+                failed.append(one)
+            else:
+                done.append(one)
+                _print(context, order, one)
+                show.through(one)
+    return _finish(context, order, done, failed, show)
+
+
+def _print(context: Context, order: Order, one: Done) -> None:
+    """A transcript that goes to no file."""
+    if order.output is None and not context.options.json and one.heard is not None:
+        sys.stdout.write(written(one.heard, order.forms[0]))
+        sys.stdout.flush()
+
+
+def _finish(
+    context: Context, order: Order, done: list[Done], failed: list[Done], show: Show
+) -> int:
+    """Everything that went wrong, at the end; an error of the only recording is the command's."""
+    for one in failed if len(order.sources) > 1 else ():
+        assert one.error is not None
+        print_error(one.error)
+    if context.options.json:
+        show.end(done, failed, written_out=order.output is not None)
+    if len(order.sources) == 1 and failed:
+        assert failed[0].error is not None
+        raise failed[0].error
+    gaps = sum(len(one.heard.gaps) for one in done if one.heard is not None)
+    if failed:
+        total = plural(len(order.sources), "recording")
+        print_warning(f"{len(failed)} of {total} could not be read")
+    return 1 if failed or gaps else 0
+
+
+def _seats(context: Context, need: Need) -> Placed:
+    return compute.placed(context, context.choose(), need)
+
+
+# -- what was asked for ---------------------------------------------------------------------------
+
+
+def _wishes(options: argparse.Namespace) -> Wishes:
+    from anyrig.recognise.model import find
+    from anyrig.recognise.transcribe import Wishes
+
+    language = "" if options.language.lower() == "auto" else options.language
+    wishes = Wishes(
+        language, options.model, options.engine, options.translate, options.word_times,
+        options.fresh,
+    )  # fmt: skip
+    if not (options.queue and options.model):
+        find(wishes.model, language=language, engine=wishes.engine, translate=wishes.translate)
+    return wishes
+
+
+def _ordered(options: argparse.Namespace) -> Order:
+    from anyrig.services.transcribe import Order, sources_of
+
+    paths = [Path(name).expanduser() for name in options.files]
+    for path in paths:
+        if not path.exists() and len(paths) == 1:
+            raise BadInput(f"there is no {path}", hint="Name a recording, or a folder of them.")
+    sources = sources_of(paths)
+    single = len(sources) == 1 and not paths[0].is_dir()
+    output = Path(options.output).expanduser() if options.output else None
+    forms = _forms(options.format, output if single else None)
+    if output is None:
+        if not single and not options.json and not options.queue:
+            raise BadInput(
+                f"{plural(len(sources), 'recording')} and no place for their texts",
+                hint="-o FOLDER, or --json.",
+            )
+        if len(forms) > 1 and not options.queue:
+            raise BadInput("several formats cannot be printed", hint="Name a file or folder: -o.")
+        return Order(sources, None, forms, single)
+    if single and (output.is_dir() or options.output.endswith(("/", "\\"))):
+        single = False
+    if not single and output.is_file():
+        raise BadInput(f"{output} is a file", hint="Several transcripts need a folder.")
+    return Order(sources, output, forms, single)
+
+
+def _forms(text: str, output: Path | None) -> tuple[FormName, ...]:
+    names = [name.strip().lower().lstrip(".") for name in text.split(",") if name.strip()]
+    if not names and output is not None and output.suffix:
+        ending = output.suffix.lower().lstrip(".")
+        names = [ending if ending in FORMS else "txt"]
+    for name in names:
+        if name not in FORMS:
+            raise BadInput(f"no format {name!r}", hint=f"There are: {', '.join(FORMS)}.")
+    return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
+
+
+def _queue(context: Context, order: Order) -> int:
+    """A job for each recording."""
+    from anyrig.cli import jobs, jobs_show
+    from anyrig.cli.show import print_json
+    from anyrig.services.jobs import KINDS, check
+
+    options = context.options
+    queued = []
+    with jobs.open_jobs(context) as held:
+        for source in order.sources:
+            asked: dict[str, Plain] = {}
+            for name in KINDS["transcribe"].flags:
+                value = getattr(options, name, None)
+                if value not in (None, "", False, []):
+                    asked[name] = value
+            targets = order.targets(source) or {
+                form: Path(f"{source.name.name}.{form}") for form in order.forms
+            }
+            first = next(iter(targets.values()))
+            asked |= {
+                "file": str(source.path), "output": str(first), "format": ",".join(targets)
+            }  # fmt: skip
+            first.absolute().parent.mkdir(parents=True, exist_ok=True)
+            queued.append(held.submit("transcribe", check("transcribe", asked, Path.cwd())))
+    if options.json:
+        print_json([job.plain() for job in queued])
+        return 0
+    for job in queued:
+        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
+    return 0
