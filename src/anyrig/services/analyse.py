@@ -1,27 +1,31 @@
 """The analysis of a folder or of files, as every door asks for it.
 
-    found = analyse(files, root=folder, read=read, vectors=vectors)
+    found = analyse(files, root=folder, read=partial(read_all, ocr=ocr), model=model)
 
 A file that cannot be read is named in the result, and the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse import folder
-from anyrig.documents.analyse.digest import Digest, digest
+from anyrig.documents.analyse.digest import Digest, digest, overall
 from anyrig.documents.analyse.folder import Analysis, Left
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.documents.reading import Unread
+from anyrig.errors import BadInput
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
     from anyrig.text.pages import Paged
 
-Read = Callable[[Path], "Paged"]
+Read = Callable[[Sequence[Path]], Iterable["Paged | Unread"]]
+"""Files to pages, in order, one for one."""
+Open = Callable[[Mapping[str, float]], "Vectors"]
+"""The model for texts in languages of such shares: it is chosen once they are known."""
 Tell = Callable[[str, int, int], None]
 """What is done, how many steps are through, and of how many."""
 
@@ -32,7 +36,7 @@ def analyse(
     read: Read,
     root: Path | None = None,
     title: str = "",
-    vectors: Vectors | None = None,
+    model: Open | None = None,
     similar_to: Path | None = None,
     seed: int = 0,
     tell: Tell = lambda *_: None,
@@ -41,29 +45,33 @@ def analyse(
 
     Args:
         files: in the order in which they are shown.
-        read: opens one; its `AnyrigError` puts that file among those left out.
+        read: opens them; an `Unread` goes among those left out.
         root: the folder that names are shown from.
         title: of the report; the folder's name without it.
-        vectors: the model to compare by; words alone without one.
+        model: opens the model to compare by; words alone without one.
         similar_to: one of the files, or another one, whose neighbours are wanted.
         seed: of the clusters' starts.
         tell: is told how far it is.
     """
     wanted = _with(files, similar_to)
-    total = len(wanted) * (2 if vectors is not None else 1) + 1
+    total = len(wanted) * (2 if model is not None else 1) + 1
     left: list[Left] = []
     digests: list[Digest] = []
-    for number, path in enumerate(wanted):
+    if wanted:
+        tell(f"reading {one_line(wanted[0].name, 80)}", 0, total)
+    for number, (path, one) in enumerate(zip(wanted, read(wanted), strict=True), 1):
+        digests.extend(_digested(path, one, root, model is not None, left))
         tell(f"reading {one_line(path.name, 80)}", number, total)
-        digests.extend(_digested(path, read, root, vectors is not None, left))
-    steps = iter(range(len(wanted), total + len(wanted)))
+    steps = iter(range(len(wanted) + 1, total + 2 * len(wanted) + 2))
+    chosen = _index(digests, similar_to, left)
+    shares = {one.language: one.share for one in overall(digests)}
     return folder.analyse(
         digests,
         title=one_line(title or (root.resolve().name if root else ""), 200) or "Documents",
         left=left,
-        vectors=vectors,
+        vectors=model(shares) if model is not None and digests else None,
         seed=seed,
-        similar_to=_index(digests, similar_to, left),
+        similar_to=chosen,
         done=lambda what: tell(what, min(total - 1, next(steps)), total),
     )
 
@@ -74,18 +82,16 @@ def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
 
 
 def _digested(
-    path: Path, read: Read, root: Path | None, vectors: bool, left: list[Left]
+    path: Path, one: Paged | Unread, root: Path | None, vectors: bool, left: list[Left]
 ) -> Iterator[Digest]:
     name = shown_name(path, root)
-    try:
-        paged = read(path)
-        if not any(map(str.isalnum, paged.text)):
-            raise BadInput("there is no text in it", hint="If it is a picture, allow OCR.")
-        yield digest(paged, name=name, vectors=vectors)
-    except AnyrigError as error:
-        left.append(Left(name, one_line(error.message, 300), one_line(error.hint, 300)))
-    except (OSError, MemoryError) as error:
-        left.append(Left(name, one_line(str(error), 300) or "too little memory"))
+    if isinstance(one, Unread):
+        left.append(Left(name, one_line(one.message, 300), one_line(one.hint, 300)))
+    elif not any(map(str.isalnum, one.text)):
+        why = one_line(one.warnings[0], 300) if one.warnings else "there is no text in it"
+        left.append(Left(name, why, "If its pages are pictures, allow OCR."))
+    else:
+        yield digest(one, name=name, vectors=vectors)
 
 
 def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) -> int | None:

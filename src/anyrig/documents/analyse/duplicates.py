@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse.shingles import PASSAGE, Shingled, mixed, similarity
-from anyrig.documents.analyse.words import words
+from anyrig.documents.analyse.words import plain, stem, words
 from anyrig.text.labels import one_line
 from anyrig.text.sentences import sentences
 
@@ -92,8 +92,12 @@ def groups(texts: Sequence[Shingled], *, near: float = NEAR, fewest_words: int =
 
 
 def _group(members: Sequence[int], texts: Sequence[Shingled]) -> Group:
-    # The longest is what others were cut from as a rule; the earliest of those.
-    first = max(members, key=lambda index: (texts[index].num_words, -index))
+    # What has most copies; then the longest, from which others were cut as a rule.
+    copies = Counter(texts[index].digest for index in members)
+    first = max(
+        members,
+        key=lambda index: (copies[texts[index].digest], texts[index].num_words, -index),
+    )
     others = [
         Member(index, similarity(texts[first], texts[index]),
                texts[first].digest == texts[index].digest)
@@ -163,11 +167,11 @@ def _joined(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 def changes(before: str, after: str, language: str) -> tuple[tuple[Change, ...], int]:
     """The first places where two texts differ, sentence by sentence, and how many there are."""
-    one = [_folded(before[start:end]) for start, end in sentences(before, language)]
-    other = [_folded(after[start:end]) for start, end in sentences(after, language)]
-    if max(len(one), len(other)) > _MOST_SENTENCES:
-        one, other = one[:_MOST_SENTENCES], other[:_MOST_SENTENCES]
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    one = [before[slice(*span)] for span in sentences(before, language)[:_MOST_SENTENCES]]
+    other = [after[slice(*span)] for span in sentences(after, language)[:_MOST_SENTENCES]]
+    matcher = difflib.SequenceMatcher(
+        None, [_folded(text) for text in one], [_folded(text) for text in other], autojunk=False
+    )
     found = [
         Change(" ".join(one[a:b]), " ".join(other[c:d]))
         for what, a, b, c, d in matcher.get_opcodes()
@@ -177,7 +181,7 @@ def changes(before: str, after: str, language: str) -> tuple[tuple[Change, ...],
 
 
 def _folded(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(stem(plain(word.text)) for word in words(text))
 
 
 def _focused(change: Change) -> Change:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anyrig.documents.analyse.stop_words import is_stop, joints
+from anyrig.documents.analyse.stop_words import before_verbs, is_stop, joints
 from anyrig.documents.analyse.words import Word, plain, stem, unspaced, words
 from anyrig.text.sentences import Span
 
@@ -31,8 +31,8 @@ _BREAK = re.compile(r"[^\s]")
 # Endings of words that are seldom the head of a noun phrase.
 _WEAK_ENDS = {
     "en": re.compile("(?:ly|ing|ed)\\Z"),
-    "es": re.compile("(?:mente|ando|iendo|aron|ieron|aba|aban|ía|ían|ó|ará|erá|irá)\\Z"),
-    "fr": re.compile("(?:ment|ant|aient|ait|èrent|era|eront|er|ées?|és?)\\Z"),
+    "es": re.compile("(?:mente|ando|iendo|[ai]ó|[aeií]a?n|aba|ía|[aei]rá|[aei]do|[aei]da)\\Z"),
+    "fr": re.compile("(?:ment|ant|ent|ait|era|er|ées?|és?)\\Z"),
 }
 _STRONG_ENDS = re.compile(
     "(?:building|heating|housing|farming|banking|meeting|training|learning|spring|ring|king|wing|"
@@ -69,6 +69,10 @@ class _Found:
     sentences: set[int] = field(default_factory=set)
     named: int = 0
     """How often with a capital inside a sentence."""
+    whole: int = 0
+    """How often it is all that stands between two stop-words or marks."""
+    led: float = 0.0
+    """How much what stands before it speaks for a name of something, summed up."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,10 @@ def candidates(text: str, spans: Sequence[Span], language: str) -> Candidates:
             content = [stem(plain(said[n].text)) for n in run if not _small(said[n], language)]
             terms.update(one for one in content if len(one) > 1 or unspaced(one))
             for first, last in _cuts(run, said, language):
-                _note(found, text[start:end], said[first : last + 1], position + first, number)
+                sentence = text[start:end]
+                one = _note(found, sentence, said[first : last + 1], position + first, number)
+                one.led += _led(sentence, said, first, language)
+                one.whole += (first, last) == (run[0], run[-1])
         position += len(said)
     kept = sorted(found.values(), key=lambda one: (-one.count * len(one.stems), one.first))
     return Candidates(tuple(kept[:600]), position, dict(terms.most_common(2_000)))
@@ -166,7 +173,7 @@ def _note(
     said: Sequence[Word],
     position: int,
     number: int,
-) -> None:
+) -> _Found:
     stems = tuple(stem(plain(word.text)) for word in said)
     one = found.get(stems)
     if one is None:
@@ -176,6 +183,17 @@ def _note(
     one.written[" ".join(written.split())] += 1
     one.sentences.add(number)
     one.named += said[0].start > 0 and all(word.text[:1].isupper() for word in (said[0], said[-1]))
+    return one
+
+
+def _led(sentence: str, said: Sequence[Word], first: int, language: str) -> float:
+    """What the word before a phrase says of it: after `they` stands a verb."""
+    if first == 0 or _BREAK.search(sentence, said[first - 1].end, said[first].start):
+        return 1.0
+    before = plain(said[first - 1].text).rstrip("'")
+    if before in before_verbs(language):
+        return 0.4
+    return 1.0 if is_stop(before, language) else 0.8
 
 
 def rank(
@@ -219,7 +237,9 @@ def _weight(one: _Found, nested: tuple[int, int], found: Candidates, language: s
     early = 1.0 + 0.6 / (1.0 + one.first / max(40.0, 0.05 * found.num_words))
     name = 1.0 + 0.35 * min(1.0, one.named / one.count)
     spread = math.log2(1.0 + len(one.sentences))
-    shape = _shape(one, language)
+    shape = _shape(one, language) * one.led / one.count
+    if one.count == 1 and length > 1 and not one.whole:
+        shape *= 0.5  # a piece of something longer, as often as not with its verb
     return (
         size
         * math.log2(1.0 + alone)
@@ -238,11 +258,11 @@ def _shape(one: _Found, language: str) -> float:
         return 1.0
     text = plain(next(iter(one.written)))
     head = re.split(r"[\s'’]+", text)
-    ends = [head[-1]] if language.startswith("en") else [head[0]]
+    ends = [head[-1]] if language.startswith("en") else head
     worth = 1.0
     for word in ends:
         if weak.search(word) and not _STRONG_ENDS.search(word):
-            worth *= 0.35
+            worth *= 0.4
     if len(head) > 1 and language.startswith("en") and head[0].endswith("ly"):
         worth *= 0.5
     return worth
@@ -283,6 +303,8 @@ def _nested(found: Sequence[_Found]) -> dict[tuple[str, ...], tuple[int, int]]:
 def _written(one: _Found) -> str:
     """As it is most often written; in small letters unless it is a name."""
     best = max(one.written.items(), key=lambda pair: (pair[1], -len(pair[0]), pair[0]))[0]
+    if best.isupper() and (len(one.stems) > 1 or len(best) > 6) and not unspaced(best):
+        return best.lower()  # a text in capitals; a short word is an acronym
     if one.named * 2 >= one.count or best.isupper():
         return best
     lower = [form for form in one.written if form[:1].islower()]

@@ -120,5 +120,20 @@ def flat(points: NDArray[np.float32]) -> NDArray[np.float32]:
         largest = side[int(np.abs(side).argmax())]
         # A component has no sign of its own: one is chosen, so that two runs draw one map.
         found[:, column] = side * (-1.0 if largest < 0 else 1.0)
-    widest = float(np.abs(found).max())
-    return found / widest if widest > 0 else found
+        found[:, column] = _spread(found[:, column])
+    return found
+
+
+def _spread(side: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Values within -1 to 1, half by their size and half by their rank: one outlier must not press
+    all others into a heap.
+    """
+    import numpy as np
+
+    low, high = float(side.min()), float(side.max())
+    if high - low < 1e-9:
+        return np.zeros_like(side)
+    size = 2.0 * (side - low) / (high - low) - 1.0
+    values, places = np.unique(np.round(side, 5), return_inverse=True)
+    rank = 2.0 * places / max(1, len(values) - 1) - 1.0
+    return ((size + rank) / 2.0).astype(np.float32)
