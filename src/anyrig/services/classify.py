@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.text.pages import Page, Paged
 from anyrig.units import plural
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Answer, Chooser, Ways
+    from anyrig.documents.classify.engine import Told
     from anyrig.documents.classify.examples import Example, Found, Trouble
+    from anyrig.documents.classify.finetuned import FineTuned
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.solve import Array, Kind
     from anyrig.documents.protocol import Vectors
+    from anyrig.work.pool import Pool
 
 Read = Callable[[Path], Paged]
 """A file to its pages, with OCR where its caller wants that."""
@@ -97,6 +100,69 @@ def classify(
         yield Sorted(piece.source, answer, warnings=piece.warnings)
 
 
+def classify_by(
+    sources: Iterable[Source], model: FineTuned, pool: Pool, read: Read, ways: Ways | None = None
+) -> Iterator[Sorted]:
+    """What each source is by a fine-tuned model, in order.
+
+    Args:
+        sources: files and texts, which may come as a stream.
+        model: what it is.
+        pool: workers that have it loaded.
+        read: a file to its pages.
+        ways: how probabilities become an answer; long texts are always read in windows.
+    """
+    from anyrig.documents.classify.decide import Ways
+
+    ways = ways or Ways()
+    waiting: deque[tuple[_Piece, str]] = deque()
+
+    def texts() -> Iterator[str]:
+        for source in sources:
+            piece, text = _opened_whole(source, read)
+            waiting.append((piece, text))
+            if piece.error is None:
+                yield text
+
+    for outcome in pool.run(texts(), cost=len):
+        yield from _failed(waiting)
+        piece, text = waiting.popleft()
+        if outcome.result is None:
+            said = outcome.failure.said if outcome.failure else "no answer"
+            error = WorkFailed(f"{piece.source.name}: {said}", hint="-vv says more.")
+            yield Sorted(piece.source, error=error)
+        else:
+            answer = _answer(model, outcome.result, text, ways)
+            yield Sorted(piece.source, answer, warnings=piece.warnings)
+    yield from _failed(waiting)
+
+
+def _failed(waiting: deque[tuple[_Piece, str]]) -> Iterator[Sorted]:
+    """Those in front that gave no text."""
+    while waiting and waiting[0][0].error is not None:
+        piece, _ = waiting.popleft()
+        yield Sorted(piece.source, error=piece.error)
+
+
+def _answer(model: FineTuned, told: Told, text: str, ways: Ways) -> Answer:
+    import numpy as np
+
+    from anyrig.documents.classify.decide import HALF, Answer, Reason, chosen
+
+    shares = np.array(told.probabilities)
+    if ways.other and not ways.at_least:
+        ways = replace(ways, at_least=HALF)  # it knows no text that is none of its labels
+    given = chosen(shares, np.ones(len(shares)), model.kind, ways)
+    order = np.argsort(-shares, kind="stable")
+    start, end = told.window
+    reason = Reason(model.labels[int(order[0])], text[start:end], 0, start, told.window_probability)
+    return Answer(
+        tuple(model.labels[n] for n in given),
+        tuple((model.labels[int(n)], float(shares[n])) for n in order),
+        told.num_windows, False, reason,
+    )  # fmt: skip
+
+
 def fitting(head: Head, vectors: Vectors) -> Head:
     """The classifier, if these are the vectors it was trained on."""
     about, model = head.about, vectors.model
@@ -104,7 +170,7 @@ def fitting(head: Head, vectors: Vectors) -> Head:
         raise BadInput(
             f"{about.title} was trained on vectors of {about.embedding} ({about.fingerprint[:12]}),"
             f" and these are of {model.name} ({model.fingerprint[:12]})",
-            hint=f"Say --model {about.embedding}, or train it again with this model.",
+            hint=f"Say --model {about.word or about.embedding}, or train it again with this model.",
         )
     return head
 
@@ -115,6 +181,7 @@ def train(
     read: Read,
     *,
     kind: Kind | None = None,
+    word: str = "",
     tell: Callable[[str, int, int], None] | None = None,
 ) -> Trained:
     """A classifier of examples, with its figures.
@@ -124,6 +191,7 @@ def train(
         vectors: of the model to build on.
         read: a file to its pages.
         kind: whether a text has one label or any number; by default as the examples have it.
+        word: what the person calls that model, to find it again.
         tell: is told what is done, how much of it, and of how many.
     """
     from anyrig.documents.classify import train as training
@@ -152,7 +220,7 @@ def train(
         told("fold", done, total)
 
     matrix = np.array([rows[n] for n in kept])
-    head = training.train(matrix, known, kind, vectors.model, tell=fold)
+    head = training.train(matrix, known, kind, vectors.model, word=word, tell=fold)
     return Trained(head, troubles, notes)
 
 
@@ -245,13 +313,27 @@ def _opened(source: Source, read: Read) -> _Piece:
         paged = _paged(source, read)
         found = list(passages(paged, language=paged.language[:2] or "en"))
         if not found:
-            raise BadInput(
-                f"there is no text in {source.name}",
-                hint="If its pages are pictures, allow OCR.",
-            )
+            raise _no_text(source)
     except AnyrigError as error:
         return _Piece(source, [], error=error)
     return _Piece(source, found, paged.warnings)
+
+
+def _opened_whole(source: Source, read: Read) -> tuple[_Piece, str]:
+    """A source in one piece."""
+    try:
+        paged = _paged(source, read)
+        if not any(map(str.isalnum, paged.text)):
+            raise _no_text(source)
+    except AnyrigError as error:
+        return _Piece(source, [], error=error), ""
+    return _Piece(source, [], paged.warnings), paged.text
+
+
+def _no_text(source: Source) -> BadInput:
+    return BadInput(
+        f"there is no text in {source.name}", hint="If its pages are pictures, allow OCR."
+    )
 
 
 def _paged(source: Source, read: Read) -> Paged:

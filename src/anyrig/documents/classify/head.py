@@ -33,6 +33,8 @@ class About:
     """Whether its probabilities were fitted to examples that it had not seen."""
     figures: Mapping[str, Any] | None = None
     """What cross-validation found; None where no example could be spared."""
+    word: str = ""
+    """What that model is found by: a name, or a folder."""
     passages: str = "mean"
     """What stands for a long text: the mean of its passages' vectors."""
     name: str = ""

@@ -23,6 +23,7 @@ def train(
     kind: Kind,
     model: Model,
     *,
+    word: str = "",
     tell: Tell | None = None,
 ) -> Head:
     """A classifier of examples.
@@ -32,6 +33,7 @@ def train(
         labels: of each.
         kind: whether a text has one of them, or any number.
         model: whose vectors they are.
+        word: what the person calls it, to find it again.
         tell: is told of each fold of cross-validation.
     """
     names = tuple(sorted({name for some in labels for name in some}))
@@ -48,6 +50,7 @@ def train(
         labels=names,
         kind=kind,
         embedding=model.name,
+        word=word or model.name,
         fingerprint=model.fingerprint,
         dimension=vectors.shape[1],
         num_examples=len(labels),

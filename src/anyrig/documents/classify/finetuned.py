@@ -1,0 +1,145 @@
+"""A fine-tuned classifier of transformers, in a folder: what it is, found without loading it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.documents.classify.solve import Kind
+from anyrig.documents.tokenise import longest_of
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.placement import Need
+from anyrig.work.engine import Recipe
+
+if TYPE_CHECKING:
+    from anyrig.devices.describe import BackendName
+
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+            "pytorch_model.bin.index.json")  # fmt: skip
+_GRAPHS = ("model.onnx", "onnx/model.onnx")
+# Their positions begin after the number of the padding token.
+_OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "roberta-prelayernorm")
+_LONGEST = 512
+_HINT = "Give a folder saved by transformers: config.json with id2label, tokenizer.json, weights."
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """A model that tells labels by itself."""
+
+    name: str
+    folder: Path
+    labels: tuple[str, ...]
+    kind: Kind
+    longest: int
+    """Tokens of a window."""
+    pad: int | None
+    """The token that fills short rows; None when it has none, and rows go one by one."""
+    graph: Path | None = None
+    """Its ONNX file, where there is one."""
+    weights: bool = True
+    """Whether torch can run it."""
+    weights_bytes: int = 0
+
+    calibrated = False
+
+    def need(self) -> Need:
+        """What its workers ask for."""
+        ways: tuple[BackendName, ...] = ("torch",) if self.weights else ()
+        ways += ("onnx",) if self.graph is not None else ()
+        return Need(
+            what=f"the classifier {self.name}",
+            backends=ways,
+            precisions=("bf16", "fp16", "fp32") if self.weights else ("fp32",),
+            worker_bytes=self.weights_bytes * 2 + (100 << 20),
+        )
+
+    def recipe(self) -> Recipe:
+        """How a worker makes its engine."""
+        options = {
+            "folder": str(self.folder),
+            "graph": str(self.graph or ""),
+            "kind": self.kind,
+            "longest": self.longest,
+            "pad": self.pad,
+        }
+        return Recipe(
+            "anyrig.documents.classify.engine:make", options, f"classify {self.name}", "1"
+        )
+
+
+def in_folder(folder: Path, *, name: str = "") -> FineTuned:
+    """The classifier of a folder; BadInput when it is none."""
+    config = _config(folder)
+    names = _labels(config)
+    weights = [folder / file for file in _WEIGHTS if (folder / file).is_file()]
+    graph = next((folder / file for file in _GRAPHS if (folder / file).is_file()), None)
+    if not weights and graph is None:
+        raise NeedsWeights(f"{folder} holds no weights", hint=_HINT)
+    if not (folder / "tokenizer.json").is_file():
+        raise BadInput(f"{folder} has no tokenizer.json", hint=_HINT)
+    pad = config.get("pad_token_id")
+    return FineTuned(
+        name or folder.name, folder, names, _kind(config, folder),
+        longest_of(folder, _positions(config)), pad if isinstance(pad, int) else None,
+        graph, bool(weights), sum(path.stat().st_size for path in (*weights, *_some(graph))),
+    )  # fmt: skip
+
+
+def is_one(folder: Path) -> bool:
+    """Whether a folder looks like a model of transformers."""
+    return (folder / "config.json").is_file()
+
+
+def _some(path: Path | None) -> tuple[Path, ...]:
+    return (path,) if path is not None else ()
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{folder} is no model: config.json: {error}", hint=_HINT) from error
+    if not isinstance(found, dict):
+        raise BadInput(f"{folder} is no model: config.json holds no object", hint=_HINT)
+    kinds = [str(one) for one in found.get("architectures") or ()]
+    if kinds and not any("SequenceClassification" in one for one in kinds):
+        raise BadInput(
+            f"{folder} holds a {kinds[0]}, no classifier of texts",
+            hint="Its architecture must be ...ForSequenceClassification; fine-tune it first.",
+        )
+    return found
+
+
+def _labels(config: dict[str, Any]) -> tuple[str, ...]:
+    """The names by number, as id2label has them."""
+    told = config.get("id2label")
+    if isinstance(told, dict) and told:
+        try:
+            by_number = {int(key): str(value) for key, value in told.items()}
+        except (TypeError, ValueError):
+            by_number = {}
+        if sorted(by_number) == list(range(len(by_number))) and by_number:
+            return tuple(by_number[n] for n in range(len(by_number)))
+        raise BadInput("id2label of config.json skips a number", hint=_HINT)
+    count = config.get("num_labels", 2)  # transformers' own default
+    return tuple(f"LABEL_{number}" for number in range(int(count)))
+
+
+def _kind(config: dict[str, Any], folder: Path) -> Kind:
+    problem = config.get("problem_type")
+    if problem == "regression":
+        raise BadInput(f"{folder} gives a number, no label", hint="Use a classifier.")
+    alone = len(_labels(config)) == 1
+    return "many" if problem == "multi_label_classification" or alone else "one"
+
+
+def _positions(config: dict[str, Any]) -> int:
+    most = config.get("max_position_embeddings")
+    if not isinstance(most, int) or most < 8:
+        return _LONGEST
+    if config.get("model_type") in _OFFSET:
+        most -= int(config.get("pad_token_id") or 0) + 1
+    return most
