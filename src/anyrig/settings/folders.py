@@ -58,6 +58,11 @@ class Folders(NamedTuple):
         return self.cache / "results.sqlite"
 
     @property
+    def indexes(self) -> Path:
+        """Folders that were indexed, a file for each index."""
+        return self.cache / "indexes"
+
+    @property
     def jobs(self) -> Path:
         """What is queued, runs and was done: beside what it has made so far."""
         return self.cache / "jobs.sqlite"

@@ -1,0 +1,134 @@
+"""Documents removed for good: from the index, from its file's bytes, and from the kept vectors.
+
+What still lies in a folder that is indexed is remembered as excluded, and comes back only when a
+person includes it again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.index import rows, schema
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.documents.index.database import IndexFile
+
+Forget = Callable[[Sequence[str]], int]
+"""Drops the kept vectors of texts for good; how many there were."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What was removed."""
+
+    files: tuple[Path, ...]
+    num_texts: int
+    """Passages that no other file has."""
+    num_cached: int
+    excluded: tuple[Path, ...]
+    """What is left out from now on."""
+    roots: tuple[Path, ...]
+    """Folders that are not indexed any more."""
+    clean: bool = True
+    """Whether no byte of it is left; else another process reads, and its end clears the rest."""
+
+
+def remove(
+    index: IndexFile, places: Sequence[bytes], *, forget: Forget, others: Iterable[Path] = ()
+) -> Removed:
+    """Remove files, or all files of folders.
+
+    Args:
+        index: is written.
+        places: as `plan.whole` names them.
+        forget: drops kept vectors.
+        others: indexes whose texts keep their vectors.
+    """
+    found = index.read(lambda c: [path for path in rows.known(c) if rows.is_under(path, places)])
+    roots = index.read(rows.roots)
+    for place in places:
+        here = any(rows.is_under(path, [place]) for path in found)
+        if not here and not rows.is_under(place, roots):
+            raise BadInput(
+                f"{os.fsdecode(place)} is not in the index",
+                hint="`anyrig index --status` shows what is.",
+            )
+    texts = index.read(lambda c: _only_in(c, found))
+    # The kept vectors first: if this is killed, the same command does the rest.
+    num_cached = forget(list(_not_in(texts, others)))
+    gone_roots = [root for root in roots if root in places]
+    kept_out = [
+        place for place in places
+        if place not in gone_roots and rows.is_under(place, roots)
+    ]  # fmt: skip
+
+    def work(connection: sqlite3.Connection) -> None:
+        rows.drop_files(connection, found)
+        for place in kept_out:
+            connection.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?)", (place, time.time()))
+        for root in gone_roots:
+            connection.execute("DELETE FROM roots WHERE path = ?", (root,))
+
+    index.write(work)
+    return Removed(
+        _paths(found), len(texts), num_cached, _paths(kept_out), _paths(gone_roots), index.purge()
+    )
+
+
+def include(index: IndexFile, places: Sequence[bytes]) -> int:
+    """Let files be indexed again that were removed; how many rules went."""
+
+    def work(connection: sqlite3.Connection) -> int:
+        found = [path for path in rows.excluded(connection) if rows.is_under(path, places)]
+        connection.executemany("DELETE FROM excluded WHERE path = ?", [(path,) for path in found])
+        return len(found)
+
+    return index.write(work)
+
+
+def _only_in(connection: sqlite3.Connection, paths: Sequence[bytes]) -> dict[bytes, str]:
+    """Texts, by digest, that stand in these files and in no other."""
+    going = set(paths)
+    found: dict[bytes, str] = {}
+    for path in paths:
+        for text, digest, body in connection.execute(
+            "SELECT DISTINCT texts.id, digest, body FROM files "
+            "JOIN passages ON passages.content = files.content "
+            "JOIN texts ON texts.id = passages.text WHERE path = ?",
+            (path,),
+        ).fetchall():
+            if digest not in found and _stands_in(connection, text) <= going:
+                found[digest] = body
+    return found
+
+
+def _stands_in(connection: sqlite3.Connection, text: int) -> set[bytes]:
+    files = connection.execute(
+        "SELECT path FROM passages JOIN files ON files.content = passages.content WHERE text = ?",
+        (text,),
+    )
+    return {path for (path,) in files}
+
+
+def _not_in(texts: dict[bytes, str], others: Iterable[Path]) -> Iterable[str]:
+    left = dict(texts)
+    for path in others:
+        connection = schema.connect_to_read(path)
+        try:
+            for digest in list(left):
+                if connection.execute("SELECT 1 FROM texts WHERE digest = ?", (digest,)).fetchone():
+                    del left[digest]
+        finally:
+            connection.close()
+    return left.values()
+
+
+def _paths(found: Iterable[bytes]) -> tuple[Path, ...]:
+    return tuple(Path(os.fsdecode(path)) for path in found)

@@ -1,0 +1,131 @@
+"""What has changed in a folder since it was indexed: by size and time first, then by content.
+
+A file whose size and time are those that the index has is not opened. One that was changed within
+two seconds of the look at it may have been changed again without a sign, as file systems keep time
+in steps; it is opened again, and left if its content is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyrig.documents.index.rows import Known, Stamp, is_under
+from anyrig.errors import BadInput
+
+_TICK_S = 2.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies in a folder."""
+
+    files: tuple[Path, ...]
+    unseen: tuple[Path, ...] = ()
+    """Folders that could not be looked into: their files are not taken for deleted."""
+
+
+Look = Callable[[Path], Found]
+"""The files of a folder, or a file alone."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done."""
+
+    stamps: tuple[Stamp, ...]
+    """New and changed files."""
+    gone: tuple[bytes, ...]
+    """Files that the index has and the disk has not."""
+    seen: float
+    """When the files were looked at."""
+    num_same: int = 0
+    num_excluded: int = 0
+    old_errors: tuple[Known, ...] = ()
+    """Files that could not be read before and have not changed since."""
+    unseen: tuple[Path, ...] = ()
+    found: dict[bytes, Stamp] = field(default_factory=dict)
+    """All files as they were seen."""
+
+
+def whole(path: Path) -> bytes:
+    """A path as the index names it: absolute, links in it followed, so that it has one name."""
+    try:
+        return os.fsencode(path.expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"{str(path)!r} is no path: {error}", hint="Name a folder.") from error
+
+
+def stamped(files: Iterable[Path]) -> list[Stamp]:
+    """The files with size and time, those left out that are gone meanwhile; sorted, each once."""
+    found: dict[bytes, Stamp] = {}
+    for file in files:
+        try:
+            path = os.fsencode(file.absolute())
+            state = os.stat(path)
+        except (OSError, ValueError):
+            continue
+        found[path] = Stamp(path, state.st_size, state.st_mtime_ns)
+    return [found[path] for path in sorted(found)]
+
+
+def plan(
+    roots: Sequence[bytes],
+    look: Look,
+    known: Mapping[bytes, Known],
+    excluded: Sequence[bytes],
+    *,
+    how: str,
+    retry: bool = False,
+    wait_for: Mapping[bytes, Stamp] | None = None,
+) -> Plan:
+    """What has to be read and what to be forgotten.
+
+    Args:
+        roots: the folders.
+        look: lists their files.
+        known: what the index has.
+        excluded: what is left out.
+        how: the way files are read now; files that another way may read better are read again.
+        retry: also those that could not be read, or not wholly.
+        wait_for: what the last look found; a file that differs from it is still being written.
+    """
+    seen = time.time()
+    looked = [look(Path(os.fsdecode(root))) for root in roots]
+    stamps = stamped(file for found in looked for file in found.files)
+    unseen = [folder for found in looked for folder in found.unseen]
+    there = {stamp.path for stamp in stamps}
+    kept = [stamp for stamp in stamps if not is_under(stamp.path, excluded)]
+    todo = [one for one in kept if _changed(one, known.get(one.path), how, retry)]
+    if wait_for is not None:
+        todo = [stamp for stamp in todo if wait_for.get(stamp.path) == stamp]
+    hidden = [os.fsencode(folder.absolute()) for folder in unseen]
+    gone = [
+        path for path in known
+        if is_under(path, roots) and not is_under(path, hidden)
+        and (path not in there or is_under(path, excluded))
+    ]  # fmt: skip
+    chosen = {stamp.path for stamp in todo}
+    errors = [known[path] for path in sorted(there - chosen) if path in known and known[path].error]
+    return Plan(
+        tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo),
+        num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
+        found={stamp.path: stamp for stamp in stamps},
+    )  # fmt: skip
+
+
+def _changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
+    if before is None or before.stamp != stamp:
+        return True
+    if stamp.mtime_ns / 1e9 > before.seen - _TICK_S:
+        return True
+    if before.error or before.content is None:
+        return retry
+    if retry and before.num_unread:
+        return True
+    read_by = before.digest.rpartition(" ")[2]
+    pictures = before.num_ocr or before.num_unread
+    return read_by != how and bool(pictures or "always" in (read_by, how))

@@ -1,0 +1,337 @@
+"""Searching an index: by vectors, by words, or by both; with file, page and what to show bright.
+
+    with Searcher(path) as searcher:
+        found = searcher.search("when is the rent due", vectors)
+
+A searcher lives as long as its owner wants: it sees what is indexed meanwhile, and any number of
+threads may ask it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.documents.index import keywords, nearest, schema, words
+from anyrig.documents.index.database import get, translated
+from anyrig.documents.index.fuse import fused
+from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot, taken
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.documents.protocol import Vectors
+
+Mode = Literal["hybrid", "vectors", "keywords"]
+MODES: tuple[Mode, ...] = ("hybrid", "vectors", "keywords")
+DEPTH = 100
+"""How far down each list is looked at."""
+_ALIKE = 0.9  # of their words in common: one of them is shown
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a passage stands."""
+
+    file: Path
+    page: int
+    """From 1; 0 in a file without pages."""
+    start: int
+    """In the page, in characters."""
+    file_start: int
+    """In the text of the file."""
+    title: str = ""
+    """Of the chapter, the sheet, the message."""
+    format: str = ""
+    language: str = ""
+    modified: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage that was found."""
+
+    text: str
+    score: float
+    """From 0 to 1: how near the top of the lists it stood."""
+    places: tuple[Place, ...]
+    """The first is shown; the others are files that say the same."""
+    matches: tuple[tuple[int, int], ...]
+    """What to show bright, in the text."""
+    similarity: float | None = None
+    """The cosine to the question, where vectors were asked."""
+    num_more: int = 0
+    """Further passages of the file that were found, when files are asked for."""
+
+    @property
+    def place(self) -> Place:
+        """Where it stands first."""
+        return self.places[0]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a search found."""
+
+    hits: tuple[Hit, ...]
+    words: tuple[str, ...]
+    """What was looked for word by word."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of how it was searched."""
+
+
+class Searcher:
+    """An index that is asked.
+
+    Args:
+        path: the file of the index.
+        threshold: passages above which a graph answers.
+        gpu: whether a GPU may be opened, for a searcher that lives long.
+    """
+
+    def __init__(
+        self, path: Path, *, threshold: int = nearest.THRESHOLD, gpu: bool = False
+    ) -> None:
+        if not path.is_file():
+            raise BadInput(
+                f"there is no index {path.stem!r}",
+                hint="`anyrig index FOLDER` makes one; `anyrig index --list` shows what there is.",
+            )
+        self.path = path
+        self._threshold, self._gpu = threshold, gpu
+        self._lock = threading.Lock()
+        self._free: list[sqlite3.Connection] = []
+        self._snapshot: Snapshot | None = None
+        self._words_only: Snapshot | None = None
+        self._aside = ThreadPoolExecutor(4, thread_name_prefix="anyrig-words")
+
+    def __enter__(self) -> Searcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; nobody may be asking."""
+        self._aside.shutdown()
+        with self._lock:
+            for connection in self._free:
+                connection.close()
+            self._free.clear()
+
+    @property
+    def model(self) -> str:
+        """The name of the model whose vectors are in it; empty before any."""
+        with self._connection() as connection:
+            return get(connection, "model")
+
+    def search(
+        self,
+        question: str,
+        vectors: Vectors | None,
+        *,
+        mode: Mode = "hybrid",
+        limit: int = 10,
+        filters: Filters = Filters(),  # noqa: B008 - it is frozen
+        per_file: bool = False,
+    ) -> Answer:
+        """The passages that answer a question best.
+
+        Args:
+            question: whatever a person writes.
+            vectors: of the model that the index was made with; not needed for keywords alone.
+            mode: both ways, or one of them.
+            limit: the most hits.
+            filters: which files may be found.
+            per_file: the best passage of each file, with the number of others.
+        """
+        if not any(map(str.isalnum, question)):
+            return Answer((), (), ("there is no word in the question",))
+        snapshot = self.snapshot(vectors=mode != "keywords")
+        if mode != "keywords":
+            _check_model(snapshot, vectors, self.path)
+        contents = snapshot.allowed_contents(filters) if filters.given else None
+        depth = max(DEPTH, 4 * limit)
+        asked = _Asked(question, depth, snapshot, contents)
+        by_words, told = (), ()  # type: tuple[int, ...], tuple[str, ...]
+        similar: dict[int, float] = {}
+        if mode == "vectors":
+            assert vectors is not None
+            similar = asked.by_vectors(vectors)
+            told = tuple(words.telling(words.terms(question)))
+        else:
+            waiting = self._aside.submit(self._by_words, asked)
+            if mode == "hybrid":
+                assert vectors is not None
+                similar = asked.by_vectors(vectors)  # while SQLite ranks in its thread
+            told, by_words = waiting.result()
+        order = fused(list(similar), by_words, mode)
+        hits = self._hits(order, asked, told, similar, limit, per_file)
+        return Answer(tuple(hits), told, _notes(snapshot, mode))
+
+    def snapshot(self, *, vectors: bool = True) -> Snapshot:
+        """The present state of the index; read anew when it has changed."""
+        with self._connection() as connection:
+            changed = get(connection, "changed")
+            held = self._snapshot if vectors else self._snapshot or self._words_only
+            if held is not None and held.changed == changed:
+                return held
+            with self._lock:  # one reads, the others wait for it
+                held = self._snapshot if vectors else self._words_only
+                if held is not None and held.changed == changed:
+                    return held
+                connection.execute("BEGIN")
+                try:
+                    new = taken(
+                        connection, self.path, held, threshold=self._threshold, gpu=self._gpu,
+                        vectors=vectors,
+                    )  # fmt: skip
+                finally:
+                    connection.execute("ROLLBACK")
+                if vectors:
+                    self._snapshot = new
+                else:
+                    self._words_only = new
+                return new
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread has."""
+        with translated(self.path):
+            with self._lock:
+                connection = self._free.pop() if self._free else None
+            if connection is None:
+                connection = schema.connect_to_read(self.path)
+            try:
+                yield connection
+            finally:
+                with self._lock:
+                    self._free.append(connection)
+
+    def _by_words(self, asked: _Asked) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        with self._connection() as connection:
+            told = keywords.asked(connection, asked.question)
+            most = asked.depth if asked.contents is None else keywords.MOST_RANKED
+            found = keywords.ranked(connection, told.expression, most)
+        if asked.contents is not None:
+            allowed = set(asked.texts.tolist())
+            found = [text for text in found if text in allowed]
+        return told.words, tuple(found[: asked.depth])
+
+    def _hits(
+        self,
+        order: Sequence[tuple[int, float]],
+        asked: _Asked,
+        told: Sequence[str],
+        similar: dict[int, float],
+        limit: int,
+        per_file: bool,
+    ) -> list[Hit]:
+        hits: list[Hit] = []
+        shown: list[frozenset[str]] = []
+        by_file: dict[Path, int] = {}
+        with self._connection() as connection:
+            for text, score in order:
+                if len(hits) >= limit and not per_file:
+                    break
+                hit = _hit(connection, text, score, asked, told, similar)
+                if hit is None:
+                    continue
+                said = frozenset(words.folded(one) for one in words.terms(hit.text))
+                twin = next((n for n, one in enumerate(shown) if _alike(one, said)), None)
+                at = by_file.get(hit.place.file) if per_file else None
+                if twin is not None:
+                    hits[twin] = replace(hits[twin], places=hits[twin].places + hit.places)
+                elif at is not None:
+                    hits[at] = replace(hits[at], num_more=hits[at].num_more + 1)
+                elif len(hits) < limit:
+                    by_file[hit.place.file] = len(hits)
+                    hits.append(hit)
+                    shown.append(said)
+        return hits
+
+
+class _Asked:
+    """A question on its way."""
+
+    def __init__(
+        self, question: str, depth: int, snapshot: Snapshot, contents: set[int] | None
+    ) -> None:
+        self.question, self.depth, self.snapshot, self.contents = (
+            question, depth, snapshot, contents,
+        )  # fmt: skip
+        if contents is not None:
+            self.texts = snapshot.allowed_texts(contents)
+
+    def by_vectors(self, vectors: Vectors) -> dict[int, float]:
+        """Texts and their cosines, the nearest first."""
+        (query,) = vectors.embed([self.question], use="query")
+        snapshot = self.snapshot
+        allowed = None if self.contents is None else snapshot.allowed_rows(self.texts)
+        rows, scores = snapshot.vectors.nearest(query, self.depth, allowed)
+        return dict(zip(snapshot.ids[rows].tolist(), scores.tolist(), strict=True))
+
+
+def _hit(
+    connection: sqlite3.Connection,
+    text: int,
+    score: float,
+    asked: _Asked,
+    told: Sequence[str],
+    similar: dict[int, float],
+) -> Hit | None:
+    """A text with its places; None where it is gone since the lists were made."""
+    row = connection.execute("SELECT body FROM texts WHERE id = ?", (text,)).fetchone()
+    if row is None:
+        return None
+    found = connection.execute(
+        "SELECT content, page, start, file_start, title FROM passages WHERE text = ? "
+        "ORDER BY content, number",
+        (text,),
+    ).fetchall()
+    places = tuple(
+        _place(file, *rest)
+        for content, *rest in found
+        if asked.contents is None or content in asked.contents
+        for file in asked.snapshot.files.get(content, ())
+    )
+    if not places:
+        return None
+    matches = tuple(words.matches(row[0], told))
+    return Hit(row[0], round(score, 4), places, matches, similar.get(text))
+
+
+def _place(file: FileRow, page: int, start: int, file_start: int, title: str) -> Place:
+    path = Path(os.fsdecode(file.path))
+    return Place(path, page, start, file_start, title, file.format, file.language, file.modified)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= _ALIKE * max(1, len(one | other))
+
+
+def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
+    notes = [snapshot.note] if snapshot.note else []
+    if mode != "keywords" and snapshot.num_lacking > 0:
+        notes.append(
+            f"{snapshot.num_lacking:,} passages have no vector yet: run `anyrig index` to the end"
+        )
+    return tuple(notes)
+
+
+def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> None:
+    if vectors is None:
+        raise BadInput("vectors are needed for this", hint="--mode keywords needs none.")
+    if snapshot.fingerprint and vectors.model.fingerprint != snapshot.fingerprint:
+        raise BadInput(
+            f"the index {path.stem!r} was made with the model {snapshot.model},"
+            f" not with {vectors.model.name}",
+            hint=f"Search with --model {snapshot.model}, or index anew with --model"
+            f" {vectors.model.name}; --mode keywords needs no model.",
+        )

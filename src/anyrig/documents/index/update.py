@@ -1,0 +1,377 @@
+"""Folders into an index: what changed is read, cut, embedded and written, a file at a time.
+
+    with alone(path), IndexFile(path) as index:
+        done = update(index, roots, vectors, ways)
+
+The passages of all files are one stream to the model, so that small files fill its batches. A file
+is written in one transaction when its last vector is there. Whatever kills the process: the next
+run finds what is missing, and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.index import rows
+from anyrig.documents.index.opened import Opened, Reader, known, opened
+from anyrig.documents.index.plan import Look, Plan, plan
+from anyrig.documents.index.progress import Pace, Tell
+from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
+
+if TYPE_CHECKING:
+    from anyrig.documents.index.database import IndexFile
+    from anyrig.documents.index.rows import Known, Stamp
+    from anyrig.documents.protocol import Vectors
+
+_BATCH = 256  # texts that are embedded anew in one transaction
+_MOST_BROKEN = 20  # files in a row whose texts cannot be embedded: then it is not the files
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How files are found and read."""
+
+    look: Look
+    read: Reader
+    how: str = "auto"
+    """Names what shapes their text besides their bytes; without spaces."""
+    most_bytes: int = 200_000_000
+    retry: bool = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A file that could not be read."""
+
+    file: Path
+    error: str
+    hint: str
+
+
+@dataclass
+class Indexed:
+    """What a run has done."""
+
+    num_new: int = 0
+    num_changed: int = 0
+    num_moved: int = 0
+    """New paths of content that was there already."""
+    num_same: int = 0
+    num_gone: int = 0
+    num_excluded: int = 0
+    num_passages: int = 0
+    """Of the new and changed files."""
+    num_embedded: int = 0
+    """Texts that the model was asked for."""
+    failed: list[Failed] = field(default_factory=list)
+    old_failed: list[Failed] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    wall_s: float = 0.0
+    found: dict[bytes, Stamp] = field(default_factory=dict, repr=False)
+    """All files of the folders as they were seen."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the index is another than before."""
+        return bool(self.num_new or self.num_changed or self.num_moved or self.num_gone)
+
+
+def update(
+    index: IndexFile,
+    roots: Sequence[bytes],
+    vectors: Vectors,
+    ways: Ways,
+    *,
+    tell: Tell | None = None,
+    wait_for: Mapping[bytes, Stamp] | None = None,
+) -> Indexed:
+    """Bring the index to what lies in the folders.
+
+    Args:
+        index: is written.
+        roots: the folders, as `plan.whole` names them.
+        vectors: of the passages.
+        ways: how files are found and read.
+        tell: is told how far it is.
+        wait_for: see `plan.plan`.
+    """
+    began = time.monotonic()
+    todo = plan(
+        roots, ways.look, index.read(rows.known), index.read(rows.excluded), how=ways.how,
+        retry=ways.retry, wait_for=wait_for,
+    )  # fmt: skip
+    run = _Run(index, vectors, ways, todo, tell)
+    run.embed_anew()
+    run.take(list(todo.stamps))
+    run.forget(todo.gone)
+    run.done.wall_s = time.monotonic() - began
+    return run.done
+
+
+@dataclass
+class _Pending:
+    """A file on its way: read, and waiting for vectors."""
+
+    opened: Opened
+    stamp: Stamp
+    last: int = 0
+    """The number of the last vector that it waits for, in the order of asking."""
+
+
+class _Run:
+    """One bringing up to date."""
+
+    def __init__(
+        self, index: IndexFile, vectors: Vectors, ways: Ways, todo: Plan, tell: Tell | None
+    ) -> None:
+        self.done = Indexed(
+            num_same=todo.num_same,
+            num_excluded=todo.num_excluded,
+            found=todo.found,
+            old_failed=[_old(one) for one in todo.old_errors],
+            warnings=[f"{folder} cannot be looked into" for folder in todo.unseen],
+        )
+        self._index, self._vectors, self._ways, self._seen = index, vectors, ways, todo.seen
+        self._tell = tell or (lambda _: None)
+        self._before = index.read(rows.known)
+        self._pace = Pace("indexing", [stamp.size for stamp in todo.stamps])
+        # Texts may be pulled by another thread than the one that takes the vectors.
+        self._lock = threading.RLock()
+        self._pending: deque[_Pending] = deque()
+        self._asked: deque[bytes] = deque()
+        self._number: dict[bytes, int] = {}
+        self._got: dict[bytes, bytes] = {}
+        self._needed: Counter[bytes] = Counter()
+        self._num_asked = self._num_got = self._stream_number = 0
+        self._taken: dict[bytes, Stamp] = {}
+        """Files that were opened and are not written yet."""
+
+    # -- the model -----------------------------------------------------------------------------
+
+    def embed_anew(self) -> None:
+        """Make the index this model's: texts without a vector get one, a batch at a time."""
+        model = self._vectors.model
+        if self._index.read(rows.model)[0] != model.fingerprint:
+            self._index.write(
+                lambda c: rows.set_model(c, model.fingerprint, model.name, model.dimension)
+            )
+        after = 0
+        total = self._index.read(_num_lacking)
+        pace = Pace("embedding", [0] * total)
+        while some := self._lacking(after):
+            made = self._vectors.embed(body for _, body in some)
+            pairs = [(number, one.tobytes()) for (number, _), one in zip(some, made, strict=True)]
+            self._index.write(lambda c, pairs=pairs: rows.put_vectors(c, pairs))  # type: ignore[misc]
+            after = some[-1][0]
+            self.done.num_embedded += len(some)
+            for _ in some:
+                pace.add(0, passages=1)
+            self._tell(pace.now)
+
+    def _lacking(self, after: int) -> list[tuple[int, str]]:
+        return self._index.read(lambda c: rows.without_vectors(c, after, _BATCH))
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def take(self, stamps: list[Stamp]) -> None:
+        """Read, embed and write files; one whose text cannot be embedded costs itself alone."""
+        if not stamps:
+            return
+        self._tell(self._pace.now)
+        waiting = deque(stamps)
+        again: list[Stamp] = []
+        num_broken = 0
+        while waiting:
+            try:
+                self._stream(waiting, again)
+            except (WorkFailed, OutOfMemory) as error:
+                stuck = self._reset()
+                num_failed = len(self.done.failed)
+                for stamp in stuck:
+                    self._alone(stamp, again, error)
+                num_broken = num_broken + 1 if len(self.done.failed) > num_failed else 0
+                if num_broken >= _MOST_BROKEN:
+                    raise
+        # Content that was known and is gone by now: another file that had it has changed.
+        if again:
+            self.take(again)
+
+    def _stream(self, waiting: deque[Stamp], again: list[Stamp]) -> None:
+        for vector in self._vectors.embed(self._texts(waiting, again)):
+            with self._lock:
+                self._got[self._asked.popleft()] = vector.tobytes()
+                self._num_got += 1
+                self.done.num_embedded += 1
+                self._pace.embedded()
+                self._write_ready(again)
+            self._tell(self._pace.now)
+        with self._lock:
+            self._write_ready(again)
+
+    def _alone(self, stamp: Stamp, again: list[Stamp], error: AnyrigError) -> None:
+        """A file by itself, after the stream broke; what breaks it alone is its own fault."""
+        try:
+            self._stream(deque([stamp]), again)
+        except (WorkFailed, OutOfMemory) as own:
+            self._reset()
+            self._failed(stamp, own)
+
+    def _texts(self, waiting: deque[Stamp], again: list[Stamp]) -> Iterator[str]:
+        """The texts that the model is asked for, of file after file."""
+        stream = self._stream_number
+        order: deque[tuple[Stamp, str]] = deque()
+        found = self._ways.read(self._paths(waiting, order, again))
+        try:
+            for read in found:
+                stamp, digest = order.popleft()
+                what = opened(stamp, digest, read, self._index)
+                with self._lock:
+                    if stream != self._stream_number:
+                        return  # it broke, and another has begun
+                    lacking = self._queue(stamp, what)
+                    self._write_ready(again)
+                yield from lacking
+        finally:
+            close = getattr(found, "close", None)
+            if close is not None:
+                close()  # ends its processes
+
+    def _paths(
+        self, waiting: deque[Stamp], order: deque[tuple[Stamp, str]], again: list[Stamp]
+    ) -> Iterator[Path]:
+        """The files that have to be read; those that are known are written on the way."""
+        stream = self._stream_number
+        while waiting:
+            with self._lock:
+                if stream != self._stream_number:
+                    return
+                stamp = waiting.popleft()
+                self._taken[stamp.path] = stamp
+            what = known(stamp, self._index, self._ways.how, self._ways.most_bytes)
+            if isinstance(what, str):
+                order.append((stamp, what))
+                yield stamp.file
+                continue
+            with self._lock:
+                if stream != self._stream_number:
+                    return
+                self._write(_Pending(what, stamp), again)
+                del self._taken[stamp.path]
+
+    def _queue(self, stamp: Stamp, read: Opened) -> list[str]:
+        """A file among those that wait; the texts that nobody has asked for yet."""
+        pending = _Pending(read, stamp)
+        lacking = []
+        for digest, text in read.texts.items():
+            if digest in read.vectors:
+                continue
+            if digest not in self._number:
+                self._num_asked += 1
+                self._number[digest] = self._num_asked
+                self._asked.append(digest)
+                lacking.append(text)
+            self._needed[digest] += 1
+            pending.last = max(pending.last, self._number[digest])
+        self._pending.append(pending)
+        return lacking
+
+    def _write_ready(self, again: list[Stamp]) -> None:
+        while self._pending and self._pending[0].last <= self._num_got:
+            self._write(self._pending[0], again)
+            done = self._pending.popleft()
+            del self._taken[done.stamp.path]
+            for digest in done.opened.texts:
+                if digest in done.opened.vectors:
+                    continue
+                self._needed[digest] -= 1
+                if not self._needed[digest]:  # later files find it in the index
+                    del self._needed[digest], self._number[digest], self._got[digest]
+
+    def _write(self, pending: _Pending, again: list[Stamp]) -> None:
+        read, stamp = pending.opened, pending.stamp
+        if read.error is not None:
+            self._failed(stamp, read.error)
+            return
+        content = read.content
+        made = {**read.vectors, **{d: self._got[d] for d in read.texts if d in self._got}}
+
+        def work(connection: rows.Connection) -> str:
+            if rows.is_under(stamp.path, rows.excluded(connection)):
+                return "excluded"  # removed for good while it was read
+            if content is None:
+                there = rows.put_link(connection, stamp, self._seen, read.digest)
+                return "linked" if there else "again"
+            rows.put_content(connection, stamp, self._seen, content, made)
+            return "written"
+
+        self._count(pending, self._index.write(work), again)
+
+    def _count(self, pending: _Pending, what: str, again: list[Stamp]) -> None:
+        stamp, content, done = pending.stamp, pending.opened.content, self.done
+        if what == "again":
+            again.append(stamp)
+            return
+        before = self._before.get(stamp.path)
+        if what == "excluded":
+            done.num_excluded += 1
+        elif before is not None and before.digest == pending.opened.digest:
+            done.num_same += 1
+        elif before is not None:
+            done.num_changed += 1
+        elif what == "linked":
+            done.num_moved += 1
+        else:
+            done.num_new += 1
+        if content is not None:
+            done.num_passages += len(content.passages)
+            done.warnings += [f"{stamp.file}: {one}" for one in content.warnings]
+        self._pace.add(stamp.size, title=stamp.file.name)
+        self._tell(self._pace.now)
+
+    def _failed(self, stamp: Stamp, error: AnyrigError) -> None:
+        self._index.write(lambda c: rows.put_error(c, stamp, self._seen, error.message, error.hint))
+        self.done.failed.append(Failed(stamp.file, error.message, error.hint))
+        self._pace.add(stamp.size, failed=True, title=stamp.file.name)
+        self._tell(self._pace.now)
+
+    def _reset(self) -> list[Stamp]:
+        """Forget what was on its way when the stream broke; the files that were."""
+        with self._lock:
+            taken = list(self._taken.values())
+            self._stream_number += 1
+            self._taken.clear()
+            self._pending.clear()
+            self._asked.clear()
+            self._number.clear()
+            self._got.clear()
+            self._needed.clear()
+            self._num_asked = self._num_got = 0
+        return taken
+
+    # -- what is gone --------------------------------------------------------------------------
+
+    def forget(self, gone: Sequence[bytes]) -> None:
+        """Drop files that are not there any more; last, so that a moved one keeps what it has."""
+        pace = Pace("removing", [0] * len(gone))
+        for path in gone:
+            self._index.write(lambda c, path=path: rows.drop_files(c, [path]))  # type: ignore[misc]
+            self.done.num_gone += 1
+            pace.add(0, title=rows.Stamp(path, 0, 0).file.name)
+            self._tell(pace.now)
+
+
+def _num_lacking(connection: rows.Connection) -> int:
+    ((count,),) = connection.execute(
+        "SELECT (SELECT count(*) FROM texts) - (SELECT count(*) FROM vectors)"
+    ).fetchall()
+    return int(count)
+
+
+def _old(known: Known) -> Failed:
+    return Failed(known.stamp.file, known.error, known.hint)

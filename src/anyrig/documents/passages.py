@@ -1,0 +1,178 @@
+"""Pages cut into passages: what is embedded, searched and shown as one piece.
+
+    for passage in passages(paged): ...
+
+A passage is some two hundred words: whole paragraphs where they fit, whole sentences where they
+do not, and pieces of a sentence only where it is longer than a passage may be. Where a paragraph
+is cut the next passage begins with the last words of the one before, so that what is said across
+the cut is found. A passage never crosses a page: its place is one page. Every letter of a page is
+in a passage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyrig.text.sentences import Span, paragraphs, sentences
+
+if TYPE_CHECKING:
+    from anyrig.text.pages import Page, Paged
+
+BUDGET = 1000
+"""Characters of a passage: 170 English words, which most models take in one window."""
+OVERLAP = 160
+_PLAIN_PARAGRAPH = 250  # not cut into sentences: it is as good a unit as one
+_FULL = 0.6  # of the budget: a paragraph that ends here ends the passage
+_RUNT = 120  # a passage below this joins the one before, if that has room
+_ROOM = 1.25
+# Scripts without spaces say as much in a character as others in four.
+_DENSE = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
+_DENSITY = 4
+_BROKEN = re.compile("[\ud800-\udfff\x00]")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a file, with its place."""
+
+    text: str
+    number: int
+    """In the file, from 0."""
+    page: int
+    """From 1; 0 in a file without pages."""
+    start: int
+    """Where it begins in its page, in characters."""
+    file_start: int
+    """Where it begins in the text of the file."""
+    title: str = ""
+    """Of the page: the chapter, the sheet, the message."""
+
+    @property
+    def end(self) -> int:
+        """Where it ends in its page."""
+        return self.start + len(self.text)
+
+
+def passages(paged: Paged, *, language: str = "en", budget: int = BUDGET) -> Iterator[Passage]:
+    """The passages of a file in order; each `page.text[start:end]` but for characters of no text.
+
+    Args:
+        paged: the file.
+        language: how its sentences end.
+        budget: the most characters of a passage.
+    """
+    number = 0
+    for page in paged.pages:
+        for start, end in spans(page.text, language=language, budget=budget):
+            yield _passage(page, number, start, end)
+            number += 1
+
+
+def spans(text: str, *, language: str = "en", budget: int = BUDGET) -> list[Span]:
+    """Where the passages of a page's text begin and end."""
+    found = _packed(text, list(_units(text, language, budget)), budget)
+    return [span for span in found if any(map(str.isalnum, text[span[0] : span[1]]))]
+
+
+def weight(text: str) -> int:
+    """How long a text is for a model, in characters of a script with spaces."""
+    return len(text) + (_DENSITY - 1) * len(_DENSE.findall(text))
+
+
+def _passage(page: Page, number: int, start: int, end: int) -> Passage:
+    # A lone surrogate is no UTF-8, and a NUL ends a text for half of all programs.
+    text = _BROKEN.sub(" ", page.text[start:end])
+    return Passage(text, number, page.number, start, page.start + start, page.title)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What is not cut any more."""
+
+    span: Span
+    weight: int
+    ends: bool
+    """Whether a paragraph ends with it."""
+
+
+def _units(text: str, language: str, budget: int) -> Iterator[_Unit]:
+    for start, end in paragraphs(text):
+        if end - start <= min(_PLAIN_PARAGRAPH, budget // 4):
+            yield _Unit((start, end), weight(text[start:end]), True)
+            continue
+        pieces = [
+            piece
+            for first, last in sentences(text[start:end], language)
+            for piece in _pieces(text, start + first, start + last, budget)
+        ]
+        for place, piece in enumerate(pieces, 1):
+            heavy = weight(text[piece[0] : piece[1]])
+            yield _Unit(piece, heavy, place == len(pieces))
+
+
+def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:
+    """A sentence, in several pieces where it is longer than a passage may be."""
+    while end - start > budget or weight(text[start:end]) > budget:
+        start_next = start + _cut(text[start : min(end, start + budget)], budget)
+        yield start, start_next
+        start = start_next
+        while start < end and text[start].isspace():
+            start += 1
+    if start < end:
+        yield start, end
+
+
+def _cut(text: str, budget: int) -> int:
+    """Where a text that is too long is cut: at the last space in its second half, or anywhere."""
+    most = len(text)
+    while most > 1 and weight(text[:most]) > budget:
+        most = max(1, most * budget // weight(text[:most]))
+    space = max(text.rfind(" ", most // 2, most), text.rfind("\n", most // 2, most))
+    return space if space > 0 else most
+
+
+def _packed(text: str, units: Sequence[_Unit], budget: int) -> list[Span]:
+    """Units joined to passages."""
+    found: list[Span] = []
+    held: list[_Unit] = []
+    num_new = 0  # of the held ones, those that no passage has yet
+    for unit in units:
+        heavy = sum(one.weight for one in held)
+        if num_new and heavy + unit.weight > budget:
+            found.append((held[0].span[0], held[-1].span[1]))
+            held = _carried(held, unit, budget)
+            num_new = 0
+        held.append(unit)
+        num_new += 1
+        if unit.ends and sum(one.weight for one in held) >= _FULL * budget:
+            found.append((held[0].span[0], held[-1].span[1]))
+            held, num_new = [], 0
+    if num_new:
+        found.append((held[0].span[0], held[-1].span[1]))
+    return _without_runt(text, found, budget)
+
+
+def _carried(held: Sequence[_Unit], following: _Unit, budget: int) -> list[_Unit]:
+    """The last sentences of a passage that the next one begins with, if they leave it room."""
+    carried: list[_Unit] = []
+    for unit in reversed(held[1:]):
+        heavy = unit.weight + sum(one.weight for one in carried)
+        if unit.ends or heavy > min(OVERLAP, budget // 4) or heavy + following.weight > budget:
+            break
+        carried.insert(0, unit)
+    return carried
+
+
+def _without_runt(text: str, found: list[Span], budget: int) -> list[Span]:
+    """The passages, a tiny last one joined to the one before it."""
+    if len(found) < 2 or weight(text[slice(*found[-1])]) > min(_RUNT, budget // 4):
+        return found
+    joined = (found[-2][0], found[-1][1])
+    if weight(text[slice(*joined)]) > _ROOM * budget:
+        return found
+    return [*found[:-2], joined]

@@ -1,0 +1,277 @@
+"""Folders indexed, searched and forgotten: what every door calls.
+
+    done = index(path, folders, vectors, ways, tell=...)
+    answer = search(path, "when is the rent due", vectors)
+
+A door that answers many questions keeps a `Searcher` instead of calling `search`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.documents.index import database, forget, nearest, rows
+from anyrig.documents.index.database import BESIDE, IndexFile, alone
+from anyrig.documents.index.opened import language_of
+from anyrig.documents.index.plan import Found, Look, whole
+from anyrig.documents.index.progress import Pace, Tell
+from anyrig.documents.index.search import Answer, Mode, Searcher
+from anyrig.documents.index.snapshot import GRAPH, Filters, matrix_of, text_ids
+from anyrig.documents.index.update import Indexed, Ways, update
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.reading import Mode as OcrMode
+    from anyrig.documents.reading import Reads, Unread
+    from anyrig.text.formats.limits import Limits
+    from anyrig.text.pages import Paged
+
+WATCH_S = 2.0
+_SAMPLES, _SAMPLE_BYTES = 24, 5_000_000
+
+
+def ways(
+    *,
+    ocr: Reads | None = None,
+    mode: OcrMode = "auto",
+    limits: Limits | None = None,
+    types: Sequence[str] = (),
+    retry: bool = False,
+) -> Ways:
+    """How files are found and read.
+
+    Args:
+        ocr: reads pictures; None leaves their pages out, with a warning.
+        mode: when pictures are read.
+        limits: how much a file may ask of the machine.
+        types: formats or endings; all when empty.
+        retry: try again what could not be read.
+    """
+    from anyrig.documents.reading import read_all
+    from anyrig.text.formats.limits import Limits
+
+    within = limits or Limits()
+
+    def read(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+        return read_all(paths, ocr=ocr, mode=mode, limits=within)
+
+    return Ways(looking(types), read, mode, within.file_bytes, retry)
+
+
+def looking(types: Sequence[str] = ()) -> Look:
+    """Lists the files of a folder; one that is gone is said to be unseen, not empty."""
+
+    def look(root: Path) -> Found:
+        from anyrig.text.folder import find
+
+        if not root.exists():
+            return Found((), () if root.parent.is_dir() and _was_file(root) else (root,))
+        found = find(root, types=types)
+        return Found(found.files, tuple(one.path for one in found.unreadable))
+
+    return look
+
+
+def _was_file(root: Path) -> bool:
+    """Whether a path that is gone looks like a file: a folder may be a drive that is not there."""
+    return bool(root.suffix)
+
+
+def places(named: Sequence[Path]) -> list[bytes]:
+    """Folders and files that are there, as the index names them."""
+    for place in named:
+        if not place.expanduser().exists():
+            raise BadInput(f"there is no folder {place}", hint="Name one that is there.")
+    return list(dict.fromkeys(whole(place) for place in named))
+
+
+def languages(roots: Sequence[bytes], how: Ways) -> Counter[str]:
+    """The languages of a few files, spread over the folders: what a model is chosen by."""
+    found = [file for root in roots for file in how.look(Path(os.fsdecode(root))).files]
+    small = [file for file in found if _size(file) <= _SAMPLE_BYTES]
+    some = small[:: max(1, len(small) // _SAMPLES)][:_SAMPLES]
+    tally: Counter[str] = Counter()
+    for read in how.read(some):
+        if hasattr(read, "pages"):
+            tally[language_of(read)] += 1  # type: ignore[arg-type]
+    del tally[""]
+    return tally
+
+
+def model_of(path: Path) -> str:
+    """The name of the model that an index was made with; empty for none."""
+    if not path.is_file():
+        return ""
+    with Searcher(path) as searcher:
+        return searcher.model
+
+
+def index(
+    path: Path,
+    roots: Sequence[bytes],
+    vectors: Vectors,
+    how: Ways,
+    *,
+    tell: Tell | None = None,
+    threshold: int = nearest.THRESHOLD,
+) -> Indexed:
+    """Bring an index to what lies in the folders; without folders, in all that it knows.
+
+    Args:
+        path: of the index; it is made.
+        roots: as `places` gives them.
+        vectors: another model than before has every passage embedded anew.
+        how: files are found and read.
+        tell: is told how far it is.
+        threshold: passages above which a graph is made.
+    """
+    with alone(path), IndexFile(path) as file:
+        chosen = _roots(file, roots)
+        done = update(file, chosen, vectors, how, tell=tell)
+        _graph(file, path, threshold, tell)
+        return done
+
+
+def watch(
+    path: Path,
+    roots: Sequence[bytes],
+    vectors: Vectors,
+    how: Ways,
+    *,
+    tell: Tell | None = None,
+    told: Callable[[Indexed], None],
+    stop: threading.Event | None = None,
+    every_s: float = WATCH_S,
+    threshold: int = nearest.THRESHOLD,
+) -> None:
+    """Index, and go on with whatever changes, until `stop`.
+
+    A changed file is taken when two looks in a row have found it the same.
+
+    Args:
+        path: as for `index`.
+        roots: as for `index`.
+        vectors: as for `index`.
+        how: as for `index`.
+        tell: as for `index`.
+        told: is told what each round has changed; the first, whatever it did.
+        stop: ends it between two rounds.
+        every_s: between two looks.
+        threshold: as for `index`.
+    """
+    ended = stop or threading.Event()
+    with alone(path), IndexFile(path) as file:
+        chosen = _roots(file, roots)
+        done = update(file, chosen, vectors, how, tell=tell)
+        _graph(file, path, threshold, tell)
+        told(done)
+        while not ended.wait(every_s):
+            done = update(file, chosen, vectors, how, tell=tell, wait_for=done.found)
+            if done.changed or done.failed:
+                _graph(file, path, threshold, tell)
+                told(done)
+
+
+def search(
+    path: Path,
+    question: str,
+    vectors: Vectors | None,
+    *,
+    mode: Mode = "hybrid",
+    limit: int = 10,
+    filters: Filters = Filters(),  # noqa: B008 - it is frozen
+    per_file: bool = False,
+) -> Answer:
+    """One question to an index; see `Searcher.search`."""
+    with Searcher(path) as searcher:
+        return searcher.search(
+            question, vectors, mode=mode, limit=limit, filters=filters, per_file=per_file
+        )
+
+
+def remove(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> forget.Removed:
+    """Remove files or folders from an index for good; see `forget.remove`."""
+    _there(path)
+    others = [one for one in path.parent.glob(f"*{database.ENDING}") if one != path]
+    with IndexFile(path) as file:
+        places = [whole(place) for place in named]
+        return forget.remove(file, places, forget=drop_cached, others=others)
+
+
+def include(path: Path, named: Sequence[Path]) -> int:
+    """Let removed files be indexed again; how many of the named were excluded."""
+    _there(path)
+    with IndexFile(path) as file:
+        return forget.include(file, [whole(place) for place in named])
+
+
+def drop(path: Path) -> None:
+    """Delete an index with everything in it."""
+    _there(path)
+    with alone(path):
+        for ending in ("", "-wal", "-shm", "-journal", *BESIDE):
+            path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
+def _there(path: Path) -> None:
+    if not path.is_file():
+        raise BadInput(
+            f"there is no index {path.stem!r}", hint="`anyrig index --list` shows what there is."
+        )
+
+
+def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
+    """The folders to look through; new ones are remembered."""
+    known = file.read(rows.roots)
+    for root in roots:
+        if not rows.is_under(root, known):
+            file.write(lambda c, root=root: rows.add_root(c, root))  # type: ignore[misc]
+    chosen = list(roots) or known
+    if not chosen:
+        raise BadInput("the index has no folder yet", hint="`anyrig index FOLDER` adds one.")
+    return chosen
+
+
+def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> None:
+    """Make or mend the graph of an index with many passages."""
+    ids = file.read(text_ids)
+    beside = path.with_name(f"{path.name}{GRAPH}")
+    if len(ids) <= threshold:
+        beside.unlink(missing_ok=True)
+        return
+    fingerprint, _, dimension = file.read(rows.model)
+    before = nearest.load(beside)
+    if before is not None and not nearest.stale(before, ids, fingerprint):
+        num_lacking = len(set(ids.tolist()) - set(before.ids.tolist()))
+        if not num_lacking:
+            return
+    pace = Pace("linking", [0] * (len(ids) - (len(before.ids) if before is not None else 0)))
+    done = 0
+
+    def linked(count: int, _: int) -> None:
+        nonlocal done
+        for _ in range(count - done):
+            pace.add(0, passages=1)
+        done = count
+        if tell:
+            tell(pace.now)
+
+    graph = nearest.built(
+        ids, lambda some: file.read(lambda c: matrix_of(c, some, dimension)), fingerprint,
+        dimension, before=before, tell=linked,
+    )  # fmt: skip
+    if graph is not None:
+        nearest.save(graph, beside)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return _SAMPLE_BYTES + 1
