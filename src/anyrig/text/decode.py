@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import logging
+import re
 from pathlib import Path
 
 from anyrig.errors import BadInput
@@ -23,6 +24,8 @@ _WESTERN_SIGNS = frozenset(
     "ÀÂÄÁÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜÝŸÐÞ"
     "ªº«»¡¿“”‘’‚„–—…•·°§©®™€£¢¥½¼¾×÷ \xa0\xad†‡´¨"
 )
+# Guessers mix these up, as most of their bytes are Cyrillic letters in each. The first wins a draw.
+_CYRILLIC = ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "cp855", "koi8_u", "cp1125")
 # What people give by mistake, and what it is.
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
@@ -64,10 +67,34 @@ def decode(data: bytes, name: str) -> str:
     for magic, what in _OTHERS:
         if data.startswith(magic):
             raise BadInput(f"{name} is {what}, not plain text", hint="Give a text file.")
+    if text := _wide(data):
+        return text
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         return _guessed(data, name, error.start)
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 without its mark, which may be sound UTF-8 full of zeros; else nothing.
+
+    Its spaces and line ends have one byte of zero, always on the same side; and either half of
+    its bytes are zero, or most are none that ASCII has.
+    """
+    head = data[:4096]
+    zeros = head[0::2].count(0), head[1::2].count(0)
+    if len(data) % 2 or min(zeros) or 40 * max(zeros) < len(head):
+        return ""
+    plain = sum(32 <= byte < 127 or byte in (0, 9, 10, 13) for byte in head)
+    if 5 * max(zeros) < len(head) and plain > 0.8 * len(head):
+        return ""
+    try:
+        text = data.decode("utf-16-be" if zeros[0] else "utf-16-le")
+    except UnicodeDecodeError:
+        return ""
+    sample = text[:4096]
+    odd = sum(not (sign.isprintable() or sign.isspace()) for sign in sample)
+    return text if odd * 50 <= len(sample) else ""
 
 
 def _strict(data: bytes, encoding: str, name: str) -> str:
@@ -91,12 +118,24 @@ def _guessed(data: bytes, name: str, odd: int) -> str:
     best = from_bytes(data[start : start + 200_000]).best()
     if best is None or b"\x00" in data[:4096] and not best.encoding.startswith("utf"):
         return _mended(data, name)
+    encoding = best.encoding
+    if encoding in _CYRILLIC:
+        encoding = max(_CYRILLIC, key=lambda one: _sense(data[start : start + 20_000], one))
     try:
-        text = data.decode(best.encoding)
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         return _mended(data, name)
-    log.info("%s reads as %s", name, best.encoding)
+    log.info("%s reads as %s", name, encoding)
     return text
+
+
+def _sense(data: bytes, encoding: str) -> float:
+    """How much a text looks like Russian or its kin: small letters, great ones before them."""
+    words = re.findall(r"[\u0400-\u04ff]+", text := data.decode(encoding, "replace"))
+    strange = sum(sign > "\x7f" and not "\u0400" <= sign <= "\u04ff" for sign in text)
+    sound = sum(len(word) for word in words if word[1:].islower() or word.isupper())
+    rare = sum(sign > "\u044f" and sign not in "ёіїєґў" for sign in text)
+    return sound - strange - rare
 
 
 def _western(data: bytes, odd: int) -> str:

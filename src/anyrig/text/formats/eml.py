@@ -7,6 +7,7 @@ are taken apart here, down to a depth. A mailbox (mbox) is messages one after th
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import re
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from email.errors import MessageError
 from email.message import EmailMessage
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.text.decode import decode
@@ -25,9 +26,15 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.plain import content, empty
 from anyrig.text.labels import one_line
 
+if TYPE_CHECKING:
+    _Policy = email.policy.EmailPolicy[EmailMessage]
+else:
+    _Policy = email.policy.EmailPolicy
+
 _SHOWN = (("from", "From"), ("to", "To"), ("cc", "Cc"), ("date", "Date"))
 _MOST_LABEL = 2_000
 _MOST_PARTS = 5_000
+_LONGEST, _LONGEST_KIND = 20_000, 2_000  # characters of a header, and of one on the content
 _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _FROM = re.compile(rb"^From .*\r?\n(?=[!-9;-~]+:)", re.MULTILINE)
 _MARK_UP = ("text/html", "application/xhtml+xml")
@@ -110,6 +117,14 @@ def said_of(attachment: Attachment, error: AnyrigError) -> str:
     return f"the attachment {attachment.name} was not read: {reason}"
 
 
+class _Clipped(_Policy):
+    """Headers of no more than a sensible length: the parser's time grows with its square."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        name, said = super().header_source_parse(sourcelines)
+        return name, said[: _LONGEST_KIND if name.lower().startswith("content-") else _LONGEST]
+
+
 class _Counter:
     """What all messages of one file may hold together."""
 
@@ -138,7 +153,7 @@ def _parsed(data: bytes) -> Iterator[EmailMessage]:
 def _of(data: bytes) -> EmailMessage:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:3] == b"\xef\xbb\xbf":
         data = decode(data, "the message").lstrip("\ufeff").encode()
-    return email.message_from_bytes(data.lstrip(b"\r\n"), policy=email.policy.default)
+    return email.message_from_bytes(data.lstrip(b"\r\n"), policy=_Clipped())
 
 
 def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Message:
@@ -157,17 +172,24 @@ def _message(part: EmailMessage, name: str, counter: _Counter, depth: int) -> Me
 
 def _header(part: EmailMessage, key: str) -> str:
     """A header with its encoded words read; empty where there is none or it makes no sense."""
+    raw = next((said for name, said in part.raw_items() if name.lower() == key), "")
+    if re.search("[\udc80-\udcff]", raw):  # bytes, against the rules
+        return one_line(_as_any(raw.encode("utf-8", "surrogateescape")), _MOST_LABEL)
     try:
         said = str(part.get(key, ""))
     except Exception:  # noqa: BLE001 - the parser raises many kinds on headers made to break it
         return ""
-    if re.search("[\udc80-\udcff]", said):
-        raw = said.encode("utf-8", "surrogateescape")
-        try:
-            said = decode(raw, key)
-        except BadInput:
-            said = raw.decode("latin-1")
     return one_line(said, _MOST_LABEL)
+
+
+def _as_any(data: bytes) -> str:
+    """Bytes of a line: too few to guess by, unless most are no ASCII."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return data.decode("utf-8")
+    if 3 * sum(byte > 127 for byte in data) > len(data) > 20:
+        with contextlib.suppress(BadInput):
+            return decode(data, "a header")
+    return data.decode("cp1252", "replace")
 
 
 def _walk(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
