@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from anyrig.errors import BadSetting, MissingPackage, StoreFailed
 from anyrig.store import rows
@@ -241,12 +240,11 @@ class RedisStore:
 
 def shown(url: str) -> str:
     """A URL as it may be shown: without user, password and options."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.rpartition("@")[2]
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path}"
+    scheme, _, rest = url.partition("://")
+    place, _, options = rest.partition("?")
+    if "@" in options:  # a password with a question mark in it, or one among the options
+        return f"{scheme}://..."
+    return f"{scheme}://{place.rpartition('@')[2]}"
 
 
 def packed(entry: Entry, made: float) -> bytes:
@@ -282,13 +280,13 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
             "sharing results through Redis needs the package redis",
             hint='pip install "anyrig[cluster]", or leave cache.url empty.',
         ) from error
-    if urlsplit(url).scheme not in SCHEMES:
+    if url.partition("://")[0].lower() not in SCHEMES:
         raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT)
     try:
         pool = redis.BlockingConnectionPool.from_url(
             url, max_connections=_MOST_CONNECTIONS, timeout=timeout_s,
             socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 2.0),
-            # A server that was restarted is met with a dead connection first: one more try finds it.
+            # After a server's restart the first connection is a dead one: another try finds it.
             retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2), health_check_interval=30,
             protocol=2,  # older servers speak no other
         )  # fmt: skip
@@ -314,7 +312,7 @@ def _words(error: Exception) -> tuple[str, str]:
         said.startswith(("NOAUTH", "WRONGPASS", "NOPERM"))
     ):
         return (
-            f"lets us not in: {said}",
+            f"does not let us in: {said}",
             "Look at the user and the password in cache.url (ANYRIG_CACHE_URL).",
         )
     if isinstance(error, refusals.OutOfMemoryError) or said.startswith("OOM"):

@@ -35,7 +35,7 @@ HELD = 8192
 KEEP_EVERY, KEEP_EVERY_S = 256, 1.0
 """After how many new vectors, and how many seconds, they are written."""
 WAIT_S = 10.0
-"""How long another machine's vector is waited for."""
+"""How long another machine's vectors are waited for while none of them comes."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
@@ -270,7 +270,8 @@ class _Stream:
         """
         end, pause = time.monotonic() + self._kept.wait_s, _PAUSE_S
         while self._others and not self._lacking:
-            self._take(self._shelf.find(self._others))
+            if self._take(self._shelf.find(self._others)):
+                end = time.monotonic() + self._kept.wait_s  # they are at it
             late = time.monotonic() >= end
             claim = self._shelf.claim(self._others)
             self._tokens |= dict.fromkeys(claim.keys, claim.token) if claim.token else {}
@@ -281,7 +282,7 @@ class _Stream:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _take(self, found: dict[str, Vector]) -> None:
+    def _take(self, found: dict[str, Vector]) -> bool:
         """Another machine made these."""
         for name, vector in found.items():
             del self._others[name]
@@ -289,3 +290,4 @@ class _Stream:
                 self._fill(slot, vector.copy() if number else vector)
                 self._kept.count(found=1)
         self._release([name for name in found if name in self._tokens])
+        return bool(found)
