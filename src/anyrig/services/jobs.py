@@ -37,6 +37,8 @@ class Kind:
     flags: Mapping[str, Type]
     result: tuple[str, ...]
     """What is kept of the last thing it says."""
+    folders: bool = False
+    """Whether its file may be a folder."""
 
 
 _COMPUTING: dict[str, Type] = {
@@ -60,7 +62,17 @@ _TRANSCRIPT: dict[str, Type] = {
     "output": "path", "format": "list", "language": "text", "model": "text", "engine": "text",
     "translate": "yes", "word_times": "yes", "fresh": "yes",
 }  # fmt: skip
+_INDEX: dict[str, Type] = {
+    "index": "text", "model": "text", "ocr": "text", "types": "list", "retry": "yes",
+}  # fmt: skip
 KINDS: Mapping[str, Kind] = {
+    "index": Kind(
+        "index",
+        {**_INDEX, **_COMPUTING},
+        ("index", "model", "new", "changed", "moved", "same", "gone", "passages", "failed",
+         "wall_s", "warnings"),
+        folders=True,
+    ),
     "transcribe": Kind(
         "transcribe",
         {**_TRANSCRIPT, **_COMPUTING},
@@ -83,7 +95,8 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
         arguments: what is asked for; `file` must be there.
         folder: where paths begin, and where the job will run.
     """
-    flags = _kind(kind).flags
+    entry = _kind(kind)
+    flags = entry.flags
     known = ("file", *flags)
     for name in arguments:
         if name not in known:
@@ -94,7 +107,8 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
                 + f"It takes: {', '.join(known)}.",
             )
     file = _value(kind, "file", "path", arguments.get("file"), folder)
-    if not Path(str(file)).is_file():
+    there = Path(str(file))
+    if not (there.is_file() or (entry.folders and there.is_dir())):
         raise BadInput(f"there is no file {file}", hint="Name one that is there.")
     found: dict[str, Plain] = {"folder": str(folder.absolute()), "file": file}
     for name, type in flags.items():

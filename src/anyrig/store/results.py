@@ -128,10 +128,20 @@ class Store:
         self._keep([rows.written(Entry(key, data, kind, note))], anew=True)
 
     def drop(self, key: str) -> bool:
-        """Forget a result; whether there was one."""
+        """Forget a result, its bytes written over; whether there was one.
+
+        What was written of it into the log stays there until `scrub`.
+        """
         with self.database.alone():
             self._holds.forget((key,))
-            return self.database.write(lambda connection: _delete(connection, key))
+            return self.database.write(lambda connection: _erase(connection, key))
+
+    def scrub(self) -> None:
+        """Clear the log and give free pages back: no byte is left of what was dropped."""
+        with self.database.alone():
+            if not self.database.read_only:
+                self._write_uses()
+                upkeep.shrink(self.database)
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys whose results are kept; within `holding` they are safe from then on.
@@ -375,6 +385,16 @@ class Store:
         else:
             self._holds.held(())
         self._uses.clear()
+
+
+def _erase(connection: sqlite3.Connection, key: str) -> bool:
+    """Delete and write over: what a limit evicts is only let go, as zeroes cost as much as data."""
+    ((before,),) = connection.execute("PRAGMA secure_delete").fetchall()
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    try:
+        return _delete(connection, key)
+    finally:
+        connection.execute(f"PRAGMA secure_delete = {before}").fetchall()
 
 
 def _delete(connection: sqlite3.Connection, key: str) -> bool:
