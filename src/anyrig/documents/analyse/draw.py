@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from anyrig.text.labels import one_line
 
-WIDTH = 420
+WIDTH = 380
 COLOURS = 8
 """Classes c0 to c7 of the style; more kinds begin again."""
 _ROW = 36

@@ -24,7 +24,7 @@ background:var(--card)}
 .plots{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:0 18px;align-items:start}
 section{border:1px solid var(--line);border-radius:10px;padding:16px 18px;background:var(--card);
 min-width:0;break-inside:avoid;margin:0 0 18px}
-svg{display:block;width:100%;height:auto;max-width:560px;margin:0 auto;
+svg{display:block;width:100%;height:auto;max-width:490px;margin:0 auto;
 font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 svg text{fill:var(--text)}svg .value{fill:var(--dim)}svg .name{font-size:10.5px;fill:var(--dim)}
 svg .track{fill:var(--track)}svg .axis{stroke:var(--line)}
