@@ -85,15 +85,21 @@ class Apart:
 
     def pages(self, path: Path) -> Paged:
         """A file in pages; whatever is wrong with it is one `BadInput`."""
-        found: Paged | None = None
+        used = self._child is not None
         try:
-            for answer in self._asked({"do": "pages", "path": str(path.absolute())}):
-                if "paged" in answer.said:
-                    found = _paged(path, cast("dict[str, object]", answer.said["paged"]))
+            return self._pages(path)
+        except _Died as error:
+            if error.why != "crash" or not used:
+                raise self._ended(path, error) from None
+        try:
+            return self._pages(path)  # an earlier file may have harmed the process, not this one
         except _Died as error:
             raise self._ended(path, error) from None
-        if found is None:
-            raise self._ended(path, _Died("crash"))
+
+    def _pages(self, path: Path) -> Paged:
+        for answer in self._asked({"do": "pages", "path": str(path.absolute())}):
+            if "paged" in answer.said:
+                found = _paged(path, cast("dict[str, object]", answer.said["paged"]))
         return found
 
     def pictures(self, path: Path, numbers: Sequence[int], *, dpi: int = DPI) -> Iterator[Drawn]:
@@ -104,6 +110,7 @@ class Apart:
         left = list(numbers)
         num_deaths = 0
         while left:
+            used = self._child is not None and not num_deaths
             try:
                 for drawn in self._drawn(path, left, dpi):
                     left = left[1:]
@@ -111,6 +118,8 @@ class Apart:
                 return
             except _Died as error:
                 num_deaths += 1
+                if used and error.why == "crash":
+                    continue  # by harm from an earlier file, perhaps
                 said = self._ended(path, _Died(error.why, left[0])).message
                 over = error.why == "time" or num_deaths >= _MOST_DEATHS
                 lost, left = (left, []) if over else (left[:1], left[1:])

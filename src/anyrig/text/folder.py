@@ -62,7 +62,7 @@ def find(
     """
     walk = _Walk(_wanted(types), hidden)
     for place in [places] if isinstance(places, Path) else places:
-        if place.is_dir():
+        if os.path.isdir(place):
             walk.folder(place)
         else:
             walk.take(place)
@@ -107,7 +107,7 @@ class _Walk:
         waiting = [top]
         while waiting:
             path = waiting.pop()
-            if path.is_dir():
+            if os.path.isdir(path):  # `Path.is_dir` raises where nobody may look
                 waiting += reversed(self._entries(path))
             else:
                 self._judge(path)
@@ -136,10 +136,8 @@ class _Walk:
         form = files.format_of_name(path.name)
         if form and self._wanted and form not in self._wanted:
             return
-        if not path.is_file():
-            gone = not path.exists()
-            reason = "a link that leads nowhere" if gone else "no regular file"
-            self.skipped.append(Skipped(path, reason))
+        if not os.path.isfile(path):
+            self.skipped.append(Skipped(path, _oddity(path)))
         elif form:
             self.take(path)
         else:
@@ -159,6 +157,15 @@ class _Walk:
             form = "txt"  # it may not be opened: its reader says so
         if not self._wanted or form in self._wanted:
             self.take(path)
+
+
+def _oddity(path: Path) -> str:
+    try:
+        path.stat()
+    except OSError as error:
+        link = os.path.islink(path)
+        return "a link that leads nowhere" if link else error.strerror or str(error)
+    return "no regular file"
 
 
 def _is_text(path: Path) -> bool:

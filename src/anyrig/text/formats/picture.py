@@ -108,7 +108,11 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
         ) from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
         _damaged(path, error)
-    _check_size(image, path, limits)
+    try:
+        _check_size(image, path, limits)
+    except BadInput:
+        image.close()
+        raise
     return image
 
 

@@ -1,0 +1,145 @@
+"""Pictures are pages without text: upright, in grey, never larger than they may be."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from anyrig.errors import BadInput, PastLimit
+from anyrig.text.files import format_of, read
+from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.picture import drawn, format_of_head, num_pages
+from tests.text.picture_making import bomb_png, sheet, squares, tiff
+
+
+def _drawn(path: Path, number: int = 1, limits: Limits = Limits()) -> bytes:  # noqa: B008
+    return next(drawn(path, format_of(path), [number], limits))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.png", "png"), ("a.jpg", "jpg"), ("a.tif", "tiff"), ("a.webp", "webp"),
+        ("a.gif", "gif"), ("a.bmp", "bmp"), ("a.jp2", "jp2"),
+    ],
+)  # fmt: skip
+def test_every_kind_is_known_and_drawn_and_no_book(tmp_path: Path, name: str, form: str) -> None:
+    path = tmp_path / name
+    sheet(3, mode="RGB").save(path)
+    assert format_of(path) == form
+    assert squares(_drawn(path)) == 3
+    lying = path.rename(tmp_path / "b.epub")
+    assert format_of(lying) == form
+    with pytest.raises(BadInput, match="is a picture, no text") as caught:
+        read(lying)
+    assert "OCR" in caught.value.hint
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I;16", "I", "F"])
+def test_every_mode_becomes_grey_on_white(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.tif"
+    made = sheet(4).convert("I") if mode in ("I", "I;16") else sheet(4)
+    if mode == "I;16":
+        made = made.point(lambda value: value * 200).convert("I;16")
+    elif mode in ("RGBA", "LA"):
+        clear = sheet(4).convert(mode)
+        clear.putalpha(sheet(4).point(lambda value: 255 - value))  # paper is clear, black is not
+        made = clear
+    else:
+        made = made.convert(mode)
+    made.save(path)
+    assert squares(_drawn(path)) == 4
+    assert Image.open(io.BytesIO(_drawn(path))).mode == "L"
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_camera_s_turn_is_undone(tmp_path: Path, turn: int) -> None:
+    undo = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }  # fmt: skip
+    image = sheet(2) if turn == 1 else sheet(2).transpose(undo[turn])
+    exif = Image.Exif()
+    exif[274] = turn
+    image.save(tmp_path / "a.jpg", exif=exif.tobytes())
+    assert squares(_drawn(tmp_path / "a.jpg")) == 2
+    assert Image.open(io.BytesIO(_drawn(tmp_path / "a.jpg"))).size == (300, 400)
+
+
+def test_a_tiff_has_pages_and_an_animation_one(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [1, 2, 3])
+    assert num_pages(path, "tiff", Limits()) == 3
+    assert [squares(data) for data in drawn(path, "tiff", [3, 1, 2], Limits())] == [3, 1, 2]
+    with pytest.raises(BadInput, match="no page 4"):
+        list(drawn(path, "tiff", [4], Limits()))
+    with pytest.raises(PastLimit, match="more than 2 pages") as caught:
+        num_pages(path, "tiff", Limits(pages=2))
+    assert caught.value.limit == "pages"
+    gif = tmp_path / "a.gif"
+    sheet(1).save(gif, save_all=True, append_images=[sheet(2), sheet(3)])
+    assert num_pages(gif, "gif", Limits()) == 1
+
+
+@pytest.mark.parametrize("packing", ["group4", "tiff_lzw", "tiff_deflate", "jpeg", "packbits"])
+def test_packed_tiffs(tmp_path: Path, packing: str) -> None:
+    image = sheet(3).convert("1") if packing == "group4" else sheet(3)
+    image.save(tmp_path / "a.tif", compression=packing)
+    assert squares(_drawn(tmp_path / "a.tif")) == 3
+
+
+def test_bombs_are_refused_by_their_size_before_they_are_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(bomb_png(50_000, 50_000))
+    with pytest.raises(PastLimit, match="50,000 x 50,000 pixels") as caught:
+        _drawn(path)
+    assert caught.value.limit == "pixels"
+
+
+def test_a_large_picture_is_made_smaller(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(bomb_png(10_000, 8_000))
+    width, height = Image.open(io.BytesIO(_drawn(path))).size
+    assert 30_000_000 < width * height <= 40_000_000
+    assert abs(width / height - 10 / 8) < 0.01
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif", "a.webp", "a.gif", "a.bmp", "a.jp2"])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+def test_cut_short_is_one_error_or_a_picture(tmp_path: Path, name: str, share: float) -> None:
+    path = tmp_path / name
+    Image.frombytes("L", (200, 200), os.urandom(40_000)).save(path)
+    path.write_bytes(path.read_bytes()[: max(12, int(share * path.stat().st_size))])
+    try:
+        assert _drawn(path)
+    except BadInput as error:
+        assert "\n" not in error.message  # noqa: PT017 - decoders differ in what they forgive
+        assert error.hint  # noqa: PT017
+
+
+def test_a_chain_of_pages_that_turns_back_ends(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [1, 2])
+    data = bytearray(path.read_bytes())
+    first = int.from_bytes(data[4:8], "little")
+    count = int.from_bytes(data[first : first + 2], "little")
+    data[first + 2 + 12 * count : first + 6 + 12 * count] = first.to_bytes(4, "little")
+    path.write_bytes(data)
+    assert num_pages(path, "tiff", Limits(pages=50)) <= 50
+
+
+@pytest.mark.parametrize(
+    "head", [b"BM is how it begins", b"II. The second", b"RIFF raff", b"GIF of mine", b"MM", b""]
+)
+def test_words_are_no_pictures(head: bytes) -> None:
+    assert format_of_head(head) == ""
+
+
+def test_called_a_picture_and_none(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("just words")
+    with pytest.raises(BadInput, match=r"called \.png and is none"):
+        format_of(tmp_path / "a.png")
