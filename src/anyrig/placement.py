@@ -32,6 +32,8 @@ class Need:
     """For reasons and errors: `the voice amy`."""
     backends: tuple[BackendName, ...] = ("onnx", "torch")
     """Libraries its engine has a way through, the best first."""
+    gpu_backends: tuple[BackendName, ...] = ()
+    """The same on a GPU, where another order is best there; empty is no other."""
     precisions: tuple[Precision, ...] = ("fp32",)
     """Number formats its weights bear, its author's best first."""
     worker_bytes: int = 0
@@ -221,7 +223,8 @@ class _Maker:
         word = self._choice.word.strip().lower().partition(":")[0]
         if asked and asked.word.partition(":")[0] == word and asked.backend in self._need.backends:
             return asked
-        for backend in self._need.backends:
+        own = self._need.gpu_backends if device.kind == "gpu" else ()
+        for backend in own or self._need.backends:
             for drive in device.drives:
                 if drive.usable and drive.backend == backend:
                     return drive

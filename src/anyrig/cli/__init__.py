@@ -23,14 +23,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "speak": ("speak", "say a text: play it, or write it to a file; many at once with --lines"),
     "book": ("book", "make an audiobook of an EPUB, PDF or text: m4b with chapters and cover"),
     "transcribe": ("transcribe", "write down what is said in recordings: text, captions, JSON"),
+    "embed": ("embed", "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv"),
     "jobs": ("jobs", "what is queued: work on it, watch it, pause, resume, cancel, delete"),
     "voices": ("voices", "list the voices, and write a sample of each"),
     "engines": ("engines", "list the speech engines, what they lack and how to get it"),
     "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
+    "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
-    "index search embed classify entities ocr analyse "
+    "index search classify ocr analyse "
     "summarise train serve keys worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130

@@ -199,7 +199,8 @@ class Progress:
         elapsed = time.monotonic() - self._start
         left = ""
         if self._done:
-            left = f", about {seconds_text(elapsed / self._done * (self._total - self._done))} left"
+            rate = self._done / max(elapsed, 1e-3)
+            left = f", {rate:.3g}/s, about {seconds_text((self._total - self._done) / rate)} left"
         place = f"{self._what} {min(self._done + 1, self._total)}/{self._total}"
         line = f"{place}: {self._text} ({elapsed:.0f} s{left})"
         room = shutil.get_terminal_size().columns - 1

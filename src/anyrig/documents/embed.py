@@ -4,22 +4,21 @@
         for vector in embedder.embed(texts): ...
 
 A text longer than the model takes is embedded in windows that overlap, and its vector is their
-mean, each weighed by its tokens.
+mean, each weighed by its tokens; or it is cut at that length, and counted.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.documents.bundle import Bundle, bundles
-from anyrig.documents.tokenise import Chunk, Tokeniser
+from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
+from anyrig.documents.model import ENGINE, VERSION, Model
+from anyrig.documents.tokenise import CHUNK, Chunk, Tokeniser
 from anyrig.errors import WorkFailed
-from anyrig.work.engine import Recipe
+from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
 
@@ -27,31 +26,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from anyrig.documents.protocol import Use
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
+    from anyrig.placement import Placed, Placement
+    from anyrig.work.engine import Engine
 
 LOOK_AHEAD = 1024
 """Bundles that may be made ahead."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """An embedding model, found without loading it."""
-
-    name: str
-    folder: Path
-    longest: int
-    """Tokens of a window."""
-    dimension: int
-    pooling: str = "mean"
-    normalise: bool = True
-    fingerprint: str = ""
-    engine: str = "anyrig.documents.engines.torch_encoder:TorchEncoder"
-    overlap: int = 32
+Long = Literal["windows", "cut"]
 
 
 class Embedder:
-    """A model on every device that was placed."""
+    """A model on every device that was placed; fits `protocol.Vectors`."""
 
     def __init__(
         self,
@@ -61,30 +47,66 @@ class Embedder:
         environment: Mapping[str, str],
         limits: Limits | None = None,
         stamp: str = "",
+        here: bool = False,
+        long: Long = "windows",
+        deterministic: bool = False,
     ) -> None:
-        """Start the workers; they load while this goes on."""
-        self.model = model
-        self._tokeniser = Tokeniser(
-            model.folder / "tokenizer.json", longest=model.longest, overlap=model.overlap
-        )
-        recipe = Recipe(
-            model.engine,
-            {"folder": str(model.folder), "pooling": model.pooling, "normalise": model.normalise},
-            name=f"embed {model.name}",
-            version=model.fingerprint[:12],
-        )
+        """Start the workers; they load while this goes on.
+
+        Args:
+            model: whose vectors.
+            placed: where.
+            environment: this process's own.
+            limits: batch sizes that earlier runs found.
+            stamp: driver and library versions, under which those hold.
+            here: in this process, where one placement on the CPU is all there is: a few texts are
+                done before another process has begun.
+            long: what is done with a text that is longer than the model takes.
+            deterministic: a text's vector must not depend on its company.
+        """
+        self.model, self.long = model, long
+        self.num_cut = 0
+        """Texts whose end was left out so far."""
+        self._tokeniser = _tokeniser(model, long)
+        self._engine: Engine | None = None
+        self._pool: Pool | None = None
+        recipe = _recipe(model, deterministic)
+        self.deterministic = deterministic
+        first = placed.placements[0]
+        self.precision = "fp32" if first.precision in ("fp32", "tf32") else "half"
+        """The class of number format that vectors are made in."""
+        if here and len(placed.placements) == 1 and first.device.kind == "cpu":
+            self._placement: Placement = first
+            self._recipe = recipe
+            return
         self._pool = Pool(
             placed.placements, recipe, environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp,
+            limits=limits, stamp=stamp, deterministic=deterministic,
         )  # fmt: skip
 
     def wait_ready(self) -> None:
         """Wait until the model is loaded everywhere."""
-        self._pool.wait_ready()
+        if self._pool is not None:
+            self._pool.wait_ready()
+        else:
+            self._here()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with devices, and whose texts were cut."""
+        found = list(self._pool.warnings) if self._pool is not None else []
+        if self.num_cut:
+            found.append(
+                f"{self.num_cut} texts were longer than the {self.model.longest} tokens that "
+                f"{self.model.name} takes: their ends are not in their vectors"
+            )
+        return found
 
     def close(self) -> None:
         """End every worker."""
-        self._pool.close()
+        if self._pool is not None:
+            self._pool.close()
+        self._engine = None
 
     def __enter__(self) -> Embedder:
         return self
@@ -92,25 +114,61 @@ class Embedder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:
+        """All vectors as the rows of one matrix."""
+        import numpy as np
+
+        rows = list(self.embed(texts, use=use))
+        return np.stack(rows) if rows else np.empty((0, self.model.dimension), np.float32)
+
     def embed(
-        self, texts: Iterable[str], *, report: Report | None = None
+        self, texts: Iterable[str], *, use: Use = "passage", report: Report | None = None
     ) -> Iterator[NDArray[np.float32]]:
         """A vector of each text, in order."""
         told: deque[tuple[Chunk, list[Bundle]]] = deque()
+        prompt = self.model.prompt(use)
+        asked = (prompt + text for text in texts) if prompt else texts
 
         def parcels() -> Iterator[bytes]:
-            for chunk in self._tokeniser.chunks(texts):
-                packed = list(bundles(chunk.windows))
+            for chunk, packed in self._packed(asked):
                 told.append((chunk, packed))
                 yield from (bundle.data for bundle in packed)
 
-        outcomes = self._pool.run(
-            parcels(), cost=lambda data: len(data) / 4, look_ahead=LOOK_AHEAD, report=report
-        )
+        outcomes = self._outcomes(parcels(), report)
         for first in outcomes:
             chunk, packed = told.popleft()
             got = [first, *(next(outcomes) for _ in packed[1:])]
+            self.num_cut += chunk.num_cut
             yield from self._texts(chunk, packed, [_vectors(one) for one in got])
+
+    def _packed(self, texts: Iterable[str]) -> Iterator[tuple[Chunk, list[Bundle]]]:
+        if self._tokeniser is not None:
+            for chunk in self._tokeniser.chunks(texts):
+                yield chunk, list(bundles(chunk.windows))
+            return
+        texts = iter(texts)
+        while some := list(islice(texts, CHUNK)):
+            yield Chunk([], list(range(len(some))), len(some)), list(text_bundles(some))
+
+    def _outcomes(
+        self, parcels: Iterator[bytes], report: Report | None
+    ) -> Iterator[Outcome[bytes]]:
+        if self._pool is not None:
+            return self._pool.run(parcels, cost=cost, look_ahead=LOOK_AHEAD, report=report)
+        from anyrig.work.pace import Pace
+        from anyrig.work.run import run
+
+        engine = self._here()
+        return run(
+            parcels, engine.run, cost=cost, bound=engine.bound, report=report,
+            pace=Pace(grows=not self.deterministic),
+        )  # fmt: skip
+
+    def _here(self) -> Engine:
+        if self._engine is None:
+            recipe = self._recipe
+            self._engine = make(recipe.factory, self._placement, recipe.options)
+        return self._engine
 
     def _texts(
         self, chunk: Chunk, packed: Sequence[Bundle], results: Sequence[bytes]
@@ -118,11 +176,11 @@ class Embedder:
         """The vectors of a chunk's texts, in order."""
         import numpy as np
 
-        found = np.empty((len(chunk.windows), self.model.dimension), np.float32)
+        found = np.empty((len(chunk.owners), self.model.dimension), np.float32)
         for bundle, data in zip(packed, results, strict=True):
             vectors = np.frombuffer(data, np.float32)
             found[bundle.rows] = vectors.reshape(len(bundle.rows), -1)
-        if len(chunk.windows) == chunk.num_texts:
+        if len(chunk.owners) == chunk.num_texts:
             yield from found
             return
         edges = np.searchsorted(chunk.owners, np.arange(chunk.num_texts + 1))
@@ -138,6 +196,27 @@ class Embedder:
         size = float(np.linalg.norm(mean)) if self.model.normalise else 1.0
         joined: NDArray[np.float32] = (mean / size if size else mean).astype(np.float32)
         return joined
+
+
+def _tokeniser(model: Model, long: Long) -> Tokeniser | None:
+    if not model.takes_tokens:
+        return None
+    file = model.tokenizer or model.folder / "tokenizer.json"
+    return Tokeniser(file, longest=model.longest, overlap=model.overlap, windows=long == "windows")
+
+
+def _recipe(model: Model, deterministic: bool) -> Recipe:
+    options: dict[str, Any] = {
+        "form": model.form, "folder": str(model.folder), "normalise": model.normalise,
+        "deterministic": deterministic,
+    }  # fmt: skip
+    if model.takes_tokens:
+        options |= {"pooling": model.pooling, "dense": str(model.dense) if model.dense else ""}
+    elif model.form == "hashing":
+        options["dimension"] = model.dimension
+    return Recipe(
+        ENGINE, options, name=f"embed {model.name}", version=f"{VERSION} {model.fingerprint[:12]}"
+    )
 
 
 def _vectors(outcome: Outcome[bytes]) -> bytes:

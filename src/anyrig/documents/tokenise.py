@@ -17,7 +17,7 @@ from anyrig.errors import NeedsWeights
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 CHUNK = 1024
 """Texts that are cut at a time: enough for all cores, few enough to begin early."""
@@ -32,6 +32,8 @@ class Chunk(NamedTuple):
     owners: list[int]
     """For each window, which text of the chunk it belongs to."""
     num_texts: int
+    num_cut: int = 0
+    """Texts whose end was left out."""
 
 
 class Tokeniser:
@@ -41,23 +43,18 @@ class Tokeniser:
         file: its path.
         longest: the most tokens of a window, those at its ends included.
         overlap: tokens that two windows of a long text share.
+        windows: whether a long text is taken in windows; else it is cut, and counted.
     """
 
-    def __init__(self, file: Path, *, longest: int, overlap: int = 0) -> None:
-        from tokenizers import Tokenizer
-
-        try:
-            made: Tokenizer = Tokenizer.from_file(str(file))
-        except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-            raise NeedsWeights(
-                f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
-            ) from error
+    def __init__(self, file: Path, *, longest: int, overlap: int = 0, windows: bool = True) -> None:
+        made = _opened(file)
         made.no_padding()
         ends = made.num_special_tokens_to_add(False)
         stride = min(overlap, max(0, longest - ends - _LEAST_STRIDE))
         made.enable_truncation(longest, stride=stride)
         self._tokenizer = made
         self.longest = longest
+        self._windows = windows
 
     def chunks(self, texts: Iterable[str]) -> Iterator[Chunk]:
         """All texts in order, some at a time."""
@@ -65,17 +62,60 @@ class Tokeniser:
 
         texts = iter(texts)
         while some := list(islice(texts, CHUNK)):
-            windows, owners = [], []
-            for number, encoded in enumerate(self._tokenizer.encode_batch_fast(some)):
-                for part in (encoded, *encoded.overflowing):
-                    windows.append(np.array(part.ids, dtype=np.int32))
+            windows, owners, num_cut = [], [], 0
+            for number, encoded in enumerate(self._cut(some)):
+                rest = encoded.overflowing if self._windows else ()
+                num_cut += not self._windows and bool(encoded.overflowing)
+                for part in (encoded, *rest):
+                    windows.append(np.array(part.ids or (0,), dtype=np.int32))
                     owners.append(number)
-            yield Chunk(windows, owners, len(some))
+            yield Chunk(windows, owners, len(some), num_cut)
+
+    def _cut(self, texts: list[str]) -> list[Encoding]:
+        try:
+            return self._tokenizer.encode_batch_fast(texts)
+        except UnicodeEncodeError:  # half a character, as broken files have
+            whole = [text.encode("utf-8", "replace").decode() for text in texts]
+            return self._tokenizer.encode_batch_fast(whole)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text has, whatever its length."""
         found = self._tokenizer.encode_batch_fast(list(texts))
         return [sum(len(part.ids) for part in (one, *one.overflowing)) for one in found]
+
+
+def _opened(file: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    if not file.is_file():
+        return _converted(file.parent)
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
+        raise NeedsWeights(
+            f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+        ) from error
+
+
+def _converted(folder: Path) -> Tokenizer:
+    """A tokenizer of the older files in a folder, as transformers reads them."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise NeedsWeights(
+            f"{folder} has no tokenizer.json",
+            hint="Get it from the model's page, or pip install 'anyrig[torch]' to make one.",
+        ) from error
+    try:
+        made: Tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True
+        ).backend_tokenizer
+    except Exception as error:  # noqa: BLE001 - each kind of tokenizer raises its own
+        raise NeedsWeights(
+            f"{folder} has no tokenizer that can be read: {str(error).splitlines()[0]}",
+            hint="It needs the model's tokenizer.json.",
+        ) from error
+    return made
 
 
 def longest_of(folder: Path, default: int) -> int:

@@ -1,1 +1,32 @@
-"""Engines of the document room, found by name."""
+"""Engines of the document room: made in a worker by what drives its device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+    from anyrig.work.engine import Engine
+
+
+def encoder(placement: Placement, *, form: str, **options: Any) -> Engine:
+    """The engine that makes vectors of bundles, for a model's form on a device's backend."""
+    if form == "hashing":
+        from anyrig.documents.engines.hashing import Hashing
+
+        return Hashing(placement, **options)
+    if form == "text":
+        from anyrig.documents.engines.text_graph import TextGraph
+
+        return TextGraph(placement, **options)
+    if form == "onnx" or (form == "encoder" and placement.drive.backend == "onnx"):
+        from anyrig.documents.engines.onnx_encoder import OnnxEncoder
+
+        return OnnxEncoder(placement, written=form == "encoder", **options)
+    if form == "encoder":
+        from anyrig.documents.engines.torch_encoder import TorchEncoder
+
+        return TorchEncoder(placement, **options)
+    from anyrig.documents.engines.auto_encoder import AutoEncoder
+
+    return AutoEncoder(placement, **options)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import DeviceError
-from anyrig.work.engine import Usual
+import numpy as np
+
+from anyrig.documents.engines.rows import RowEncoder
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from anyrig.documents.models.encoder import Encoder, Pooling
     from anyrig.placement import Placement
@@ -21,12 +20,11 @@ if TYPE_CHECKING:
 _FIRST_TOKENS = 16_384.0
 
 
-class TorchEncoder(Usual):
-    """Bundles of token rows to as many vectors, as bytes of float32."""
+class TorchEncoder(RowEncoder):
+    """Bundles of token rows to as many vectors."""
 
     name = "encoder"
     version = "1"
-    pads = False
 
     def __init__(
         self,
@@ -35,6 +33,8 @@ class TorchEncoder(Usual):
         folder: str,
         pooling: Pooling = "mean",
         normalise: bool = True,
+        dense: str = "",
+        deterministic: bool = False,
     ) -> None:
         """Load the encoder of a folder."""
         from anyrig.backends import attach
@@ -42,7 +42,10 @@ class TorchEncoder(Usual):
 
         self.bound = attach(placement.device, placement.drive, threads=placement.threads)
         assert isinstance(self.bound, TorchBound)
-        self._folder, self._pooling, self._normalise = Path(folder), pooling, normalise
+        self.finish(dense=dense, normalise=normalise)
+        self._folder, self._pooling, self._precision = Path(folder), pooling, placement.precision
+        self._alone = deterministic
+        self.batch_invariant = deterministic
         self._device: torch.device = self.bound.device
         self._encoder = self._load(placement.precision)
         self._careful: Encoder | None = None
@@ -57,43 +60,23 @@ class TorchEncoder(Usual):
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
         return load(self._folder, self._device, kinds.get(precision, torch.float32))
 
-    def run(self, batch: Sequence[bytes]) -> list[bytes]:
-        """The vectors of each bundle."""
-        import numpy as np
+    def vectors(self, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
+        """A vector for each row; each by itself where its company must not matter."""
+        if self._alone:
+            return np.concatenate([self._through(self._encoder, [row]) for row in rows])
+        return self._through(self._encoder, rows)
 
-        from anyrig.documents.bundle import opened
-
-        parts = [opened(one) for one in batch]
-        lengths = np.concatenate([counts for counts, _ in parts])
-        tokens = np.concatenate([row for _, row in parts])
-        vectors = self._encoder.embed(tokens, lengths, self._pooling)
-        if not bool(vectors.isfinite().all()):
-            vectors = self._mended(vectors, tokens, lengths)
-        found = self._finished(vectors).cpu().numpy()
-        edges = np.cumsum([len(counts) for counts, _ in parts])[:-1]
-        return [part.tobytes() for part in np.split(found, edges)]
-
-    def _finished(self, vectors: Tensor) -> Tensor:
-        import torch.nn.functional as F
-
-        return F.normalize(vectors, dim=-1) if self._normalise else vectors
-
-    def _mended(
-        self, vectors: Tensor, tokens: NDArray[np.int32], lengths: NDArray[np.int32]
-    ) -> Tensor:
-        """Vectors that are not finite, made again in full precision."""
-        import numpy as np
-
-        bad = (~vectors.isfinite().all(dim=1)).nonzero().flatten().cpu().numpy()
+    def carefully(self, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32] | None:
+        """The same in full precision."""
+        if self._precision == "fp32":
+            return None
         if self._careful is None:
             self._careful = self._load("fp32")
-        rows = np.split(tokens, np.cumsum(lengths)[:-1])
-        again = self._careful.embed(
-            np.concatenate([rows[n] for n in bad]), lengths[bad], self._pooling
+        return self._through(self._careful, rows)
+
+    def _through(self, encoder: Encoder, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
+        lengths = np.array([len(row) for row in rows], np.int32)
+        made: NDArray[np.float32] = (
+            encoder.embed(np.concatenate(rows), lengths, self._pooling).cpu().numpy()
         )
-        if not bool(again.isfinite().all()):
-            raise DeviceError(
-                "the model gives no finite vector for a text", hint="Its weights may be damaged."
-            )
-        vectors[bad.tolist()] = again
-        return vectors
+        return made

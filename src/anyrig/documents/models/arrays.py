@@ -26,6 +26,7 @@ _ORDER = (
     "attention.output.dense", "intermediate.dense", "output.dense",
 )  # fmt: skip
 
+
 def read(folder: Path) -> tuple[Shape, Weights[Array]]:
     """The shape and the weights of a folder's encoder, or of a packaged file."""
     if folder.suffix == ".onnx":
@@ -39,7 +40,7 @@ def read(folder: Path) -> tuple[Shape, Weights[Array]]:
     shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
     state: dict[str, Array] = {}
     for file in files:
-        state |= _safetensors(file)
+        state |= tensors(file)
     return shape, weights_of(state, shape)
 
 
@@ -55,7 +56,8 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(set(told.values()))]
 
 
-def _safetensors(file: Path) -> dict[str, Array]:
+def tensors(file: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file, floats as fp32."""
     from safetensors import SafetensorError, deserialize
 
     try:

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
 from anyrig.documents.models.arrays import read
+from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
 from anyrig.errors import BadInput
 
@@ -90,7 +90,9 @@ class Encoder:
             x, weights.last_norm, weights.last_norm_bias
         )  # fmt: skip
 
-    def _after(self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows) -> Tensor:
+    def _after(
+        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
+    ) -> Tensor:
         """BERT's way: each half adds, then normalises."""
         x = self._norm(
             x + self._attention(x.to(self.dtype), layer, number, attend, rows),
@@ -101,7 +103,9 @@ class Encoder:
             x + F.linear(inner, layer.down, layer.down_bias), layer.norm_2, layer.norm_2_bias
         )
 
-    def _before(self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows) -> Tensor:
+    def _before(
+        self, x: Tensor, layer: Layer[Tensor], number: int, attend: Attend, rows: Rows
+    ) -> Tensor:
         """ModernBERT's way: each half normalises, then adds."""
         y = x if layer.norm_1 is None else self._norm(x, layer.norm_1, layer.norm_1_bias)
         x = x + self._attention(y.to(self.dtype), layer, number, attend, rows)

@@ -1,0 +1,168 @@
+"""The model's flags and the vectors: what all commands on documents share."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.cli import compute
+from anyrig.cli.context import Context
+from anyrig.cli.pick import pick
+from anyrig.cli.show import print_warning
+
+if TYPE_CHECKING:
+    from anyrig.documents.cache.shelf import Marks
+    from anyrig.documents.embed import Embedder
+    from anyrig.documents.model import Model
+    from anyrig.documents.protocol import Vectors
+
+_FEW_CHARACTERS = 60_000
+"""What is done in this process: another one takes as long to begin."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that embeds."""
+    group = parser.add_argument_group("the embedding model")
+    group.add_argument(
+        "--model", metavar="NAME",
+        help="a name of `anyrig embed --models`, a folder, or owner/name on the hub",
+    )  # fmt: skip
+    group.add_argument(
+        "--fetch", action="store_true", help="get a model of the hub that is not here yet"
+    )
+    group.add_argument(
+        "--long", choices=("windows", "cut"), default="windows",
+        help="texts longer than the model takes: windows, whose mean is taken, or cut",
+    )  # fmt: skip
+    group.add_argument(
+        "--deterministic", action="store_true",
+        help="the same bytes for a text in any company; slower",
+    )  # fmt: skip
+    group.add_argument("--no-cache", action="store_true", help="neither take nor keep vectors")
+
+
+def model(context: Context, *, languages: Mapping[str, float] | None = None) -> Model:
+    """The model that was asked for; a word about texts that it was not made for."""
+    from anyrig.documents.model import advice, find
+
+    asked = getattr(context.options, "model", None) or context.loaded.settings.documents.model
+    fetching = _fetch if getattr(context.options, "fetch", False) else None
+    found = find(asked, models=context.folders.models, languages=languages, fetch=fetching)
+    if languages and (told := advice(found, languages)):
+        print_warning(told)
+    return found
+
+
+def _fetch(repository: str, folder: Path) -> None:
+    from anyrig.store.weights import fetch
+
+    last = ""
+
+    def tell(name: str, done: int, total: int) -> None:
+        nonlocal last
+        if name != last:
+            last = name
+            print(f"fetching {name}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=sys.stderr)
+
+    fetch(repository, folder, tell=tell)
+
+
+@contextmanager
+def embedder(
+    context: Context, found: Model, *, num_characters: int | None = None
+) -> Iterator[Embedder]:
+    """A model on the devices chosen; few texts on the CPU alone are done in this process.
+
+    Args:
+        context: of the command.
+        found: the model.
+        num_characters: of all texts; None when there may be any number.
+    """
+    from anyrig.bench.figures import stamp
+    from anyrig.documents.embed import Embedder
+    from anyrig.memory.limits import Limits
+
+    few = num_characters is not None and num_characters <= _FEW_CHARACTERS
+    options = context.options
+    if few or not any(gpu.usable for gpu in context.machine.gpus):
+        options.no_bench = True  # nothing to choose by figures, or nothing worth it
+    placed = compute.placed(context, pick(context), found.need())
+    for placement in placed.placements:
+        compute.guard(context, placement)
+    stamps = {stamp(placement.device, context.machine) for placement in placed.placements}
+    with Embedder(
+        found,
+        placed=placed,
+        environment=context.environment,
+        limits=Limits.load(context.folders.limits),
+        stamp=" | ".join(sorted(stamps)),
+        here=few,
+        long=getattr(options, "long", "windows"),
+        deterministic=getattr(options, "deterministic", False),
+    ) as made:
+        yield made
+        for warning in made.warnings:
+            print_warning(warning)
+
+
+@contextmanager
+def vectors(
+    context: Context,
+    *,
+    languages: Mapping[str, float] | None = None,
+    num_characters: int | None = None,
+    found: Model | None = None,
+) -> Iterator[Vectors]:
+    """Texts to vectors, those that are kept not made again.
+
+    Args:
+        context: of the command.
+        languages: shares of the texts' languages, which decide for `auto`.
+        num_characters: of all texts; None when there may be any number.
+        found: the model, where it is known already.
+    """
+    found = found or model(context, languages=languages)
+    with ExitStack() as stack:
+        made = stack.enter_context(embedder(context, found, num_characters=num_characters))
+        if getattr(context.options, "no_cache", False):
+            yield made
+            return
+        yield kept(context, stack, made)
+
+
+def kept(context: Context, stack: ExitStack, made: Embedder) -> Vectors:
+    """The same with what is kept taken from the store."""
+    from anyrig.cli.keep import keeping
+    from anyrig.documents.cache.kept import Kept
+    from anyrig.documents.cache.shelf import Shelf
+
+    store = stack.enter_context(keeping(context))
+    if store is None:
+        return made
+    return Kept(made, Shelf(store, marks(made), made.model.dimension))
+
+
+def marks(made: Embedder) -> Marks:
+    """Everything beside a text that shapes its vector."""
+    from anyrig.documents.cache.shelf import Marks
+    from anyrig.documents.model import VERSION
+
+    model = made.model
+    return Marks(
+        weights=model.fingerprint,
+        tokenizer="",  # in the fingerprint
+        precision=made.precision,
+        longest=model.longest,
+        overlap=model.overlap,
+        windows="pooled" if made.long == "windows" else "cut",
+        pooling=model.pooling,
+        normalise=model.normalise,
+        deterministic=made.deterministic,
+        prompts=model.prompts,
+        engine=model.name,
+        version=VERSION,
+    )

@@ -1,0 +1,231 @@
+"""Which embedding model: found by name, in a folder or on the hub, without loading it.
+
+    model = find("auto", models=folders.models)
+
+The default comes in a package and is checked by hash. A folder is what sentence-transformers or
+transformers save, unmodified: modules.json tells its pooling and whether vectors are normalised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anyrig.documents import st_folder
+from anyrig.documents.packaged import PACKAGED, packaged
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.placement import Need
+
+if TYPE_CHECKING:
+    from anyrig.documents.protocol import Use
+
+Form = Literal["encoder", "onnx", "auto", "text", "hashing"]
+"""A family of ours, an ONNX file, transformers' own, a graph that takes text, or no weights."""
+ENGINE = "anyrig.documents.engines:encoder"
+VERSION = "1"
+"""Of the way from a text to its vector: another one gives other vectors."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """An embedding model, found without loading it."""
+
+    name: str
+    folder: Path
+    """Or the file, of one that is a single file."""
+    longest: int
+    """Tokens of a window."""
+    dimension: int
+    pooling: str = "mean"
+    normalise: bool = True
+    fingerprint: str = ""
+    """Of the weights, the tokenizer, and whatever else shapes a vector."""
+    form: Form = "encoder"
+    overlap: int = 32
+    tokenizer: Path | None = None
+    """Beside the weights when None."""
+    dense: Path | None = None
+    """Layers after pooling, as sentence-transformers keeps them."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What stands before a text, by its use."""
+    languages: tuple[str, ...] = ()
+    """Those it is made for, where that is known; none is all."""
+    licence: str = ""
+    weights_bytes: int = 0
+    graph: bool = True
+    """Whether ONNX Runtime can run it."""
+    torch: bool = True
+    """Whether torch can."""
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether texts are cut into tokens for it."""
+        return self.form in ("encoder", "onnx", "auto")
+
+    def prompt(self, use: Use) -> str:
+        """What stands before a text."""
+        return self.prompts.get(use, "")
+
+    def need(self) -> Need:
+        """What its workers ask for: torch on a GPU, as nothing is padded there; ONNX elsewhere."""
+        order = ("onnx", "torch") if self.graph else ("torch",)
+        ways = tuple(way for way in order if way != "torch" or self.torch)
+        return Need(
+            what=f"the model {self.name}",
+            backends=ways,  # type: ignore[arg-type]
+            gpu_backends=tuple(reversed(ways)),  # type: ignore[arg-type]
+            precisions=("bf16", "fp16", "fp32") if self.torch else ("fp32",),
+            worker_bytes=self.weights_bytes * 2 + (100 << 20),
+            gpu=self.form != "hashing",
+            cores=4,
+        )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A model that can be named, and what it lacks here."""
+
+    name: str
+    summary: str
+    licence: str
+    languages: tuple[str, ...]
+    lack: str = ""
+    hint: str = ""
+
+
+def listed() -> list[Listed]:
+    """The models that have names."""
+    found = []
+    for name, one in PACKAGED.items():
+        lack, hint = "", ""
+        try:
+            one.find()
+        except NeedsWeights as error:
+            lack, hint = error.message, error.hint
+        found.append(Listed(name, one.summary, one.licence, one.languages, lack, hint))
+    return found
+
+
+def find(
+    name: str,
+    *,
+    models: Path,
+    languages: Mapping[str, float] | None = None,
+    fetch: Callable[[str, Path], None] | None = None,
+) -> Model:
+    """The model that a name stands for.
+
+    Args:
+        name: `auto`, a name of `listed`, a folder, or `owner/name` on the hub.
+        models: where fetched weights lie.
+        languages: shares of the texts' languages, for `auto`.
+        fetch: gets a repository of the hub into a folder; without it only what is there is taken.
+    """
+    if name in ("auto", ""):
+        return by_language(languages or {})
+    if name in PACKAGED:
+        return _packaged(name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return in_folder(folder.resolve(), name=folder.resolve().name)
+    if folder.suffix == ".onnx" and folder.is_file():
+        return in_folder(folder.resolve().parent, name=folder.stem, file=folder.resolve())
+    if name.count("/") == 1 and not name.startswith((".", "~", "/")):
+        return _of_hub(name, models / "documents" / name.replace("/", "--"), fetch)
+    raise BadInput(
+        f"there is no embedding model {name!r}",
+        hint=f"There are: {', '.join(PACKAGED)}; or give a folder, or owner/name on the hub.",
+    )
+
+
+def by_language(languages: Mapping[str, float]) -> Model:
+    """The packaged model for texts of some languages: English, unless most of them are not."""
+    foreign = sum(share for code, share in languages.items() if code and code != "en")
+    if foreign > sum(languages.values()) / 2 and not PACKAGED["multilingual"].lack():
+        return _packaged("multilingual")
+    return _packaged("minilm")
+
+
+def advice(model: Model, languages: Mapping[str, float]) -> str:
+    """What to tell a person whose texts the model was not made for; nothing where it was."""
+    known = [share for code, share in languages.items() if code in model.languages]
+    if not model.languages or sum(known) >= sum(languages.values()) / 2:
+        return ""
+    lack = PACKAGED["multilingual"].lack()
+    how = f"install another with: {PACKAGED['multilingual'].install}" if lack else (
+        "--model multilingual was")  # fmt: skip
+    return f"{model.name} was made for {', '.join(model.languages)}, most texts are not; {how}"
+
+
+def _packaged(name: str) -> Model:
+    one = packaged(name)
+    files = one.find()
+    return Model(
+        name, files.weights, one.longest, one.dimension, one.pooling, one.normalise,
+        _fingerprint(one.sha256, one.tokenizer_sha256, name),
+        form=one.form, tokenizer=files.tokenizer, languages=one.languages, licence=one.licence,
+        weights_bytes=one.weights_bytes, graph=True, torch=one.form == "encoder",
+    )  # fmt: skip
+
+
+def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> Model:
+    if not (folder / "weights.json").is_file():
+        if fetch is None:
+            raise NeedsWeights(
+                f"{name} is not on this machine",
+                hint=f"`anyrig embed --model {name} --fetch` gets it from the hub, or put its "
+                f"files into {folder}.",
+            )
+        fetch(name, folder)
+    return in_folder(folder, name=name)
+
+
+def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
+    """The model of a folder, as sentence-transformers or transformers saved it."""
+    from anyrig.documents.models.graph import POOLINGS, WRITTEN
+    from anyrig.store.weights import fingerprint
+
+    told = st_folder.read(folder)
+    inner = told.folder
+    files = st_folder.weights(inner)
+    onnx = file or st_folder.onnx_file(folder, inner)
+    family = str(told.config.get("model_type", ""))
+    form = st_folder.form(family, bool(files), onnx is not None and (file is not None or not files))
+    whole = [onnx] if onnx is not None and form == "onnx" else files
+    hashed: list[Path] = [*whole, *told.shaping, *st_folder.beside(whole)]
+    model = Model(
+        name,
+        (onnx or inner) if form == "onnx" else inner,
+        told.longest,
+        told.dimension,
+        told.pooling,
+        told.normalise,
+        form=form,
+        overlap=min(32, told.longest // 8),
+        tokenizer=st_folder.tokenizer(folder, inner),
+        dense=told.dense,
+        prompts=told.prompts,
+        weights_bytes=sum([path.stat().st_size for path in hashed]),
+        graph=form == "onnx" or (family in WRITTEN and told.pooling in POOLINGS),
+        torch=form != "onnx",
+    )
+    mark = fingerprint(hashed)
+    return replace(
+        model,
+        fingerprint=_fingerprint(mark, told.pooling, str(told.normalise), str(told.longest)),
+    )
+
+
+def hashing(dimension: int = 256) -> Model:
+    """Words counted into places by their hash: no weights, for tests and a first try."""
+    return Model(
+        "hashing", Path(), 1 << 20, dimension, form="hashing", licence="MIT",
+        fingerprint=_fingerprint("hashing", str(dimension)), torch=False,
+    )  # fmt: skip
+
+
+def _fingerprint(*parts: str) -> str:
+    return hashlib.sha256("\n".join((VERSION, *parts)).encode()).hexdigest()
