@@ -20,6 +20,7 @@ from anyrig.text.pages import Page, Paged
 from anyrig.units import plural
 
 if TYPE_CHECKING:
+    from anyrig.documents.classify.calibrate import Prior
     from anyrig.documents.classify.decide import Answer, Chooser, Ways
     from anyrig.documents.classify.engine import Told
     from anyrig.documents.classify.examples import Example, Found, Trouble
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.solve import Array, Kind
     from anyrig.documents.protocol import Vectors
+    from anyrig.documents.reading import Unread
     from anyrig.work.pool import Pool
 
-Read = Callable[[Path], Paged]
-"""A file to its pages, with OCR where its caller wants that."""
-_SHOWN = 5
+Read = Callable[[Iterable[Path]], Iterator[Paged | Unread]]
+"""Files to their pages, one for one: `documents.reading.read_all` with OCR or without."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def classify(
         sources: files and texts, which may come as a stream.
         chooser: by names (`ByName`), by examples (`Head`).
         vectors: of the model that the chooser knows.
-        read: a file to its pages.
+        read: files to their pages.
         ways: how probabilities become an answer.
     """
     from anyrig.documents.classify.decide import Ways, decide
@@ -109,7 +110,7 @@ def classify_by(
         sources: files and texts, which may come as a stream.
         model: what it is.
         pool: workers that have it loaded.
-        read: a file to its pages.
+        read: files to their pages.
         ways: how probabilities become an answer; long texts are always read in windows.
     """
     from anyrig.documents.classify.decide import Ways
@@ -118,8 +119,8 @@ def classify_by(
     waiting: deque[tuple[_Piece, str]] = deque()
 
     def texts() -> Iterator[str]:
-        for source in sources:
-            piece, text = _opened_whole(source, read)
+        for source, paged in _opened(sources, read):
+            piece, text = _uncut(source, paged)
             waiting.append((piece, text))
             if piece.error is None:
                 yield text
@@ -181,6 +182,7 @@ def train(
     read: Read,
     *,
     kind: Kind | None = None,
+    prior: Prior = "even",
     word: str = "",
     tell: Callable[[str, int, int], None] | None = None,
 ) -> Trained:
@@ -189,8 +191,9 @@ def train(
     Args:
         found: the examples.
         vectors: of the model to build on.
-        read: a file to its pages.
+        read: files to their pages.
         kind: whether a text has one label or any number; by default as the examples have it.
+        prior: how common each of several labels is taken to be.
         word: what the person calls that model, to find it again.
         tell: is told what is done, how much of it, and of how many.
     """
@@ -220,7 +223,7 @@ def train(
         told("fold", done, total)
 
     matrix = np.array([rows[n] for n in kept])
-    head = training.train(matrix, known, kind, vectors.model, word=word, tell=fold)
+    head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word, tell=fold)
     return Trained(head, troubles, notes)
 
 
@@ -290,8 +293,8 @@ def _embedded(
     waiting: deque[_Piece] = deque()
 
     def texts() -> Iterator[str]:
-        for source in sources:
-            piece = _opened(source, read)
+        for source, paged in _opened(sources, read):
+            piece = _cut(source, paged)
             waiting.append(piece)
             yield from (passage.text for passage in piece.passages)
 
@@ -307,26 +310,45 @@ def _embedded(
         yield piece, np.zeros((0, 0))
 
 
-def _opened(source: Source, read: Read) -> _Piece:
-    """A source in passages; whatever is wrong with it is its own."""
-    try:
-        paged = _paged(source, read)
-        found = list(passages(paged, language=paged.language[:2] or "en"))
-        if not found:
-            raise _no_text(source)
-    except AnyrigError as error:
-        return _Piece(source, [], error=error)
-    return _Piece(source, found, paged.warnings)
+def _opened(sources: Iterable[Source], read: Read) -> Iterator[tuple[Source, Paged | AnyrigError]]:
+    """Each source in pages, in order; files are read ahead. What is wrong with one is its own."""
+    waiting: deque[Source] = deque()
+
+    def paths() -> Iterator[Path]:
+        for source in sources:
+            waiting.append(source)
+            if source.file is not None:
+                yield source.file
+
+    def texts() -> Iterator[tuple[Source, Paged]]:
+        while waiting and waiting[0].file is None:
+            source = waiting.popleft()
+            yield source, Paged(Path(source.name), "txt", (Page(source.text),))
+
+    for found in read(paths()):
+        yield from texts()
+        source = waiting.popleft()
+        if isinstance(found, Paged):
+            yield source, found
+        else:
+            yield source, BadInput(found.message, hint=found.hint)
+    yield from texts()
 
 
-def _opened_whole(source: Source, read: Read) -> tuple[_Piece, str]:
+def _cut(source: Source, paged: Paged | AnyrigError) -> _Piece:
+    """A source in passages."""
+    if isinstance(paged, AnyrigError):
+        return _Piece(source, [], error=paged)
+    found = list(passages(paged, language=paged.language[:2] or "en"))
+    return _Piece(source, found, paged.warnings, None if found else _no_text(source))
+
+
+def _uncut(source: Source, paged: Paged | AnyrigError) -> tuple[_Piece, str]:
     """A source in one piece."""
-    try:
-        paged = _paged(source, read)
-        if not any(map(str.isalnum, paged.text)):
-            raise _no_text(source)
-    except AnyrigError as error:
-        return _Piece(source, [], error=error), ""
+    if isinstance(paged, AnyrigError):
+        return _Piece(source, [], error=paged), ""
+    if not any(map(str.isalnum, paged.text)):
+        return _Piece(source, [], error=_no_text(source)), ""
     return _Piece(source, [], paged.warnings), paged.text
 
 
@@ -334,9 +356,3 @@ def _no_text(source: Source) -> BadInput:
     return BadInput(
         f"there is no text in {source.name}", hint="If its pages are pictures, allow OCR."
     )
-
-
-def _paged(source: Source, read: Read) -> Paged:
-    if source.file is not None:
-        return read(source.file)
-    return Paged(Path(source.name), "txt", (Page(source.text),))

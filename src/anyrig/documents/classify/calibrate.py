@@ -1,14 +1,17 @@
 """Scores to probabilities that mean what they say: of those told with 0.8, four in five are right.
 
 Fitted on scores of examples that the lines had not seen. One slope for labels that exclude each
-other (a temperature), and a share of how common each label is among the examples; a slope and a
-shift for each label on its own otherwise (Platt). Targets are a little short of 0 and 1, as Platt
-had them: ten right answers of ten do not prove certainty.
+other (a temperature); a slope and a shift for each label on its own otherwise (Platt). Labels that
+exclude each other count alike, unless the examples are said to show how common each is: a hundred
+letters beside eight invoices mostly show what was at hand, and would drown the invoices.
+
+Targets are a little short of 0 and 1, as Platt had them: ten right answers of ten do not prove
+certainty.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
 
@@ -21,6 +24,8 @@ from anyrig.documents.classify.solve import (
     sigmoid,
 )
 
+Prior = Literal["even", "examples"]
+"""How common each of several labels is taken to be: all alike, or as among the examples."""
 _LEAST = 3
 """Examples with and without a label that its own slope and shift need."""
 _FLAT, _STEEP = 1e-2, 1e3
@@ -50,7 +55,9 @@ def plain(num_labels: int) -> Scale:
     return Scale(np.ones(num_labels), np.zeros(num_labels))
 
 
-def calibrate(scores: Array, truth: Array, kind: Kind, common: Array) -> Scale:
+def calibrate(
+    scores: Array, truth: Array, kind: Kind, common: Array, prior: Prior = "even"
+) -> Scale:
     """The scale that makes unseen examples most likely.
 
     Args:
@@ -58,28 +65,40 @@ def calibrate(scores: Array, truth: Array, kind: Kind, common: Array) -> Scale:
         truth: which labels they have.
         kind: of labels.
         common: how many examples of each label there are in all.
+        prior: how common labels of the kind `one` are taken to be.
     """
-    return _one(scores, truth, common) if kind == "one" else _many(scores, truth)
+    if kind == "many":
+        return _many(scores, truth)
+    if prior == "even":
+        return _one(scores, truth, np.zeros(len(common)), evened(truth))
+    lean = np.log((common + _PSEUDO) / (common + _PSEUDO).mean())
+    return _one(scores, truth, lean, np.full(len(truth), 1.0 / len(truth)))
 
 
-def _one(scores: Array, truth: Array, common: Array) -> Scale:
+def evened(truth: Array) -> Array:
+    """What each example counts where all labels together count alike; the sum is 1."""
+    each = (truth / np.maximum(truth.sum(axis=0), 1.0)).sum(axis=1)
+    found: Array = each / max(1e-12, float(each.sum()))
+    return found
+
+
+def _one(scores: Array, truth: Array, lean: Array, shares: Array) -> Scale:
     num_labels, count = truth.shape[1], len(truth)
     doubt = 1.0 / (count + 2.0)
     wanted = truth * (1.0 - doubt) + (1.0 - truth) * doubt / max(1, num_labels - 1)
     size = max(1e-12, float(scores.std()))
-    prior = np.log((common + _PSEUDO) / (common + _PSEUDO).mean())
 
     def loss(numbers: Array) -> tuple[float, Array]:
-        logs = log_softmax(scores * (numbers[0] / size) + prior * numbers[1])
-        wrong = (np.exp(logs) - wanted) / count
+        logs = log_softmax(scores * (numbers[0] / size) + lean * numbers[1])
+        wrong = (np.exp(logs) - wanted) * shares[:, None]
         off = (numbers - _EXPECTED) / _SCATTER**2 / count
-        by = np.array([np.sum(wrong * scores) / size, np.sum(wrong * prior)])
-        miss = -float(np.sum(wanted * logs)) / count
+        by = np.array([np.sum(wrong * scores) / size, np.sum(wrong * lean)])
+        miss = -float(np.sum(shares[:, None] * wanted * logs))
         return miss + 0.5 * float(off @ (numbers - _EXPECTED)), by + off
 
     slope, share = minimise(loss, _EXPECTED)
     slope = float(np.clip(slope, _LEAST_SLOPE, _STEEP)) / size
-    return Scale(np.full(num_labels, slope), prior * float(np.clip(share, 0.0, 1.0)))
+    return Scale(np.full(num_labels, slope), lean * float(np.clip(share, 0.0, 1.0)))
 
 
 def _many(scores: Array, truth: Array) -> Scale:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
 
+from anyrig.documents.classify.calibrate import evened
 from anyrig.documents.classify.solve import Array, Kind
 
 _BINS = 10
@@ -71,16 +72,24 @@ def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def ece(told: Array, true: Array) -> float:
-    """The expected calibration error of probabilities against 0 or 1, in ten bins of one width."""
+def ece(told: Array, true: Array, shares: Array | None = None) -> float:
+    """The expected calibration error of probabilities against 0 or 1, in ten bins of one width.
+
+    Args:
+        told: probabilities.
+        true: 1 where it was so.
+        shares: what each counts, with a sum of 1; all alike when None.
+    """
     if not told.size:
         return 0.0
-    bins = np.minimum((told * _BINS).astype(np.int64), _BINS - 1)
+    shares = np.full(told.shape, 1 / told.size) if shares is None else shares
+    told, true, full = told * shares, true * shares, told
+    bins = np.minimum((full * _BINS).astype(np.int64), _BINS - 1)
     gaps = [
         abs(float(told[bins == number].sum() - true[bins == number].sum()))
         for number in range(_BINS)
     ]
-    return sum(gaps) / told.size
+    return sum(gaps)
 
 
 def pairs(told: Array, truth: Array, kind: Kind) -> tuple[Array, Array]:
@@ -92,10 +101,12 @@ def pairs(told: Array, truth: Array, kind: Kind) -> tuple[Array, Array]:
     return told[rows, best], truth[rows, best]
 
 
-def brier(told: Array, truth: Array, kind: Kind) -> float:
+def brier(told: Array, truth: Array, kind: Kind, shares: Array | None = None) -> float:
     """The mean square of what was told less what is true: summed over labels, or their mean."""
     squares = (told - truth) ** 2
-    return float(squares.sum(axis=1).mean() if kind == "one" else squares.mean())
+    if kind == "many":
+        return float(squares.mean())
+    return float(np.average(squares.sum(axis=1), weights=shares))
 
 
 def given(told: Array, kind: Kind) -> Array:
@@ -116,6 +127,7 @@ def figures(
     counts: Array,
     folds: int,
     repeats: int,
+    even: bool = False,
 ) -> Figures:
     """All figures of what was told about examples that were not seen.
 
@@ -127,7 +139,9 @@ def figures(
         counts: how many examples each label has in all.
         folds: in how many parts the examples were dealt.
         repeats: how many times.
+        even: whether all labels together count alike for `ece` and `brier`.
     """
+    shares = evened(truth) if even else None
     found = given(told, kind)
     right = (found == truth).all(axis=1)
     num_tested = len(truth) // repeats
@@ -140,7 +154,7 @@ def figures(
     return Figures(
         num_tested, folds, repeats, float(right.mean()), low, high,
         float(common.max()) / len(truth), float(np.mean(scores)) if scores else 0.0,
-        ece(*pairs(told, truth, kind)), brier(told, truth, kind), lines,
+        ece(*pairs(told, truth, kind), shares), brier(told, truth, kind, shares), lines,
         _confusion(found, truth) if kind == "one" else (),
         tuple(line.label for line in lines if line.recall is None or line.num_examples < 2),
     )  # fmt: skip

@@ -35,6 +35,8 @@ class About:
     """What cross-validation found; None where no example could be spared."""
     word: str = ""
     """What that model is found by: a name, or a folder."""
+    prior: str = "even"
+    """How common each label is taken to be: all alike, or as among the examples."""
     passages: str = "mean"
     """What stands for a long text: the mean of its passages' vectors."""
     name: str = ""

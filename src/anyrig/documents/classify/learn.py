@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np  # noqa: TID253 - nothing here works without arrays
 from numpy.typing import NDArray  # noqa: TID253
 
-from anyrig.documents.classify.calibrate import Scale, calibrate, plain
+from anyrig.documents.classify.calibrate import Prior, Scale, calibrate, evened, plain
 from anyrig.documents.classify.figures import Figures, figures
 from anyrig.documents.classify.folds import NEVER, deal
 from anyrig.documents.classify.solve import (
@@ -57,7 +57,14 @@ class Learnt:
         return self.scale.applied(self.lines.scores(vectors), kind)
 
 
-def learn(vectors: Array, truth: Array, kind: Kind, strength: float | None = None) -> Learnt:
+def learn(
+    vectors: Array,
+    truth: Array,
+    kind: Kind,
+    strength: float | None = None,
+    *,
+    prior: Prior = "even",
+) -> Learnt:
     """Lines with a strength that does best on examples left out, calibrated on those.
 
     Args:
@@ -65,6 +72,7 @@ def learn(vectors: Array, truth: Array, kind: Kind, strength: float | None = Non
         truth: 1 where an example has a label.
         kind: of labels.
         strength: this one, without a choice.
+        prior: how common each label is taken to be.
     """
     folds = deal(truth, kind)
     asked = folds != NEVER
@@ -77,8 +85,8 @@ def learn(vectors: Array, truth: Array, kind: Kind, strength: float | None = Non
     common = truth.sum(axis=0)
     best: tuple[float, float, Scale] | None = None
     for value, scores in zip(tried, unseen, strict=True):
-        scale = calibrate(scores[asked], truth[asked], kind, common)
-        miss = _miss(scale, scores[asked], truth[asked], kind)
+        scale = calibrate(scores[asked], truth[asked], kind, common, prior)
+        miss = _miss(scale, scores[asked], truth[asked], kind, prior)
         if best is None or miss < best[0] - 1e-9:
             best = (miss, value, scale)
     assert best is not None
@@ -99,11 +107,12 @@ def _unseen(
     return found
 
 
-def _miss(scale: Scale, scores: Array, truth: Array, kind: Kind) -> float:
+def _miss(scale: Scale, scores: Array, truth: Array, kind: Kind, prior: Prior) -> float:
     """How unlikely the truth is by calibrated scores."""
     raw = scores * scale.slope + scale.shift
     if kind == "one":
-        return -float((truth * log_softmax(raw)).sum(axis=1).mean())
+        shares = evened(truth) if prior == "even" else 1 / len(truth)
+        return -float(((truth * log_softmax(raw)).sum(axis=1) * shares).sum())
     sure = sigmoid(raw).clip(1e-9, 1 - 1e-9)
     return -float((truth * np.log(sure) + (1 - truth) * np.log(1 - sure)).mean())
 
@@ -115,6 +124,7 @@ def cross_validate(
     labels: tuple[str, ...],
     *,
     strength: float | None = None,
+    prior: Prior = "even",
     tell: Tell | None = None,
 ) -> Figures | None:
     """What to expect of `learn` on these examples; None where no example can be spared to ask.
@@ -125,6 +135,7 @@ def cross_validate(
         kind: of labels.
         labels: their names.
         strength: that was chosen on all examples, used where there are too many to choose anew.
+        prior: how common each label is taken to be.
         tell: is told of each fold.
     """
     repeats = next((times for most, times in _REPEATS if len(truth) <= most), 1)
@@ -135,7 +146,7 @@ def cross_validate(
         num_folds = int(folds.max()) + 1
         for fold in range(num_folds):
             out = folds == fold
-            learnt = learn(vectors[~out], truth[~out], kind, fixed)
+            learnt = learn(vectors[~out], truth[~out], kind, fixed, prior=prior)
             told.append(learnt.tell(vectors[out], kind))
             asked_truth.append(truth[out])
             if tell is not None:
@@ -145,6 +156,7 @@ def cross_validate(
     return figures(
         np.vstack(told), np.vstack(asked_truth), kind, labels,
         counts=truth.sum(axis=0), folds=num_folds, repeats=repeats,
+        even=kind == "one" and prior == "even",
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np  # noqa: TID253 - nothing here works without arrays
 
+from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
 from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
 from anyrig.documents.classify.solve import Array, Kind
@@ -24,6 +25,7 @@ def train(
     model: Model,
     *,
     word: str = "",
+    prior: Prior = "even",
     tell: Tell | None = None,
 ) -> Head:
     """A classifier of examples.
@@ -34,14 +36,17 @@ def train(
         kind: whether a text has one of them, or any number.
         model: whose vectors they are.
         word: what the person calls it, to find it again.
+        prior: how common each label is taken to be.
         tell: is told of each fold of cross-validation.
     """
     names = tuple(sorted({name for some in labels for name in some}))
     _refuse(names, labels, kind)
     truth = np.array([[float(name in some) for name in names] for some in labels])
     rows, back, centre = turned(vectors.astype(np.float64))
-    learnt = learn(rows, truth, kind)
-    figures = cross_validate(rows, truth, kind, names, strength=learnt.strength, tell=tell)
+    learnt = learn(rows, truth, kind, prior=prior)
+    figures = cross_validate(
+        rows, truth, kind, names, strength=learnt.strength, prior=prior, tell=tell
+    )
     lines = returned(learnt.lines, back, centre)
     centres, reach = reaches(vectors.astype(np.float64), truth)
     parts = (lines.weights, lines.bias, *learnt.scale, centres, reach)
@@ -57,6 +62,7 @@ def train(
         counts={name: int(count) for name, count in zip(names, truth.sum(axis=0), strict=True)},
         strength=learnt.strength,
         calibrated=learnt.calibrated,
+        prior=prior if kind == "one" else "examples",
         figures=plain(figures),
         digest=digest(weights, names, kind, model.fingerprint),
     )
