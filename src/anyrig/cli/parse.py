@@ -21,6 +21,7 @@ _WITH_VALUE = (
     " --captions --bitrate --cast --notes --tables --images --poems --code --pages --titles"
     " --matter --foreign"
     " --at-once"
+    " --kinds --labels --threshold"
     " --shape --tokens --length --sizes --most --longest"
 ).split()
 

@@ -1,0 +1,204 @@
+"""`anyrig entities`: the people, places, dates, amounts and numbers that documents name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.cli import compute, entities_show
+from anyrig.cli.context import Context
+from anyrig.cli.show import Progress, print_warning
+from anyrig.errors import BadInput
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.documents.entities.finder import Finder
+    from anyrig.documents.entities.names import Namer
+    from anyrig.placement import Placed
+    from anyrig.services.entities import Source, Told
+
+HELP = """People, organisations, places, dates, amounts of money, percentages, e-mail addresses,
+telephone, IBAN, tax and card numbers in documents, with their place. Numbers that have check digits
+are verified, and told only if they hold."""
+MIXED = True
+_BYTES_A_WORKER = 2_000_000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own flags."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="files, folders, or - for stdin")
+    parser.add_argument("--text", metavar="TEXT", help="look at this text instead")
+    parser.add_argument(
+        "--kinds", metavar="LIST", help="only these, such as person,iban; --models lists them"
+    )
+    parser.add_argument(
+        "--language", default="", metavar="CODE",
+        help="en, fr, es, en-GB; found out for each paragraph when not given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", default="auto", metavar="NAME",
+        help="what finds names: auto, grammar (no names), spacy, tokens or gliner",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", default="", metavar="PATH_OR_NAME",
+        help="a token-classification or GLiNER model as a folder or by its name on the hub, or a"
+        " model of spaCy",
+    )  # fmt: skip
+    parser.add_argument(
+        "--labels", default="", metavar="LIST",
+        help="what a GLiNER model looks for, in words: 'disease,medicine'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threshold", type=_share, default=0.5, metavar="X",
+        help="the least score of a neural model's find, 0 to 1 (0.5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--unchecked", action="store_true",
+        help="also tell numbers that fail their check, and days that no calendar has, marked so",
+    )  # fmt: skip
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--distinct", action="store_true", help="each thing once a document, with how often"
+    )
+    shape.add_argument(
+        "--redact", action="store_true",
+        help="write the text with each entity replaced by its kind, such as [PERSON]",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", metavar="PATH",
+        help="write there: .csv, .jsonl; a folder for --redact of several files",
+    )  # fmt: skip
+    parser.add_argument("--models", action="store_true", help="list kinds and models of names")
+    compute.arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Find and show."""
+    context = Context(options)
+    if options.models:
+        entities_show.models(as_json=options.json)
+        return 0
+    from anyrig.documents.entities.names import choose
+
+    kinds = _kinds(options.kinds)
+    labels = tuple(one.strip() for one in options.labels.split(",") if one.strip())
+    namer = choose(options.engine, model=options.model, labels=labels, threshold=options.threshold)
+    sources = list(_sources(options))
+    if not sources:
+        raise BadInput("nothing to look at", hint="Name a file, a folder, - or --text.")
+    out = entities_show.output(options, num_sources=len(sources))
+    with _finder(context, namer, kinds, sources) as finder:
+        return _work(context, finder, sources, out)
+
+
+def _kinds(text: str | None) -> tuple[str, ...] | None:
+    from anyrig.documents.entities.entity import kinds_of
+
+    return kinds_of(text) if text is not None else None
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise BadInput(f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.5.")
+    return value
+
+
+def _sources(options: argparse.Namespace) -> Iterator[Source]:
+    from anyrig.services.entities import Source
+    from anyrig.text import folder
+
+    if options.text is not None:
+        yield Source("text", text=options.text)
+    for name in options.files:
+        if name == "-":
+            yield Source("-", text=_stdin())
+            continue
+        path = Path(name).expanduser()
+        if not path.is_dir():
+            yield Source(str(path), path)
+            continue
+        found = folder.find(path)
+        for one in found.files:
+            yield Source(str(one), one)
+        for skipped in found.unreadable:
+            print_warning(f"{skipped.path}: {skipped.reason}")
+
+
+def _stdin() -> str:
+    from anyrig.text.decode import decode
+
+    return decode(sys.stdin.buffer.read(), "the input")
+
+
+def _finder(
+    context: Context, namer: Namer | None, kinds: tuple[str, ...] | None, sources: list[Source]
+) -> Finder:
+    from anyrig.documents.entities.finder import Finder, wants_names
+
+    unchecked = context.options.unchecked
+    if namer is None or not wants_names(namer, kinds):
+        return Finder(None, kinds=kinds, unchecked=unchecked)
+    from anyrig.memory.limits import Limits
+
+    return Finder(
+        namer, placed=_placed(context, namer, sources), environment=context.environment,
+        limits=Limits.load(context.folders.limits), kinds=kinds, unchecked=unchecked,
+    )  # fmt: skip
+
+
+def _placed(context: Context, namer: Namer, sources: list[Source]) -> Placed:
+    """Where names are found: as many processes as the documents are worth."""
+    from anyrig.devices.choose import Wish, choose
+
+    size = sum(_size(source) for source in sources)
+    need = replace(namer.need, most_workers=max(1, size // _BYTES_A_WORKER))
+    if need.gpu:
+        return compute.placed(context, context.choose(), need)
+    return compute.placed(context, choose(context.machine, (Wish("cpu", "flag"),)), need)
+
+
+def _size(source: Source) -> int:
+    try:
+        return source.file.stat().st_size if source.file is not None else len(source.text)
+    except OSError:
+        return 0
+
+
+def _work(
+    context: Context, finder: Finder, sources: list[Source], out: entities_show.Output
+) -> int:
+    from anyrig.documents.entities.names import lacking
+    from anyrig.services.entities import find
+    from anyrig.services.reading import limits_of
+
+    settings = context.loaded.settings.documents
+    limits = limits_of(
+        max_mb=settings.max_mb, max_pages=settings.max_pages, max_seconds=settings.max_seconds
+    )
+    failed: list[Told] = []
+    nameless: dict[str, None] = {}
+    with Progress(len(sources), "entities") as progress, out:
+        progress.step("loading" if finder.namer is not None else "reading")
+        told_all = find(sources, finder, language=context.options.language, limits=limits)
+        for told in told_all:
+            progress.step(told.source.name)
+            out.tell(told)
+            failed += [told] if told.error else []
+            nameless |= dict.fromkeys(told.nameless)
+            progress.done()
+    if context.options.engine != "grammar":
+        for language in nameless:
+            print_warning(
+                f"names in {language!r} were not looked for: {lacking(finder.namer, language)}"
+            )
+    if failed and len(sources) > 1:
+        print_warning(f"{plural(len(failed), 'file')} of {len(sources)} could not be read")
+    return 1 if failed else 0

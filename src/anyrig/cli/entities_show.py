@@ -1,0 +1,255 @@
+"""How found entities are put out: a table, lines of JSON, CSV, or the text without them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+from anyrig.cli.show import paint, print_error, print_json, print_warning, table
+from anyrig.errors import BadInput
+from anyrig.text.labels import one_line
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.documents.entities.entity import Entity
+    from anyrig.services.entities import Told
+
+_COLUMNS = (
+    "file", "page", "kind", "text", "value", "start", "end", "valid", "source", "score", "count",
+)  # fmt: skip
+_FORMATS = (".csv", ".jsonl", ".json", ".txt", ".tsv")
+
+
+class Output(Protocol):
+    """Where entities go."""
+
+    def tell(self, told: Told) -> None:
+        """One more source."""
+
+    def __enter__(self) -> Output: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...  # fmt: skip
+
+
+def output(options: argparse.Namespace, *, num_sources: int) -> Output:
+    """What was asked for."""
+    path = Path(options.output).expanduser() if options.output else None
+    if options.redact:
+        if options.json:
+            raise BadInput("--redact writes text, not JSON", hint="Leave one of them out.")
+        return _Redacted(path, single=num_sources == 1)
+    ending = path.suffix.lower() if path is not None else ""
+    if path is not None and (path.is_dir() or ending not in _FORMATS):
+        raise BadInput(f"{path} names no format", hint="A file that ends in .csv, .jsonl or .txt.")
+    if ending in (".csv", ".tsv"):
+        return _Csv(path, options.distinct, "\t" if ending == ".tsv" else ",")
+    if options.json or ending in (".jsonl", ".json"):
+        return _Lines(path, options.distinct)
+    return _Table(path, options.distinct)
+
+
+class _Written:
+    """Text to the terminal, or to a file that is there when it is whole."""
+
+    def __init__(self, path: Path | None, distinct: bool) -> None:
+        self._path, self._distinct = path, distinct
+        self._stack = contextlib.ExitStack()
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> _Written:
+        from anyrig.store.atomic import replacing
+
+        if self._path is not None:
+            self._file = self._stack.enter_context(replacing(self._path))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._stack.__exit__(kind, error, trace)
+
+    def _write(self, text: str) -> None:
+        if self._file is not None:
+            self._file.write(text.encode("utf-8", "replace"))
+        else:
+            if sys.stderr.isatty():
+                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _rows(self, told: Told) -> list[dict[str, Any]]:
+        from anyrig.documents.entities.listing import listed
+
+        name = told.source.name
+        if not self._distinct:
+            return [{"file": name, **one.plain()} for one in told.entities]
+        pages = {one.entity: one for one in told.entities}
+        return [
+            {"file": name, **pages[one.first].plain(), "count": one.count}
+            for one in listed(one.entity for one in told.entities)
+        ]
+
+
+class _Lines(_Written):
+    """A JSON object a line; a file that cannot be read is one with an error."""
+
+    def tell(self, told: Told) -> None:
+        rows = self._rows(told)
+        if told.error:
+            rows = [{"file": told.source.name, "error": told.error, "hint": told.hint}]
+            _say_error(told)
+        _say_warnings(told)
+        self._write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+class _Csv(_Written):
+    """Rows for a spreadsheet."""
+
+    def __init__(self, path: Path | None, distinct: bool, mark: str) -> None:
+        super().__init__(path, distinct)
+        self._mark, self._begun = mark, False
+
+    def tell(self, told: Told) -> None:
+        if told.error:
+            _say_error(told)
+        _say_warnings(told)
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, _COLUMNS, delimiter=self._mark, extrasaction="ignore", lineterminator="\n"
+        )
+        if not self._begun:
+            writer.writeheader()
+            self._begun = True
+        writer.writerows({key: _cell(value) for key, value in row.items()}
+                         for row in self._rows(told))  # fmt: skip
+        self._write(text.getvalue())
+
+
+def _cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "@", "\t", "\r")):
+        return f"'{value}"
+    return value
+
+
+class _Table(_Written):
+    """What a person reads."""
+
+    def tell(self, told: Told) -> None:
+        if told.error:
+            _say_error(told)
+            return
+        _say_warnings(told)
+        rows = self._rows(told)
+        tongues = f" ({', '.join(told.languages)})" if told.languages else ""
+        title = f"{one_line(told.source.name, 200)}{tongues}: {plural(len(rows), 'entity')}"
+        title = title.replace("entitys", "entities")
+        self._write(paint(title, "bold") + "\n")
+        if rows:
+            self._write(_indented(rows, self._distinct) + "\n")
+        self._write("\n")
+
+
+def _indented(rows: list[dict[str, Any]], distinct: bool) -> str:
+    room = max(24, shutil.get_terminal_size((120, 24)).columns - 46)
+    paged = any("page" in row for row in rows)
+    shown = []
+    for row in rows:
+        place = f"{row['start']}-{row['end']}"
+        told = [f"  {row['kind']}", one_line(str(row["text"]), room)]
+        value = str(row.get("value", ""))
+        told.append(one_line(value, 40) if value != row["text"] else "")
+        if row.get("valid") is False:
+            told[-1] = f"{told[-1]} (fails its check)".strip()
+        told += [f"p. {row['page']}" if "page" in row else ""] if paged else []
+        told.append(f"x{row['count']}" if distinct else place)
+        shown.append(told)
+    return table(shown, right=(len(shown[0]) - 1,))
+
+
+class _Redacted:
+    """The text of each source with what was found blotted out."""
+
+    def __init__(self, path: Path | None, *, single: bool) -> None:
+        if path is None and not single:
+            raise BadInput("several texts and no place for them", hint="-o FOLDER.")
+        if path is not None and not single and path.is_file():
+            raise BadInput(f"{path} is a file", hint="Several texts need a folder.")
+        self._path, self._single = path, single
+        self._names: set[Path] = set()
+
+    def __enter__(self) -> _Redacted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def tell(self, told: Told) -> None:
+        from anyrig.documents.entities.listing import redacted
+        from anyrig.store.atomic import write_text
+
+        if told.error:
+            _say_error(told)
+            return
+        _say_warnings(told)
+        text = redacted(told.text, [one.entity for one in told.entities])
+        if self._path is None:
+            sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        else:
+            write_text(self._place(told), text)
+
+    def _place(self, told: Told) -> Path:
+        assert self._path is not None
+        if self._single and not self._path.is_dir():
+            return self._path
+        stem = Path(told.source.name).name if told.source.file else "text"
+        place, number = self._path / f"{stem}.redacted.txt", 1
+        while place in self._names:  # files of one name from several folders
+            number += 1
+            place = self._path / f"{stem}.{number}.redacted.txt"
+        self._names.add(place)
+        return place
+
+
+def _say_error(told: Told) -> None:
+    print_error(BadInput(one_line(told.error, 300), hint=told.hint))
+
+
+def _say_warnings(told: Told) -> None:
+    for warning in told.warnings:
+        print_warning(f"{one_line(told.source.name, 80)}: {one_line(warning, 300)}")
+
+
+def models(*, as_json: bool) -> None:
+    """The kinds, and which models of names are there."""
+    from anyrig.documents.entities.engines.spacy_names import is_there
+    from anyrig.documents.entities.entity import CHECKED, NAMES
+    from anyrig.documents.entities.names import OFFERED
+
+    rows = [
+        {"model": one.module, "language": one.language, "licence": one.licence,
+         "installed": is_there(one.module) and is_there("spacy"), "install": one.install}
+        for one in OFFERED
+    ]  # fmt: skip
+    if as_json:
+        print_json({"names": NAMES, "checked": CHECKED, "models": rows})
+        return
+    print(f"by grammar, with no model: {', '.join(CHECKED)}")
+    print(f"by a model: {', '.join(NAMES)}\n")
+    print(table([
+        [one["model"], one["language"], one["licence"],
+         "installed" if one["installed"] else one["install"]] for one in rows
+    ]))  # fmt: skip
+    print("\nAny token-classification or GLiNER model serves as well: --model FOLDER_OR_NAME.")

@@ -1,0 +1,1 @@
+"""People, places, dates, money, numbers with check digits: what a text names, and where."""

@@ -1,0 +1,1 @@
+"""Models that find names, each as an engine of `work`."""

@@ -1,0 +1,109 @@
+"""Names by spaCy's small models, one for each language; nothing but their name finder is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.work.engine import Usual
+
+if TYPE_CHECKING:
+    from anyrig.documents.entities.stretches import Window
+    from anyrig.placement import Placement
+
+INSTALL = "pip install 'anyrig[entities]'"
+_NEEDLESS = ("tagger", "parser", "attribute_ruler", "lemmatizer", "morphologizer", "senter")
+_SCORE = 0.8  # the models give none: their published F is 0.84 to 0.86
+
+
+class Span(NamedTuple):
+    """What a model found in a window."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+class SpacyNames(Usual):
+    """Windows to spans, each window by the model of its language."""
+
+    name = "spacy-names"
+    version = "1"
+    pads = False
+    most_items = 64
+
+    def __init__(self, placement: Placement | None = None, *, models: Mapping[str, str]) -> None:
+        """Load nothing yet: a language costs its model on its first text.
+
+        Args:
+            placement: where; these models run on the CPU.
+            models: language to a package or folder; `*` for every other language.
+        """
+        self._models = dict(models)
+        self._loaded: dict[str, Any] = {}
+        for name in dict.fromkeys(self._models.values()):
+            self._pipeline(name)
+
+    def run(self, batch: Sequence[Window]) -> list[list[Span]]:
+        """The spans of each window; none where there is no model of its language."""
+        found: list[list[Span]] = [[] for _ in batch]
+        groups: dict[str, list[int]] = {}
+        for number, window in enumerate(batch):
+            name = self._models.get(window.language.partition("-")[0]) or self._models.get("*")
+            if name:
+                groups.setdefault(name, []).append(number)
+        for name, numbers in groups.items():
+            texts = [batch[number].text for number in numbers]
+            for number, document in zip(numbers, self._pipeline(name).pipe(texts), strict=True):
+                found[number] = [
+                    Span(one.start_char, one.end_char, one.label_, _SCORE) for one in document.ents
+                ]
+        return found
+
+    def _pipeline(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = load(name)
+        return self._loaded[name]
+
+
+def load(name: str) -> Any:
+    """A pipeline that finds names and does nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # W095: an older model says it may differ a little
+        try:
+            import spacy
+
+            pipeline = spacy.load(name, exclude=_NEEDLESS)
+        except ModuleNotFoundError as error:
+            raise MissingPackage(f"names need {error.name}", hint=f"{INSTALL}.") from error
+        except (OSError, ValueError) as error:
+            said = " ".join(str(error).split())[:160]
+            raise NeedsWeights(
+                f"no spaCy model {name}: {said}", hint="`anyrig entities --models` lists them."
+            ) from error
+    if "ner" not in pipeline.pipe_names:
+        raise NeedsWeights(
+            f"the spaCy model {name} finds no names", hint="Give one with an `ner` component."
+        )
+    if not _listens(pipeline):
+        pipeline.disable_pipes(*(one for one in pipeline.pipe_names if one != "ner"))
+    pipeline.max_length = 10_000_000
+    return pipeline
+
+
+def _listens(pipeline: Any) -> bool:
+    """Whether the name finder stands on another component's vectors."""
+    model = pipeline.get_pipe("ner").model
+    return any("listener" in one.name for one in model.walk())
+
+
+def is_there(name: str) -> bool:
+    """Whether a package can be imported."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,0 +1,205 @@
+"""Texts in, entities out: grammars here, names through `work`, in the order of the input.
+
+with Finder(choose(), placed=placed, environment=environment) as finder:
+    for found in finder.find(texts): ...
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from anyrig.documents.entities import grammar
+from anyrig.documents.entities.entity import NAMES, Entity
+from anyrig.documents.entities.labels import cleaned, kind_of
+from anyrig.documents.entities.merge import joined, merged
+from anyrig.documents.entities.names import Namer
+from anyrig.documents.entities.reading import Reading, read
+from anyrig.documents.entities.stretches import Cut, cuts, stretches, windows
+from anyrig.work.outcome import Outcome, Report
+from anyrig.work.pool import Pool
+
+if TYPE_CHECKING:
+    from anyrig.documents.entities.stretches import Stretch, Window
+    from anyrig.memory.limits import Limits
+    from anyrig.placement import Placed
+
+LOOK_AHEAD = 512
+"""Windows that may be made ahead."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to look at."""
+
+    text: str
+    language: str = ""
+    """Where it is known; else it is found out, paragraph by paragraph."""
+    default: str = "en"
+    """What a text that says too little is taken for: the language of its file."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a text names."""
+
+    entities: tuple[Entity, ...]
+    languages: tuple[str, ...]
+    """Of its paragraphs, the longest first."""
+    nameless: tuple[str, ...] = ()
+    """Languages whose names were not looked for, as no model reads them."""
+    failed: str = ""
+    """Why some of its names may be missing."""
+    hint: str = ""
+
+
+@dataclass
+class _Job:
+    """A text on its way."""
+
+    reading: Reading
+    stretches: Sequence[Stretch]
+    cuts: Sequence[Cut]
+    results: list[Outcome[Any]] = field(default_factory=list)
+
+
+class Finder:
+    """Grammars, and a model on every device that was placed."""
+
+    def __init__(
+        self,
+        namer: Namer | None,
+        *,
+        placed: Placed | None = None,
+        environment: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        stamp: str = "",
+        kinds: Sequence[str] | None = None,
+        unchecked: bool = False,
+    ) -> None:
+        """Start the workers, if names are wanted; they load while this goes on.
+
+        Args:
+            namer: what finds names; None for grammars alone.
+            placed: where it runs; without it there are no names.
+            environment: this process's own.
+            limits: batch sizes that earlier runs found.
+            stamp: driver and library versions, under which sizes hold.
+            kinds: those that are wanted; all when None.
+            unchecked: whether numbers that fail their check are told, marked as such.
+        """
+        self.namer = namer if placed is not None and wants_names(namer, kinds) else None
+        self._kinds, self._unchecked = kinds, unchecked
+        self._pool: Pool | None = None
+        if self.namer is not None and placed is not None:
+            self._pool = Pool(
+                placed.placements, self.namer.recipe, environment=environment or {},
+                fallback=placed.fallback, limits=limits, stamp=stamp,
+            )  # fmt: skip
+
+    def wait_ready(self) -> None:
+        """Wait until the model is loaded everywhere."""
+        if self._pool is not None:
+            self._pool.wait_ready()
+
+    def close(self) -> None:
+        """End every worker."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def __enter__(self) -> Finder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def find(self, texts: Iterable[Text | str], *, report: Report | None = None) -> Iterator[Found]:
+        """What each text names, in order."""
+        if self._pool is None:
+            yield from (self._told(self._job(text)) for text in texts)
+            return
+        waiting: deque[_Job] = deque()
+
+        def parcels() -> Iterator[Window]:
+            for text in texts:
+                job = self._job(text)
+                waiting.append(job)
+                yield from windows(job.cuts, job.reading.text)
+
+        outcomes = self._pool.run(
+            parcels(), cost=lambda window: window.cost, look_ahead=LOOK_AHEAD, report=report
+        )
+        for outcome in outcomes:
+            while not waiting[0].cuts:
+                yield self._told(waiting.popleft())
+            waiting[0].results.append(outcome)
+            while waiting and len(waiting[0].results) == len(waiting[0].cuts):
+                yield self._told(waiting.popleft())
+        while waiting:
+            yield self._told(waiting.popleft())
+
+    def _job(self, text: Text | str) -> _Job:
+        text = Text(text) if isinstance(text, str) else text
+        parts = stretches(text.text, language=text.language, default=text.default)
+        reading = read(text.text, {part.start: part.language for part in parts})
+        made: list[Cut] = []
+        if self.namer is not None:
+            read_here = [part for part in parts if self.namer.reads(part.language)]
+            made = cuts(read_here, text.text, self.namer.window)
+        return _Job(reading, parts, made)
+
+    def _told(self, job: _Job) -> Found:
+        names = self._names(job)
+        entities = merged([*grammar.found(job.reading), *names], unchecked=self._unchecked)
+        entities = joined(entities, lambda start, end: job.reading.text[start:end])
+        if self._kinds is not None:
+            entities = [one for one in entities if self._wanted(one)]
+        failures = [one.failure for one in job.results if one.failure is not None]
+        sizes: dict[str, int] = {}
+        for part in job.stretches:
+            sizes[part.language] = sizes.get(part.language, 0) + part.end - part.start
+        languages = tuple(sorted(sizes, key=lambda name: -sizes[name]))
+        namer = self.namer
+        wanted = self._kinds is None or any(kind in NAMES for kind in self._kinds)
+        nameless = () if not wanted else tuple(
+            name for name in languages if namer is None or not namer.reads(name)
+        )  # fmt: skip
+        return Found(
+            tuple(entities), languages, nameless,
+            failures[0].said if failures else "", failures[0].hint if failures else "",
+        )  # fmt: skip
+
+    def _wanted(self, one: Entity) -> bool:
+        own = self.namer is not None and self.namer.own_labels and one.source == self.namer.name
+        known = one.kind in (*NAMES, "date", "money", "percent", "email", "phone", "iban", "tax")
+        return one.kind in (self._kinds or ()) or (own and not known)
+
+    def _names(self, job: _Job) -> list[Entity]:
+        """A model's finds with their place in the text, each from the window that owns it."""
+        found: list[Entity] = []
+        namer = self.namer
+        if namer is None:
+            return found
+        for cut, outcome in zip(job.cuts, job.results, strict=False):
+            for start, end, label, score in outcome.result or ():
+                kind = kind_of(label, known_only=not namer.own_labels)
+                start, end = start + cut.start, end + cut.start
+                if not kind or not cut.own_start <= start < cut.own_end:
+                    continue
+                if not namer.own_labels and kind not in NAMES:
+                    continue
+                text = job.reading.text[start:end]
+                one = Entity(kind, text, start, end, "", namer.source(cut.language), score)
+                clean = cleaned(one) if kind in NAMES else one
+                if clean is not None:
+                    found.append(clean)
+        return found
+
+
+def wants_names(namer: Namer | None, kinds: Sequence[str] | None) -> bool:
+    """Whether a model must be asked for these kinds."""
+    if namer is None:
+        return False
+    return kinds is None or namer.own_labels or any(kind in NAMES for kind in kinds)

@@ -1,0 +1,83 @@
+"""Numbers in words: `two hundred`, `quatre-vingt-dix`, `treinta y cinco mil`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_UNITS = {
+    "en": "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen",
+    "fr": "zero un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
+    "seize",
+    "es": "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince "
+    "dieciseis diecisiete dieciocho diecinueve veinte veintiun veintidos veintitres veinticuatro "
+    "veinticinco veintiseis veintisiete veintiocho veintinueve",
+}
+_MORE = {
+    "a": 1, "an": 1, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60,
+    "seventy": 70, "eighty": 80, "ninety": 90, "une": 1, "vingt": 20, "vingts": 20, "trente": 30,
+    "quarante": 40, "cinquante": 50, "soixante": 60, "septante": 70, "huitante": 80, "octante": 80,
+    "nonante": 90, "uno": 1, "una": 1, "veintiuno": 21, "veintiuna": 21, "treinta": 30,
+    "cuarenta": 40, "cincuenta": 50, "sesenta": 60, "setenta": 70, "ochenta": 80, "noventa": 90,
+    "cien": 100, "ciento": 100, "doscientos": 200, "doscientas": 200, "trescientos": 300,
+    "trescientas": 300, "cuatrocientos": 400, "cuatrocientas": 400, "quinientos": 500,
+    "quinientas": 500, "seiscientos": 600, "seiscientas": 600, "setecientos": 700,
+    "setecientas": 700, "ochocientos": 800, "ochocientas": 800, "novecientos": 900,
+    "novecientas": 900,
+}  # fmt: skip
+_TIMES = {
+    "hundred": 100, "cent": 100, "cents": 100, "thousand": 1000, "mille": 1000, "mil": 1000,
+    "million": 10**6, "millions": 10**6, "millon": 10**6, "millones": 10**6,
+    "milliard": 10**9, "milliards": 10**9, "trillion": 10**12, "trillions": 10**12,
+    "billones": 10**12,
+}  # fmt: skip
+_JOINTS = ("and", "et", "y")
+MOST_WORDS = 14
+
+
+@lru_cache(maxsize=1)
+def worth() -> dict[str, int]:
+    """What each word that is no multiplier adds."""
+    found = dict(_MORE)
+    for words in _UNITS.values():
+        found |= {word: number for number, word in enumerate(words.split())}
+    return found
+
+
+@lru_cache(maxsize=1)
+def pattern() -> str:
+    """One or more number words, in plain letters without case."""
+    words = sorted({*worth(), *_TIMES, "billion", "billions"}, key=len, reverse=True)
+    word = f"(?:{'|'.join(words)})"
+    joint = rf"(?:[ -](?:(?:{'|'.join(_JOINTS)})[ -])?)"
+    return rf"(?<![A-Za-z-]){word}(?![A-Za-z])(?:{joint}{word}(?![A-Za-z])){{0,{MOST_WORDS}}}"
+
+
+def value(text: str, language: str) -> int | None:
+    """The number that words say; None when they say none, such as `a`."""
+    words = [word for word in re.split(r"[ -]+", text.lower()) if word not in _JOINTS]
+    if not words or words[-1] in ("a", "an") or (words[0] in ("a", "an") and len(words) == 1):
+        return None
+    total = part = 0
+    for word in words:
+        times = _times(word, language)
+        if times is None:
+            add = worth()[word]
+            # quatre-vingt: the one number that is multiplied by what follows it.
+            part = part + 76 if word in ("vingt", "vingts") and part % 100 == 4 else part + add
+        elif times == 100:
+            part = part - part % 100 + (part % 100 or 1) * 100 if part < 100 else part + 100
+        elif times == 1000 or not total % (times * 1000):
+            total, part = total + (part or 1) * times, 0
+            if times > 1000 and 0 < total - times * (total // times):
+                return None
+        else:  # `dos mil millones`
+            total, part = (total + part) * times, 0
+    return total + part
+
+
+def _times(word: str, language: str) -> int | None:
+    if word in ("billion", "billions"):
+        return 10**9 if language.startswith("en") else 10**12
+    return _TIMES.get(word)

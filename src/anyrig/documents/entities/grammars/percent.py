@@ -1,0 +1,46 @@
+"""Percentages: 12.5 %, ten per cent, doce por ciento."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from anyrig.documents.entities.entity import Entity
+from anyrig.documents.entities.grammars import number_words
+from anyrig.documents.entities.grammars.numbers import NUMBER, parsed, told
+from anyrig.documents.entities.reading import Reading
+
+_SIGN = r"(?: ?[%\uff05](?![\w%])| ?-?(?:per ?cent|pct|pour ?-?cents?|p\. ?100|por ?ciento)(?![A-Za-z]))"
+
+
+@lru_cache(maxsize=1)
+def _digits() -> re.Pattern[str]:
+    return re.compile(
+        rf"(?<![\w.,%/])(?P<sign>(?<![0-9)\]])[-+\u00b1])?(?P<low>{NUMBER})"
+        rf"(?:(?: ?%? ?[-\u2013] ?| (?:to|a) )(?P<high>{NUMBER}))?{_SIGN}",
+        re.IGNORECASE,
+    )
+
+
+@lru_cache(maxsize=1)
+def _words() -> re.Pattern[str]:
+    return re.compile(rf"({number_words.pattern()}){_SIGN}", re.IGNORECASE)
+
+
+def find(reading: Reading) -> Iterator[Entity]:
+    """Every percentage."""
+    for found in _digits().finditer(reading.plain):
+        yield _of_digits(reading, found)
+    for found in _words().finditer(reading.plain):
+        number = number_words.value(found[1], reading.language(found.start()))
+        if number is not None:
+            yield reading.entity("percent", found.span(), f"{number}%", score=0.97)
+
+
+def _of_digits(reading: Reading, found: re.Match[str]) -> Entity:
+    language = reading.language(found.start())
+    numbers = [parsed(text, language) for text in (found["low"], found["high"]) if text]
+    sign = "-" if found["sign"] == "-" else ""
+    value = "-".join(told(number) for number in numbers if number is not None)
+    return reading.entity("percent", found.span(), f"{sign}{value}%", score=0.99)

