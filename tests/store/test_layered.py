@@ -114,4 +114,8 @@ def test_a_near_store_that_takes_nothing_still_gives_what_is_far(pair: Pair) -> 
             raise StoreFailed("the disk is full", hint="Free some space.")
 
     with Full(Path("full.sqlite")) as near:
-        assert Layered(near, pair.one.far).get("a") is not None
+        full = Layered(near, pair.one.far)
+        assert full.get("a") is not None
+        with pytest.raises(StoreFailed, match="full"):
+            full.put("b", b"2", kind="speech")
+    assert pair.two.get("b") is not None

@@ -12,16 +12,17 @@ from anyrig.errors import StoreFailed
 
 if TYPE_CHECKING:
     from anyrig.services.book import Order
+    from anyrig.store.layered import Layered
     from anyrig.store.results import Store
 
 
 @contextmanager
-def keeping(context: Context, order: Order) -> Iterator[Store]:
+def keeping(context: Context, order: Order) -> Iterator[Store | Layered]:
     """The user's store; where that cannot be opened, one beside the book that goes with the run."""
-    from anyrig.cli.cache import open_store
+    from anyrig.cli.share import open_results
 
     try:
-        store = open_store(context)
+        store = open_results(context)
         store.has({order.job})  # it opens when it is asked first
     except (StoreFailed, OSError) as error:
         said = error.message if isinstance(error, StoreFailed) else str(error)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask
+from anyrig.cli.share import shared, shared_text
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import BadInput
 from anyrig.units import GIB, KIB, MIB, bytes_text, plural
@@ -28,7 +29,9 @@ read. It is shared by all commands; a result is kept under a key made of everyth
 that shapes it, so the same work is never done twice. Without a word it says what is
 kept. `prune` drops results, the least recently used first, down to the limit or as
 asked. `export FILE` and `import FILE` move results to another machine. `verify` reads
-everything and drops what is damaged. Settings: cache.limit_gb, cache.folder."""
+everything and drops what is damaged. Where cache.url names a Redis server, results
+are shared through it with other machines; it is told of here, and looks after its own
+room. Settings: cache.limit_gb, cache.folder, cache.url."""
 # Its words may stand between its flags: anyrig cache export --kind speech FILE.
 MIXED = True
 _ACTIONS = ("prune", "export", "import", "verify")
@@ -127,9 +130,11 @@ def _tell(context: Context) -> int:
         reason, read_only = store.database.journal_reason, store.database.read_only
     if context.options.json:
         aside = [str(file) for file in set_aside(path)]
-        print_json({**_json(path, size, reason, aside), "read_only": read_only})
+        told = {"read_only": read_only, "shared": shared(context)}
+        print_json({**_json(path, size, reason, aside), **told})
         return 0
     print("\n".join(_report(path, size, reason)))
+    _tell_shared(context)
     if read_only:
         print_warning("nothing new can be kept: the store or its folder may not be written; set"
                       " cache.folder (ANYRIG_CACHE_FOLDER) to one you may write to")  # fmt: skip
@@ -145,10 +150,19 @@ def _tell_nothing(context: Context, path: Path) -> int:
         from anyrig.store.protocol import Size
 
         nothing = _json(path, Size(0, 0, 0, limit_bytes), "", [])
-        print_json({**nothing, "read_only": False})
+        print_json({**nothing, "read_only": False, "shared": shared(context)})
     else:
         print(f"Nothing is kept yet. Results will go to {path}, up to {bytes_text(limit_bytes)}.")
+        _tell_shared(context)
     return 0
+
+
+def _tell_shared(context: Context) -> None:
+    told = shared(context)
+    if told and "error" in told:
+        print_warning(f"results are not shared: {told['error']}. {told['hint']}")
+    elif told:
+        print(shared_text(told))
 
 
 def _json(path: Path, size: Size, reason: str, aside: list[str]) -> dict[str, Any]:

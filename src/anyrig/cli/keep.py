@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from anyrig.cli.cache import open_store
 from anyrig.cli.context import Context
+from anyrig.cli.share import open_results
 from anyrig.cli.show import print_warning
 from anyrig.errors import StoreFailed
 
 if TYPE_CHECKING:
     from anyrig.store.key import Plain
-    from anyrig.store.protocol import Entry, Result, Results
+    from anyrig.store.protocol import Claim, Entry, Result, Results
 
 
 @contextmanager
 def keeping(context: Context) -> Iterator[Results | None]:
     """The user's store for as long as a command runs; none where it cannot be opened."""
     try:
-        store = open_store(context)
+        store = open_results(context)
     except (StoreFailed, OSError) as error:
         _tell(error)
         yield None
@@ -47,6 +47,14 @@ class Forgiving:
         except StoreFailed as error:
             self._give_up(error)
             return None
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+        """Several results; none also where the store can no longer be read."""
+        try:
+            return self._store.get_many(keys)
+        except StoreFailed as error:
+            self._give_up(error)
+            return {}
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys whose results are kept; a store that is no longer read has none."""
@@ -93,6 +101,26 @@ class Forgiving:
             self._store.replace(key, data, kind=kind, note=note)
         except StoreFailed as error:
             self._give_up(error)
+
+    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
+        """What this process is to make; all, where the store is nobody else's or does not say."""
+        from anyrig.store.protocol import Claim, Claims
+
+        asked = frozenset(keys)
+        if not isinstance(self._store, Claims):
+            return Claim("", asked)
+        try:
+            return self._store.claim(asked, lapse_s=lapse_s)
+        except StoreFailed:
+            return Claim("", asked)
+
+    def release(self, claim: Claim) -> None:
+        """Let others make what was claimed."""
+        from anyrig.store.protocol import Claims
+
+        if claim.token and isinstance(self._store, Claims):
+            with suppress(StoreFailed):
+                self._store.release(claim)
 
     def _give_up(self, error: StoreFailed) -> bool:
         if not self._failed:

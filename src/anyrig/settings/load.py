@@ -139,8 +139,15 @@ class CacheSettings:
     """What the store may take, in units of 1024^3 bytes."""
     folder: str = ""
     """Where the store lies; empty takes the user's cache folder."""
+    url: str = ""
+    """redis://host:6379/0 shares results between machines; empty keeps them in SQLite alone."""
 
     def __post_init__(self) -> None:
+        if self.url and not self.url.lower().startswith(("redis://", "rediss://", "unix://")):
+            raise BadSetting(  # without the value: there may be a password in it
+                "cache.url is no address of a Redis server",
+                hint="Write redis://host:6379/0, with TLS rediss://:password@host:6379/0.",
+            )
         if not 0.001 <= self.limit_gb < 1e9:
             raise BadSetting(
                 f"cache.limit_gb is {self.limit_gb:g}", hint="Give at least 0.001: a megabyte."

@@ -93,9 +93,10 @@ class Layered:
     def put_many(self, entries: Iterable[Entry]) -> int:
         """Keep several in both; how many were kept nearby."""
         given = list(entries)
-        kept = self.near.put_many(given)
-        self._far(lambda: self.far.put_many(given), 0)
-        return kept
+        try:
+            return self.near.put_many(given)
+        finally:  # a full disk here is no reason to keep it from the others
+            self._far(lambda: self.far.put_many(given), 0)
 
     def replace(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> None:
         """Keep a new take in the place of the old one, in both."""

@@ -307,7 +307,7 @@ def _words(error: Exception) -> tuple[str, str]:
     """What the server or the way to it refused, and what can be done."""
     import redis.exceptions as refusals
 
-    said = str(error)
+    said = str(error).rstrip(".")
     if isinstance(error, (refusals.AuthenticationError, refusals.NoPermissionError)) or (
         said.startswith(("NOAUTH", "WRONGPASS", "NOPERM"))
     ):

@@ -19,7 +19,6 @@ from anyrig.errors import WorkFailed
 
 if TYPE_CHECKING:
     from anyrig.documents.model import Model
-
     from anyrig.documents.protocol import Use
 
 DIMENSION = 16

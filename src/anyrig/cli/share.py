@@ -1,0 +1,54 @@
+"""The store that several machines share, where the settings name one: opened, and told of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli.context import Context
+from anyrig.errors import StoreFailed
+from anyrig.units import bytes_text, plural
+
+if TYPE_CHECKING:
+    from anyrig.store.layered import Layered
+    from anyrig.store.results import Store
+
+
+def open_results(context: Context) -> Store | Layered:
+    """Where this user's results are kept: on this machine, and on the shared server if any."""
+    from anyrig.cli.cache import open_store
+
+    url = context.loaded.settings.cache.url
+    if not url:
+        return open_store(context)
+    from anyrig.store.layered import Layered
+    from anyrig.store.redis import RedisStore
+
+    far = RedisStore(url)  # first: an address that is none opens nothing
+    return Layered(open_store(context), far)
+
+
+def shared(context: Context) -> dict[str, Any] | None:
+    """What the shared server says of itself, or why it does not; None where there is none."""
+    url = context.loaded.settings.cache.url
+    if not url:
+        return None
+    from anyrig.store.redis import RedisStore
+
+    with RedisStore(url) as store:
+        try:
+            size = store.size()
+        except StoreFailed as error:
+            return {"place": store.place, "error": error.message, "hint": error.hint}
+    return {
+        "place": store.place, "results": size.num_results, "used_bytes": size.used_bytes,
+        "limit_bytes": size.limit_bytes, "policy": size.policy, "version": size.version,
+    }  # fmt: skip
+
+
+def shared_text(told: dict[str, Any]) -> str:
+    """The same in a line for a person, of a server that answered."""
+    count = plural(told["results"], "result").replace(str(told["results"]), f"{told['results']:,}")
+    limit = f" of {bytes_text(told['limit_bytes'])}" if told["limit_bytes"] else ", without a limit"
+    full = f" ({told['policy']})" if told["limit_bytes"] else ""
+    used = f"{bytes_text(told['used_bytes'])} of memory{limit}{full}"
+    return f"Shared through {told['place']}: {count}, {used}."
