@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import BadInput, CannotSpeak
-from anyrig.speech import voices, weights
+from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
+from anyrig.store import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

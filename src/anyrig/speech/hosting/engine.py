@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from anyrig.backends.bind import bind
 from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
-from anyrig.speech import voices, weights
+from anyrig.speech import voices
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client, Deadlines, Part
 from anyrig.speech.hosting.recipes import Recipe
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
+from anyrig.store import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Need, Placement
