@@ -8,10 +8,14 @@ of the script that the page is in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np  # noqa: TID253 - arrays are all this file is about
 from numpy.typing import NDArray
+
+
+_RARE = 3.0
+"""How much less likely a letter of no use in a language is, as a power of e: twenty times."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,22 @@ class Alphabet:
             np.ascontiguousarray(self.weights[:, places]), self.bias[places],
         )  # fmt: skip
 
-    def probabilities(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Columns x characters."""
+    def expecting(self, wanted: frozenset[str]) -> Alphabet:
+        """The same, with letters beyond these held to be rare: only a clear sight prints them."""
+        rare = [n for n, one in enumerate(self.characters)
+                if one.isalpha() and one.lower() not in wanted]  # fmt: skip
+        bias = self.bias.copy()
+        bias[rare] -= _RARE
+        return replace(self, bias=bias)
+
+    def best(self, seen: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """The likeliest character of each column, and how likely it is."""
         weighed = seen @ self.weights + self.bias
-        weighed -= weighed.max(axis=1, keepdims=True)
-        np.exp(weighed, out=weighed)
-        weighed /= weighed.sum(axis=1, keepdims=True)
-        return np.asarray(weighed, np.float32)
+        best = weighed.argmax(axis=1)
+        weighed -= weighed[np.arange(len(best)), best][:, None]
+        # Below this a number says nothing and soon becomes one that CPUs are slow with.
+        np.maximum(weighed, -30.0, out=weighed)
+        return best, np.asarray(1 / np.exp(weighed).sum(axis=1), np.float32)
 
     def read(self, seen: NDArray[np.float32], share: float = 1.0) -> list[Char]:
         """The characters of a line.
@@ -58,9 +71,7 @@ class Alphabet:
             share: how much of the columns is the line; the rest is padding.
         """
         columns = max(1, min(len(seen), round(len(seen) * share)))
-        weighed = self.probabilities(seen)
-        best = weighed.argmax(axis=1)
-        sure = weighed[np.arange(len(best)), best]
+        best, sure = self.best(seen)
         found: list[Char] = []
         start = 0
         for end in range(1, len(best) + 1):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from anyrig.work.engine import Usual
@@ -32,4 +34,19 @@ class PageEngine(Usual):
 
     def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
         """What stands on each sheet."""
+        found: list[ReadPage] = []
+        for sheet in batch:
+            before = _cpu_s()
+            page = self.read(sheet)
+            found.append(replace(page, cpu_s=_cpu_s() - before))
+        return found
+
+    def read(self, sheet: Sheet) -> ReadPage:
+        """What stands on one."""
         raise NotImplementedError
+
+
+def _cpu_s() -> float:
+    """Of this process and those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

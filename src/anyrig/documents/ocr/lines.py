@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 HIGH = 48
 """Pixels that the recogniser wants a line to be high."""
+SQUEEZE = 0.8
+"""How much narrower than it is a line is read. It costs a fifth less and reads no worse: of three
+fonts, `maïs` and `naïveté` lost their dots at full width and kept them so."""
 _NARROWEST, _WIDEST = 48, 3200
 _STRAIGHT = 0.004
 """A slope under which a line is cut out as it lies: turning it would only blur it."""
@@ -35,18 +38,18 @@ class Seen(NamedTuple):
         return alphabet.read(self.columns, self.share)
 
 
-def cut(page: Grey, quad: NDArray[np.float32], widest: int = _WIDEST) -> Grey:
+def cut(page: Grey, quad: NDArray[np.float32], squeeze: float = SQUEEZE) -> Grey:
     """A line of a page, level and as high as the recogniser wants it.
 
     Args:
         page: where it stands.
         quad: its corners.
-        widest: how many columns are kept, from its beginning.
+        squeeze: its width, as a share of what its height would ask for.
     """
     import cv2
 
     across, down = (float(np.linalg.norm(quad[a] - quad[b])) for a, b in ((1, 0), (3, 0)))
-    wide = int(np.clip(round(HIGH * across / max(down, 1.0)), 8, _WIDEST))
+    wide = int(np.clip(round(HIGH * squeeze * across / max(down, 1.0)), 8, _WIDEST))
     way = cv2.INTER_AREA if down > HIGH else cv2.INTER_CUBIC
     slope = abs(float(quad[1, 1] - quad[0, 1])) / max(across, 1.0)
     if slope < _STRAIGHT:
@@ -57,7 +60,7 @@ def cut(page: Grey, quad: NDArray[np.float32], widest: int = _WIDEST) -> Grey:
         part = _levelled(page, quad, round(across), round(down))
     if not part.size:
         return np.full((HIGH, 8), 255, np.uint8)
-    return np.asarray(cv2.resize(part, (wide, HIGH), interpolation=way), np.uint8)[:, :widest]
+    return np.asarray(cv2.resize(part, (wide, HIGH), interpolation=way), np.uint8)
 
 
 def _levelled(page: Grey, quad: NDArray[np.float32], wide: int, high: int) -> Grey:

@@ -54,6 +54,8 @@ class ReadPage:
     engine: str = ""
     device: str = ""
     """What really computed, in the framework's own word."""
+    cpu_s: float = 0.0
+    """Seconds of a processor that reading it took, where known."""
     notes: tuple[str, ...] = field(default=())
     """What was done to the picture before it was read."""
 
@@ -84,7 +86,8 @@ class ReadPage:
         return {
             "width": self.width, "height": self.height, "turned_degrees": self.turned_degrees,
             "skew_degrees": round(self.skew_degrees, 2), "language": self.language,
-            "engine": self.engine, "device": self.device, "confidence": round(self.confidence, 4),
+            "engine": self.engine, "device": self.device, "cpu_s": round(self.cpu_s, 3),
+            "confidence": round(self.confidence, 4),
             "notes": list(self.notes), "text": self.text,
             "lines": [_line_json(line, words) for line in self.lines],
         }  # fmt: skip

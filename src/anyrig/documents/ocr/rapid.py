@@ -8,9 +8,8 @@ out, since it garbles some: a page is turned as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.documents.ocr.engine import PageEngine, Sheet
 from anyrig.errors import MissingPackage
@@ -62,25 +61,41 @@ class Rapid(PageEngine):
         bound = attach(placement.device, placement.drive, threads=placement.threads)
         assert isinstance(bound, OnnxBound)
         self.bound = bound
-        detector = bound.load(models / DETECTOR)
+        detector = bound.load(_without_subnormals((models / DETECTOR).read_bytes()))
         recogniser, alphabet = _recogniser(bound, models / RECOGNISER)
         self._reader = Reader(
             _network(detector), _network(recogniser), alphabet,
             together=1 if bound.on_host else _LINES_ON_GPU,
         )  # fmt: skip
 
-    def run(self, batch: Sequence[Sheet]) -> list[ReadPage]:
-        """What stands on each sheet."""
+    def read(self, sheet: Sheet) -> ReadPage:
+        """What stands on a sheet."""
         assert self.bound is not None
-        return [
-            self._reader.read(sheet, engine=self.name, device=self.bound.name) for sheet in batch
-        ]
+        return self._reader.read(sheet, engine=self.name, device=self.bound.name)
 
 
 def _check(models: Path) -> None:
     from anyrig.recognise.protocol import check_hashes
 
     check_hashes([(models / name, digest) for name, digest in HASHES.items()], PACKAGE)
+
+
+def _without_subnormals(model: bytes) -> bytes:
+    """The model with weights too small for a full number set to nothing.
+
+    A CPU multiplies such numbers many times slower. Of one layer of the detector they were 63 %,
+    and detection took 1.03 s of a page with them and 0.35 s without; its answer is the same.
+    """
+    import numpy as np
+
+    from anyrig.backends.rewire import weights_in
+
+    changed = bytearray(model)
+    least = np.finfo(np.float32).tiny
+    for weight in weights_in(cast("bytes", changed)).values():  # views of the bytes, not copies
+        if weight.dtype == np.float32:
+            weight[np.abs(weight) < least] = 0
+    return bytes(changed)
 
 
 def _network(model: Model) -> Any:
@@ -94,7 +109,7 @@ def _recogniser(bound: OnnxBound, path: Path) -> tuple[Model, Alphabet]:
     from anyrig.backends.rewire import weights_in, with_only_outputs
     from anyrig.documents.ocr.ctc import Alphabet
 
-    data = path.read_bytes()
+    data = _without_subnormals(path.read_bytes())
     model = bound.load(with_only_outputs(data, [_FEATURES]))
     told = model.session.get_modelmeta().custom_metadata_map["character"]
     characters = ("", *told.splitlines(), " ")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np  # noqa: TID253 - arrays are all this file is about
 
-from anyrig.documents.ocr import order, scripts, straighten, turn
+from anyrig.documents.ocr import mend, opening, order, scripts, straighten, turn
 from anyrig.documents.ocr.clean import cleaned
 from anyrig.documents.ocr.ctc import certainty, joined
 from anyrig.documents.ocr.detect import Network, Quads, detect
-from anyrig.documents.ocr.lines import HIGH, Recogniser, Seen, cut, longest
+from anyrig.documents.ocr.lines import HIGH, Recogniser, cut, longest
 from anyrig.documents.ocr.page import Line, ReadPage, Word, box
 from anyrig.documents.ocr.picture import grey
+from anyrig.documents.ocr.vote import voted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +30,11 @@ _FULL_HEIGHT = 11.0
 """A line lower than this, in the detector's pixels, is looked for again in a larger picture."""
 _WANTED_HEIGHT = 16.0
 _LARGEST_SIDE = 3200
-_SAMPLE = 12 * HIGH
+_SAMPLE = 8 * HIGH
 """How much of a line is read to vote on which way up the page is."""
+SECOND_LOOKS = (1.0, 0.68)
+"""Other widths at which a line is read again where a character was in doubt."""
+_SURE = 0.85
 _POOR = 0.35
 """A line that is read with less is dirt."""
 
@@ -62,10 +66,11 @@ class Reader:
         height, width = picture.shape
         page, notes = cleaned(picture)
         upright = self._upright(page)
-        seen = self._lines.see([cut(upright.page, quad) for quad in upright.quads])
-        lines, language = self._spelt(upright, seen, sheet.language)
+        chars, language = self._spelt(upright, sheet.language)
+        lines = _arranged(upright, chars, language)
         return ReadPage(
-            lines, width, height, upright.turned, upright.skew, language, engine, device, notes
+            lines, width, height, upright.turned, upright.skew, language, engine, device,
+            notes=notes,
         )
 
     # ---------------------------------------------------------------- the page itself
@@ -118,26 +123,55 @@ class Reader:
 
     # ---------------------------------------------------------------- its text
 
-    def _spelt(
-        self, upright: _Upright, seen: Sequence[Seen], language: str
-    ) -> tuple[tuple[Line, ...], str]:
+    def _spelt(self, upright: _Upright, language: str) -> tuple[list[list[Char]], str]:
+        """The characters of each line, and the language of the page."""
+        page, quads = upright.page, upright.quads
+        seen = self._lines.see([cut(page, quad) for quad in quads])
         alphabet = self._alphabets.of(language, seen)
         chars = [one.spelt(alphabet) for one in seen]
-        places = [
-            order.Place(*quad.min(axis=0).tolist(), *quad.max(axis=0).tolist(), number)
-            for number, quad in enumerate(upright.quads)
-            if chars[number] and certainty(chars[number]) >= _POOR
+        language = language or scripts.language_of("\n".join(map(joined, chars)))
+        expecting = self._alphabets.expecting(language, alphabet)
+        if expecting is not alphabet:
+            chars = [one.spelt(expecting) for one in seen]
+        doubtful = [n for n, said in enumerate(chars) if _doubtful(said)]
+        looks = [
+            self._lines.see([cut(page, quads[n], squeeze) for n in doubtful])
+            for squeeze in SECOND_LOOKS
         ]
-        found: list[Line] = []
-        for block, rows in enumerate(order.blocks(places)):
-            for row in rows:
-                words = [w for place in row
-                         for w in _words(chars[place.number], upright.quads[place.number],
-                                         upright.back)]  # fmt: skip
-                if words:
-                    found.append(_line(words, block))
-        text = "\n".join(line.text for line in found)
-        return tuple(found), language or scripts.language_of(text)
+        for n, *others in zip(doubtful, *looks, strict=True):
+            chars[n] = voted([chars[n], *(one.spelt(expecting) for one in others)])
+        return [mend.mended(said, language) for said in chars], language
+
+
+def _doubtful(chars: Sequence[Char]) -> bool:
+    return any(char.confidence < _SURE for char in chars)
+
+
+def _arranged(
+    upright: _Upright, chars: Sequence[list[Char]], language: str
+) -> tuple[Line, ...]:
+    """Lines in reading order, with their words on the picture."""
+    places = [
+        order.Place(*quad.min(axis=0).tolist(), *quad.max(axis=0).tolist(), number)
+        for number, quad in enumerate(upright.quads)
+        if chars[number] and certainty(chars[number]) >= _POOR
+    ]
+    blocks = order.blocks(places)
+    numbers = [place.number for rows in blocks for row in rows for place in row]
+    said = {number: chars[number] for number in numbers}
+    if language in opening.LANGUAGES:
+        cuts = [cut(upright.page, upright.quads[n], 1.0) for n in numbers]
+        opened = opening.opened(cuts, [chars[n] for n in numbers])
+        said = dict(zip(numbers, opened, strict=True))
+    found: list[Line] = []
+    for block, rows in enumerate(blocks):
+        for row in rows:
+            words: list[Word] = []
+            for place in row:
+                words += _words(said[place.number], upright.quads[place.number], upright.back)
+            if words:
+                found.append(_line(words, block))
+    return tuple(found)
 
 
 def _words(chars: Sequence[Char], quad: NDArray[np.float32], back: Matrix) -> list[Word]:

@@ -13,6 +13,13 @@ _OTHER = {"zh", "ja", "ko", "ru", "uk", "be", "bg", "sr", "mk", "el", "ar", "he"
 """Languages that are written in other letters."""
 _LATER = "ȘșȚțƠơƯưƏəǍǎǏǐǑǒǓǔǪǫ"
 """Latin letters of living languages beyond the first two blocks; the rest are phonetic signs."""
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz")
+LETTERS = {
+    "en": "éèêëïöüçñœæàâîôûá", "es": "áéíóúüñçàèïºª", "fr": "éèêëàâæçîïôœùûüÿñöä",
+    "de": "äöüßéèàç", "it": "àèéìíîòóùúç", "pt": "áâãàçéêíóôõúüèñºª", "nl": "éèëïöüáóíêç",
+    "ca": "àçèéíïòóúüñŀ", "gl": "áéíóúüñïç",
+}  # fmt: skip
+"""Beyond a to z: what a language writes, with the loan words and names that are usual in it."""
 _SAMPLE = 12
 _FOREIGN = 0.02
 """A share of other letters that is no slip."""
@@ -24,6 +31,7 @@ class Alphabets:
     def __init__(self, whole: Alphabet) -> None:
         self.whole = whole
         self.latin = whole.only(one for one in whole.characters if is_latin(one))
+        self._known: dict[str, Alphabet] = {}
 
     def of(self, language: str, seen: Sequence[Seen]) -> Alphabet:
         """What a page is spelt with: its language's script, or that of its longest lines."""
@@ -34,6 +42,15 @@ class Alphabets:
         letters = [char for char in text if char.isalpha()]
         foreign = sum(not is_latin(char) for char in letters)
         return self.whole if foreign > _FOREIGN * len(letters) else self.latin
+
+
+    def expecting(self, language: str, alphabet: Alphabet) -> Alphabet:
+        """An alphabet for a language that is known by now: letters foreign to it become rare."""
+        if alphabet is not self.latin or language not in LETTERS:
+            return alphabet
+        if language not in self._known:
+            self._known[language] = alphabet.expecting(_PLAIN | frozenset(LETTERS[language]))
+        return self._known[language]
 
 
 def is_latin(text: str) -> bool:

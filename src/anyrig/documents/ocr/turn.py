@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from anyrig.documents.ocr.detect import Quads
 
-VOTERS = 7
+VOTERS = 5
 PLAIN = 0.97
 """Lines that read as surely as this, on average, stand the right way up."""
 _TALL = 1.5
