@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "book": ("book", "make an audiobook of an EPUB, PDF or text: m4b with chapters and cover"),
     "transcribe": ("transcribe", "write down what is said in recordings: text, captions, JSON"),
     "embed": ("embed", "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv"),
+    "analyse": ("analyse", "languages, key phrases, copies and clusters of a folder; HTML report"),
     "jobs": ("jobs", "what is queued: work on it, watch it, pause, resume, cancel, delete"),
     "voices": ("voices", "list the voices, and write a sample of each"),
     "engines": ("engines", "list the speech engines, what they lack and how to get it"),
@@ -32,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
-    "index search classify ocr analyse "
+    "index search classify ocr "
     "summarise train serve keys worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130

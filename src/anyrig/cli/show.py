@@ -23,7 +23,7 @@ from anyrig.units import bytes_text, plural, seconds_text
 
 _INDENT = " " * 8
 Fix = Callable[[str], str]
-_COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2"}
+_COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33"}
 
 
 def print_error(error: AnyrigError) -> None:
@@ -176,6 +176,10 @@ class Progress:
     def done(self) -> None:
         """One more is finished."""
         self._done += 1
+
+    def reach(self, count: int) -> None:
+        """So many are finished."""
+        self._done = count
 
     def close(self) -> None:
         """Clear the line."""
