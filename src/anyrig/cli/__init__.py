@@ -28,12 +28,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("jobs", "what is queued: work on it, watch it, pause, resume, cancel, delete"),
     "voices": ("voices", "list the voices, and write a sample of each"),
     "engines": ("engines", "list the speech engines, what they lack and how to get it"),
+    "index": ("index", "make folders searchable, and keep them so: only what changed is read"),
+    "search": ("search", "what folders say on a question, with file, page and passage"),
     "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
-    "index search classify ocr "
+    "classify ocr "
     "summarise train serve keys worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130

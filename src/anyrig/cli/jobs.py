@@ -94,6 +94,25 @@ def queue_book(context: Context, order: Order) -> int:
     return 0
 
 
+def queue(context: Context, kind: str, asked: dict[str, Plain]) -> int:
+    """Queue a job of a kind, with those flags of its command that were given."""
+    from anyrig.services.jobs import KINDS, check
+
+    options = context.options
+    for name in KINDS[kind].flags:
+        value = getattr(options, name, None)
+        if name not in asked and value not in (None, "", False, []):
+            asked[name] = value
+    checked = check(kind, asked, Path.cwd())
+    with open_jobs(context) as jobs:
+        job = jobs.submit(kind, checked)
+    if options.json:
+        print_json(job.plain())
+    else:
+        print(f"{job.id}: {jobs_show.title(job)} is queued; `anyrig jobs run` works on it")
+    return 0
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise BadInput(f"--at-once {text}", hint="From 1 to 64.")

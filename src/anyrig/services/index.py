@@ -120,6 +120,7 @@ def index(
     *,
     tell: Tell | None = None,
     threshold: int = nearest.THRESHOLD,
+    reference: str = "",
 ) -> Indexed:
     """Bring an index to what lies in the folders; without folders, in all that it knows.
 
@@ -130,10 +131,11 @@ def index(
         how: files are found and read.
         tell: is told how far it is.
         threshold: passages above which a graph is made.
+        reference: what the model is found by again, where its name does not do it.
     """
     with alone(path), IndexFile(path) as file:
         chosen = _roots(file, roots)
-        done = update(file, chosen, vectors, how, tell=tell)
+        done = update(file, chosen, vectors, how, tell=tell, reference=reference)
         _graph(file, path, threshold, tell)
         return done
 
@@ -149,6 +151,7 @@ def watch(
     stop: threading.Event | None = None,
     every_s: float = WATCH_S,
     threshold: int = nearest.THRESHOLD,
+    reference: str = "",
 ) -> None:
     """Index, and go on with whatever changes, until `stop`.
 
@@ -164,15 +167,18 @@ def watch(
         stop: ends it between two rounds.
         every_s: between two looks.
         threshold: as for `index`.
+        reference: as for `index`.
     """
     ended = stop or threading.Event()
     with alone(path), IndexFile(path) as file:
         chosen = _roots(file, roots)
-        done = update(file, chosen, vectors, how, tell=tell)
+        done = update(file, chosen, vectors, how, tell=tell, reference=reference)
         _graph(file, path, threshold, tell)
         told(done)
         while not ended.wait(every_s):
-            done = update(file, chosen, vectors, how, tell=tell, wait_for=done.found)
+            done = update(
+                file, chosen, vectors, how, tell=tell, wait_for=done.found, reference=reference
+            )
             if done.changed or done.failed:
                 _graph(file, path, threshold, tell)
                 told(done)

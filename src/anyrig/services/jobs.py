@@ -63,7 +63,7 @@ _TRANSCRIPT: dict[str, Type] = {
     "translate": "yes", "word_times": "yes", "fresh": "yes",
 }  # fmt: skip
 _INDEX: dict[str, Type] = {
-    "index": "text", "model": "text", "ocr": "text", "types": "list", "retry": "yes",
+    "index": "text", "model": "text", "ocr": "text", "type": "list", "retry": "yes",
 }  # fmt: skip
 KINDS: Mapping[str, Kind] = {
     "index": Kind(

@@ -90,6 +90,7 @@ def update(
     *,
     tell: Tell | None = None,
     wait_for: Mapping[bytes, Stamp] | None = None,
+    reference: str = "",
 ) -> Indexed:
     """Bring the index to what lies in the folders.
 
@@ -100,6 +101,7 @@ def update(
         ways: how files are found and read.
         tell: is told how far it is.
         wait_for: see `plan.plan`.
+        reference: what the model is found by again, where its name does not do it.
     """
     began = time.monotonic()
     todo = plan(
@@ -107,7 +109,7 @@ def update(
         retry=ways.retry, wait_for=wait_for,
     )  # fmt: skip
     run = _Run(index, vectors, ways, todo, tell)
-    run.embed_anew()
+    run.embed_anew(reference)
     run.take(list(todo.stamps))
     run.forget(todo.gone)
     run.done.wall_s = time.monotonic() - began
@@ -154,12 +156,13 @@ class _Run:
 
     # -- the model -----------------------------------------------------------------------------
 
-    def embed_anew(self) -> None:
+    def embed_anew(self, reference: str = "") -> None:
         """Make the index this model's: texts without a vector get one, a batch at a time."""
         model = self._vectors.model
-        if self._index.read(rows.model)[0] != model.fingerprint:
+        named = reference or model.name
+        if self._index.read(rows.model)[:2] != (model.fingerprint, named):
             self._index.write(
-                lambda c: rows.set_model(c, model.fingerprint, model.name, model.dimension)
+                lambda c: rows.set_model(c, model.fingerprint, named, model.dimension)
             )
         after = 0
         total = self._index.read(_num_lacking)

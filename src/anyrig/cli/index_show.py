@@ -1,0 +1,207 @@
+"""An index on its way and as it is: a line that moves, lines in a log, or JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli.show import print_warning, table
+from anyrig.errors import AnyrigError
+from anyrig.units import bytes_text, plural, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.cli.context import Context
+    from anyrig.documents.index.progress import Progress
+    from anyrig.documents.index.status import Status
+    from anyrig.documents.index.update import Failed, Indexed
+
+_LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
+_MOST_NAMED = 20
+_STAGES = {
+    "indexing": "indexing", "embedding": "embedding anew", "removing": "forgetting what is gone",
+    "linking": "linking for fast search",
+}  # fmt: skip
+
+
+class Show:
+    """Tells how far an index is."""
+
+    def __init__(self, context: Context, name: str, model: str) -> None:
+        self._json = bool(context.options.json)
+        self._live = not self._json and sys.stderr.isatty()
+        self._name, self._model = name, model
+        self._next = time.monotonic() + (_JSON_S if self._json or self._live else _LOG_S)
+        self._drawn = False
+
+    def __enter__(self) -> Show:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def begin(self, roots: list[str]) -> None:
+        """What will be looked through."""
+        if self._json:
+            put({"event": "begin", "index": self._name, "model": self._model, "folders": roots})
+
+    def progress(self, now: Progress) -> None:
+        """Called often; tells now and then."""
+        clock = time.monotonic()
+        if clock < self._next:
+            return
+        self._next = clock + (_JSON_S if self._json else _LIVE_S if self._live else _LOG_S)
+        if self._json:
+            put(now.plain())
+        elif self._live:
+            room = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[2K{line(now, room)}", end="", file=sys.stderr, flush=True)
+            self._drawn = True
+        else:
+            print(line(now, 200), file=sys.stderr, flush=True)
+
+    def end(self, done: Indexed) -> None:
+        """What was done."""
+        self._clear()
+        for warning in done.warnings[:_MOST_NAMED]:
+            print_warning(warning)
+        if len(done.warnings) > _MOST_NAMED:
+            print_warning(f"and {len(done.warnings) - _MOST_NAMED} more; --json has them all")
+        if self._json:
+            put(self._plain(done))
+            return
+        print(summary(done, self._name))
+        for failed in done.failed[:_MOST_NAMED]:
+            print(f"  not read: {failed.file}: {failed.error}", file=sys.stderr)
+        if len(done.failed) > _MOST_NAMED:
+            more = len(done.failed) - _MOST_NAMED
+            print(f"  and {more} more; `anyrig index --status` has them all", file=sys.stderr)
+        if done.old_failed:
+            print(
+                f"{plural(len(done.old_failed), 'file')} could not be read before and did not "
+                "change; --retry tries again, --status names them", file=sys.stderr,
+            )  # fmt: skip
+
+    def watching(self) -> None:
+        """That it goes on."""
+        if not self._json:
+            print("watching for changes; Ctrl-C ends it", file=sys.stderr, flush=True)
+
+    def stopped(self) -> None:
+        """That it was ended by hand."""
+        self._clear()
+        if self._json:
+            put({"event": "stopped", "index": self._name})
+        else:
+            print("stopped; the index is whole", file=sys.stderr)
+
+    def _plain(self, done: Indexed) -> dict[str, Any]:
+        return {
+            "event": "done", "index": self._name, "model": self._model, "new": done.num_new,
+            "changed": done.num_changed, "moved": done.num_moved, "same": done.num_same,
+            "gone": done.num_gone, "excluded": done.num_excluded, "passages": done.num_passages,
+            "embedded": done.num_embedded, "failed": [_failed(one) for one in done.failed],
+            "failed_before": [_failed(one) for one in done.old_failed],
+            "warnings": done.warnings, "wall_s": round(done.wall_s, 3),
+        }  # fmt: skip
+
+    def _clear(self) -> None:
+        if self._drawn:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self._drawn = False
+
+
+def put(event: dict[str, Any]) -> None:
+    """One event for programs."""
+    print(json.dumps(event, allow_nan=False, default=str), flush=True)
+
+
+def tell_error(error: AnyrigError) -> None:
+    """The last event of a run that failed."""
+    put({"event": "failed", "error": error.message, "hint": error.hint})
+
+
+def line(now: Progress, room: int) -> str:
+    """`indexing 45 %, file 120/400, 12.3 files/s, 160 passages/s, 3 min left  letter.pdf`."""
+    parts = [f"{_STAGES[now.stage]} {now.done:4.0%}"]
+    if now.stage == "indexing":
+        parts.append(f"file {now.file:,}/{now.num_files:,}")
+        parts.append(f"{now.files_per_s:.1f} files/s")
+    if now.num_passages:
+        parts.append(f"{now.passages_per_s:.0f} passages/s")
+    if now.num_failed:
+        parts.append(f"{now.num_failed} not read")
+    if now.left_s:
+        parts.append(f"{seconds_text(now.left_s)} left")
+    return f"{', '.join(parts)}  {now.title}"[:room]
+
+
+def summary(done: Indexed, name: str) -> str:
+    """What a run has done, in a line."""
+    counted = (
+        (done.num_new, "new"), (done.num_changed, "changed"), (done.num_moved, "known elsewhere"),
+        (done.num_gone, "gone"), (len(done.failed), "not read"), (done.num_same, "as before"),
+        (done.num_excluded, "excluded"),
+    )  # fmt: skip
+    told = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "no files"
+    rate = done.num_embedded / done.wall_s if done.wall_s else 0.0
+    made = f"; {plural(done.num_passages, 'passage')}" if done.num_passages else ""
+    speed = f", {rate:.0f} embedded a second" if done.num_embedded else ""
+    return f"{name}: {told}{made}, in {seconds_text(done.wall_s)}{speed}"
+
+
+def _failed(one: Failed) -> dict[str, str]:
+    return {"file": str(one.file), "error": one.error, "hint": one.hint}
+
+
+def print_status(found: Status) -> None:
+    """All that an index holds."""
+    held = f"{plural(found.num_files, 'file')}, {found.num_passages:,} passages"
+    size = f"{bytes_text(found.size_bytes)} in {found.path}"
+    print(f"{found.name}: {held}, model {found.model or 'none yet'}, {size}")
+    for root, count in found.roots:
+        print(f"  {root}: {plural(count, 'file')}")
+    for name, counts in (("types", found.formats), ("languages", found.languages)):
+        if counts:
+            print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
+    if found.num_ocr:
+        print(f"  read by OCR: {plural(found.num_ocr, 'page')}")
+    lacking = found.num_texts - found.num_vectors
+    if lacking:
+        print(f"  {plural(lacking, 'passage')} without a vector: `anyrig index` makes them")
+    for path in found.excluded:
+        print(f"  excluded: {path} (--include lets it in again)")
+    for trouble in found.troubles:
+        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {trouble.hint}")
+
+
+def print_list(found: list[Status]) -> None:
+    """The indexes of this user."""
+    if not found:
+        print("There is no index yet. `anyrig index FOLDER` makes one.")
+        return
+    rows = [["index", "files", "passages", "model", "size", "folders"]]
+    for one in found:
+        folders = ", ".join(str(root) for root, _ in one.roots)
+        rows.append([one.name, f"{one.num_files:,}", f"{one.num_passages:,}", one.model,
+                     bytes_text(one.size_bytes), folders])  # fmt: skip
+    print(table(rows, right=(1, 2, 4)))
+
+
+def plain_status(found: Status) -> dict[str, Any]:
+    """An index for programs."""
+    return {
+        "index": found.name, "path": str(found.path), "model": found.model,
+        "dimension": found.dimension,
+        "folders": [{"path": str(root), "files": count} for root, count in found.roots],
+        "excluded": [str(path) for path in found.excluded], "files": found.num_files,
+        "passages": found.num_passages, "texts": found.num_texts, "vectors": found.num_vectors,
+        "ocr_pages": found.num_ocr, "types": found.formats, "languages": found.languages,
+        "failed": [
+            {"file": str(one.file), "error": one.error, "hint": one.hint}
+            for one in found.troubles
+        ],
+        "size_bytes": found.size_bytes,
+    }  # fmt: skip
