@@ -1,0 +1,212 @@
+"""Files to pages of text: their own first, their pictures where that is none; none stops others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all
+from anyrig.errors import BadInput, DeviceLost, OutOfMemory, PastLimit
+from anyrig.services.reading import limits_of
+from anyrig.text.formats.limits import Limits
+from anyrig.text.pages import Paged
+from tests.text.formats.pdf_making import Leaf, write
+from tests.text.formats.test_pdf import TEXT, leaf
+from tests.text.picture_making import WORDS, Counts, bomb_png, sheet, tiff
+from tests.text.test_pages import SCAN
+
+
+def _mixed(path: Path) -> Path:
+    """Text, a scan, a scan with a stamp, a garbled page, a blank one, text."""
+    scan, stamped, garbled = Leaf(), Leaf(), Leaf()
+    scan.drawn += ["0 g", *(f"{42 + 84 * n - 21} 516 42 42 re f" for n in range(2))]
+    stamped.drawn.append(SCAN)
+    stamped.put(60, 30, "Copy 7")
+    garbled.set(60, 300, "".join(chr(ord(c) - 29) if c > "=" else c for c in TEXT * 2))
+    return write(path, [leaf(), scan, stamped, garbled, Leaf(), leaf()])
+
+
+def _holds(paged: Paged) -> Paged:
+    for page in paged.pages:
+        assert paged.text[page.start : page.start + len(page.text)] == page.text
+    return paged
+
+
+def test_pictures_are_read_only_where_there_is_no_usable_text(tmp_path: Path) -> None:
+    ocr = Counts()
+    paged = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr))
+    assert ocr.num_read == 3
+    assert [page.source for page in paged.pages] == ["text", "ocr", "text", "text", "none", "text"]
+    assert paged.pages[1].text == "two squares"
+    assert paged.pages[2].text == "Copy 7"
+    assert paged.pages[0].text == paged.pages[5].text == TEXT
+    assert paged.warnings == (
+        "no text was found on the picture of pages 3-4",
+        "the text of pages 3-4 is the file's own and may be of no use",
+    )
+
+
+def test_without_ocr_what_is_doubtful_stays_and_is_named(tmp_path: Path) -> None:
+    paged = _holds(read(_mixed(tmp_path / "a.pdf")))
+    assert [bool(page.text) for page in paged.pages] == [True, False, True, True, False, True]
+    assert paged.warnings == (
+        "page 2: drawn without a text layer; there is no OCR to read it",
+        "page 3: a picture with little text on it; there is no OCR to read it",
+        "page 4: its letters make no words; there is no OCR to read it",
+    )
+
+
+@pytest.mark.parametrize(("mode", "num_read"), [("auto", 3), ("never", 0), ("always", 5)])
+def test_modes(tmp_path: Path, mode: Mode, num_read: int) -> None:
+    ocr = Counts()
+    paged = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr, mode=mode))
+    assert ocr.num_read == num_read
+    assert paged.pages[0].text == TEXT  # nothing was found on its picture: its own text stays
+
+
+def test_a_tiff_page_by_page(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [2, 5, 1])
+    paged = _holds(read(path, ocr=Counts()))
+    assert [page.text for page in paged.pages] == [WORDS[2], WORDS[5], WORDS[1]]
+    assert {page.source for page in paged.pages} == {"ocr"}
+    assert read(path).warnings == (
+        "pages 1-3: a picture without a text layer; there is no OCR to read it",
+    )
+    assert "unsure of pages 1-3" in read(path, ocr=Counts(0.3)).warnings[0]
+
+
+def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> None:
+    sheet(1, (900, 900)).save(tmp_path / "a.png")
+    data = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(data[: len(data) // 2])
+    with pytest.raises(BadInput, match=r"a\.png is damaged"):
+        read(tmp_path / "a.png", ocr=Counts())
+
+
+def test_a_page_that_cannot_be_drawn_costs_that_page(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [1, 2, 3], compression="tiff_deflate")
+    data = path.read_bytes()
+    at = data.find(b"\x78\x9c")  # where the first packed strip of the first page begins
+    assert at > 0
+    path.write_bytes(data[:at] + bytes(20) + data[at + 20 :])
+    paged = read(path, ocr=Counts())
+    assert [page.text for page in paged.pages] == ["", WORDS[2], WORDS[3]]
+    assert "page 1 could not be read" in paged.warnings[0]
+
+
+class Fails:
+    """Reads nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        for _ in pictures:
+            raise self._error
+        yield from ()
+
+
+class Stops:
+    """Reads one picture of all."""
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        for _ in list(pictures)[:1]:
+            yield ReadPicture("the first")
+
+
+def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Path) -> None:
+    paths = [tiff(tmp_path / "a.tif", [1]), tmp_path / "b.txt"]
+    paths[1].write_text("words")
+    for error in (RuntimeError("no kernel"), OutOfMemory("too large", hint="less")):
+        bad, good = read_all(paths, ocr=Fails(error))
+        assert isinstance(bad, Unread)
+        assert isinstance(good, Paged)
+    with pytest.raises(DeviceLost):
+        list(read_all(paths, ocr=Fails(DeviceLost("gone", hint="again"))))
+
+
+def test_an_engine_that_gives_too_little_is_told_of(tmp_path: Path) -> None:
+    paged = read(tiff(tmp_path / "a.tif", [1, 2, 3]), ocr=Stops())
+    assert [page.text for page in paged.pages] == ["the first", "", ""]
+    assert "pages 2-3 could not be read: OCR gave no answer" in paged.warnings
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_many_files_in_order_whatever_is_wrong_with_some(tmp_path: Path, workers: int) -> None:
+    paths: list[Path] = []
+    for number in range(12):
+        paths.append(tmp_path / f"{number}.txt")
+        paths[-1].write_text(f"words of {number}")
+    bad = {
+        "cut.pdf": b"%PDF-1.4\nnothing", "empty.csv": b"", "lie.docx": b"words",
+        "noise.txt": bytes(range(256)) * 9, "bomb.png": bomb_png(60_000, 60_000),
+        "half.epub": b"PK\x03\x04" + bytes(60),
+    }  # fmt: skip
+    for at, (name, data) in enumerate(bad.items()):
+        (tmp_path / name).write_bytes(data)
+        paths.insert(2 * at, tmp_path / name)
+    paths.append(tmp_path / "none.txt")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.txt")
+        paths.append(tmp_path / "pipe.txt")
+    found = list(read_all(paths, workers=workers))
+    assert [each.file for each in found] == paths
+    for each in found:
+        if isinstance(each, Unread):
+            assert each.message
+            assert "\n" not in each.message
+            assert each.hint
+        else:
+            assert each.text == f"words of {each.file.stem}"
+    unread = {each.file.name for each in found if isinstance(each, Unread)}
+    assert unread == {*bad, "none.txt"} | ({"pipe.txt"} if hasattr(os, "mkfifo") else set())
+
+
+def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    taken = 0
+
+    def paths() -> Iterator[Path]:
+        nonlocal taken
+        for _ in range(1000):
+            taken += 1
+            yield tmp_path / "a.txt"
+
+    found = read_all(paths(), workers=2)
+    assert isinstance(next(found), Paged)
+    found.close()  # type: ignore[attr-defined]  # it is a generator
+    assert taken < 20
+    assert not [each for each in threading.enumerate() if each.name.startswith("reading")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        (limits_of(max_mb=200, max_pages=1, max_seconds=60), "max_pages"),
+        (limits_of(max_mb=0.0004, max_pages=9, max_seconds=60), "max_mb"),
+        (limits_of(max_mb=200, max_pages=9, max_seconds=0.0001), "max_seconds"),
+    ],
+)
+def test_past_a_limit_names_the_setting(tmp_path: Path, limits: Limits, setting: str) -> None:
+    path = write(tmp_path / "a.pdf", [leaf(), leaf()])
+    with pytest.raises(PastLimit) as caught:
+        read(path, limits=limits)
+    assert f"`{setting}` of [documents]" in caught.value.hint
+    (only,) = read_all([path], limits=limits)
+    assert isinstance(only, Unread)
+    assert setting in only.hint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights")
+def test_a_file_that_may_not_be_opened(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may do all")
+    (tmp_path / "a.txt").write_text("words")
+    (tmp_path / "a.txt").chmod(0)
+    with pytest.raises(BadInput, match="cannot be read"):
+        read(tmp_path / "a.txt")

@@ -1,0 +1,107 @@
+"""The process that files are read in: it may be killed, stopped or left, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import PastLimit
+from anyrig.text.apart import Apart
+from anyrig.text.formats.limits import Limits
+from tests.text.formats.pdf_making import write
+from tests.text.formats.test_pdf import leaf
+from tests.text.picture_making import squares, tiff
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text("some words")
+    return path
+
+
+def _pid(apart: Apart) -> int:
+    assert apart._child is not None
+    return apart._child._process.pid
+
+
+def test_one_process_reads_many_files(text: Path) -> None:
+    with Apart() as apart:
+        apart.pages(text)
+        first = _pid(apart)
+        for _ in range(20):
+            assert apart.pages(text).text == "some words"
+        assert _pid(apart) == first
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_a_process_that_was_killed_costs_no_file(text: Path, tmp_path: Path) -> None:
+    scans = tiff(tmp_path / "a.tif", [1, 2])
+    with Apart() as apart:
+        apart.pages(text)
+        os.kill(_pid(apart), signal.SIGKILL)
+        assert apart.pages(text).text == "some words"
+        os.kill(_pid(apart), signal.SIGKILL)
+        assert [squares(each.data) for each in apart.pictures(scans, [1, 2])] == [1, 2]
+
+
+def test_a_reader_that_hangs_is_ended_at_the_limit(text: Path, tmp_path: Path) -> None:
+    scans = tiff(tmp_path / "a.tif", [1, 2])
+    with Apart(Limits(seconds=1.5)) as apart:
+        apart.pages(text)
+        os.kill(_pid(apart), signal.SIGSTOP)
+        with pytest.raises(PastLimit, match=r"longer than 1\.5 seconds") as caught:
+            apart.pages(text)
+        assert caught.value.limit == "seconds"
+        assert apart.pages(text).text == "some words"
+        os.kill(_pid(apart), signal.SIGSTOP)
+        drawn = list(apart.pictures(scans, [1, 2]))
+        assert [each.number for each in drawn] == [1, 2]
+        assert all("longer than" in each.lack and not each.data for each in drawn)
+
+
+def test_pictures_that_nobody_takes_do_not_stay(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", [leaf()] * 30)
+    with Apart() as apart:
+        for drawn in apart.pictures(path, range(1, 31), dpi=72):
+            assert drawn.data
+            break
+        assert len(apart.pages(path).pages) == 30
+
+
+def test_the_time_of_whoever_takes_pictures_is_not_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", [leaf()] * 8)
+    with Apart(Limits(seconds=1.5)) as apart:
+        got = []
+        for drawn in apart.pictures(path, range(1, 9), dpi=36):
+            time.sleep(0.25)
+            got.append(bool(drawn.data))
+    assert got == [True] * 8
+
+
+def test_it_ends_with_the_process_that_asked(text: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from anyrig.text.apart import Apart;"
+        "apart = Apart(); apart.pages(Path(sys.argv[1]));"
+        "print(apart._child._process.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(text)], capture_output=True, text=True)
+    child = int(told.stdout)
+    for _ in range(200):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the process that reads outlived the one that asked")

@@ -1,0 +1,209 @@
+"""Files in pages, each with its place; pages that are pictures or garbage say so."""
+
+from __future__ import annotations
+
+import io
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from anyrig.errors import BadInput, PastLimit, Protected
+from anyrig.text.formats.limits import Limits
+from anyrig.text.pages import Paged, named, pages, picture, pictures
+from tests.text.epub_maker import Page as Leaflet
+from tests.text.epub_maker import epub
+from tests.text.formats.pdf_making import Leaf, write
+from tests.text.formats.test_pdf import TEXT, leaf
+from tests.text.picture_making import sheet, squares, tiff
+
+SCAN = "q 400 0 0 580 10 10 cm BI /W 2 /H 2 /CS /G /BPC 8 ID abcd EI Q"
+
+
+def _scan(*marks: str) -> Leaf:
+    made = Leaf()
+    made.drawn.append(SCAN)
+    for mark in marks:
+        made.put(60, 30, mark)
+    return made
+
+
+def _holds(paged: Paged) -> Paged:
+    """Offsets hold in every file."""
+    for page in paged.pages:
+        assert paged.text[page.start : page.start + len(page.text)] == page.text
+    return paged
+
+
+def test_a_pdf_of_text_scans_and_blank_pages(tmp_path: Path) -> None:
+    drawing = Leaf()
+    drawing.drawn.append("10 10 m 300 400 l S")
+    path = write(tmp_path / "a.pdf", [leaf(), _scan(), leaf(), Leaf(), drawing])
+    paged = _holds(pages(path))
+    assert [page.number for page in paged.pages] == [1, 2, 3, 4, 5]
+    assert [page.text for page in paged.pages] == [TEXT, "", TEXT, "", ""]
+    assert [page.source for page in paged.pages] == ["text", "none", "text", "none", "none"]
+    assert [page.lack for page in paged.pages] == [
+        "", "a picture without a text layer", "", "", "drawn without a text layer",
+    ]  # fmt: skip
+    assert (paged.file, paged.format) == (path, "pdf")
+
+
+def test_sentences_stay_on_the_page_they_stand_on(tmp_path: Path) -> None:
+    leaves = []
+    for word in ("first", "second", "third"):
+        made = Leaf()
+        made.set(60, 540, f"this is the {word} page and its words run on without an end or stop")
+        made.set(60, 300, f"A new paragraph of the {word} page stands lower down on the sheet.")
+        leaves.append(made)
+    paged = _holds(pages(write(tmp_path / "a.pdf", leaves)))
+    for page, word in zip(paged.pages, ("first", "second", "third"), strict=True):
+        assert page.text.count(word) == 2
+        assert "\n\n" in page.text
+
+
+def test_a_scan_with_a_stamp_is_a_scan_still_and_keeps_the_stamp(tmp_path: Path) -> None:
+    page = pages(write(tmp_path / "a.pdf", [_scan("Scanned by a phone"), leaf()])).pages[0]
+    assert (page.text, page.source) == ("", "none")
+    assert page.lack == "a picture with little text on it"
+    assert page.layer == "Scanned by a phone"
+
+
+def test_a_scan_with_its_text_under_it_has_text(tmp_path: Path) -> None:
+    made = _scan()
+    for number in range(6):
+        made.put(20, 500 - 20 * number, TEXT, size=9, mode=3)
+    page = pages(write(tmp_path / "a.pdf", [made])).pages[0]
+    assert (page.source, page.lack) == ("text", "")
+    assert page.text.count("harbour") == 6
+
+
+def test_a_garbage_layer_is_kept_out_and_not_lost(tmp_path: Path) -> None:
+    shifted = "".join(chr(ord(c) - 29) if c > "=" else c for c in TEXT * 2)
+    made = Leaf()
+    made.set(60, 500, shifted)
+    page = pages(write(tmp_path / "a.pdf", [made, leaf()])).pages[0]
+    assert (page.text, page.lack) == ("", "its letters make no words")
+    assert len(page.layer) > 100
+
+
+def test_a_plain_text_stays_letter_for_letter(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    text = "Chapter 1\n\n  indented,\n and wrap-\nped   lines\n\n\n\nCHAPTER 2\n\nmore\ttext\n"
+    path.write_bytes(text.replace("\n", "\r\n").encode())
+    paged = pages(path)
+    assert paged.text == text
+    assert [(page.number, page.start) for page in paged.pages] == [(0, 0)]
+
+
+def test_chapters_have_their_titles(tmp_path: Path) -> None:
+    path = epub(tmp_path / "a.epub", [
+        Leaflet("a.xhtml", "<h1>One</h1><p>First words.</p>", "One"),
+        Leaflet("b.xhtml", "<h1>Two</h1><p>Other words.</p>", "Two"),
+    ])  # fmt: skip
+    paged = _holds(pages(path))
+    assert [page.title for page in paged.pages] == ["One", "Two"]
+    assert paged.pages[1].text == "Two\n\nOther words."
+    (tmp_path / "a.md").write_text("# A\n\nx y\n\n# B\n\nz\n")
+    assert [page.title for page in _holds(pages(tmp_path / "a.md")).pages] == ["A", "B"]
+
+
+def test_a_tiff_has_its_pages(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [1, 2, 3])
+    paged = _holds(pages(path))
+    assert [(p.number, p.lack) for p in paged.pages] == [
+        (number, "a picture without a text layer") for number in (1, 2, 3)
+    ]
+    drawn = list(pictures(path, [3, 1]))
+    assert [(each.number, squares(each.data)) for each in drawn] == [(3, 3), (1, 1)]
+
+
+def test_an_animation_says_that_one_picture_is_taken(tmp_path: Path) -> None:
+    sheet(1).save(tmp_path / "a.gif", save_all=True, append_images=[sheet(2)])
+    paged = pages(tmp_path / "a.gif")
+    assert len(paged.pages) == 1
+    assert "animation" in paged.warnings[0]
+
+
+def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:
+    made = EmailMessage()
+    made["Subject"] = "Scans"
+    made.set_content("See what is attached.")
+    write(tmp_path / "s.pdf", [leaf(), _scan()])
+    tiff(tmp_path / "t.tif", [4, 5])
+    for name, kind in (("s.pdf", "pdf"), ("t.tif", "tiff")):
+        data = (tmp_path / name).read_bytes()
+        made.add_attachment(data, maintype="application", subtype=kind, filename=name)
+    path = tmp_path / "a.eml"
+    path.write_bytes(bytes(made))
+    paged = _holds(pages(path))
+    assert [(p.number, p.title, bool(p.lack)) for p in paged.pages] == [
+        (1, "Scans", False), (2, "s.pdf", False), (3, "s.pdf", True), (4, "t.tif", True),
+        (5, "t.tif", True),
+    ]  # fmt: skip
+    drawn = list(pictures(path, [3, 4, 5]))
+    assert [squares(each.data) for each in drawn[1:]] == [4, 5]
+    assert drawn[0].data
+    assert "no picture" in next(pictures(path, [1])).lack
+
+
+def test_a_page_is_drawn_at_its_size_upright_and_in_grey(tmp_path: Path) -> None:
+    turned = leaf()
+    turned.rotate = 90
+    path = write(tmp_path / "a.pdf", [leaf(), turned])
+    image = Image.open(io.BytesIO(picture(path, 1, dpi=144)))
+    assert (image.mode, image.size) == ("L", (840, 1200))
+    assert Image.open(io.BytesIO(picture(path, 2, dpi=72))).size == (600, 420)
+    assert min(image.tobytes()) < 100
+
+
+def test_a_poster_is_drawn_no_larger_than_it_may_be(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.pdf", [Leaf(width=14_000, height=14_000)])
+    width, height = Image.open(io.BytesIO(picture(path, 1, dpi=300))).size
+    assert 36_000_000 < width * height <= 40_100_000
+
+
+@pytest.mark.parametrize(
+    ("limits", "message", "limit"),
+    [
+        (Limits(pages=2), "has 3 pages, and 2 are read at most", "pages"),
+        (Limits(characters=100), "more than 100 letters", "characters"),
+        (Limits(file_bytes=500), "larger than 0.0005 MB", "file_bytes"),
+        (Limits(seconds=0.000_1), "longer than 0.0001 seconds", "seconds"),
+    ],
+)
+def test_each_limit_is_one_error_that_names_it(
+    tmp_path: Path, limits: Limits, message: str, limit: str
+) -> None:
+    path = write(tmp_path / "a.pdf", [leaf(), leaf(), leaf()])
+    with pytest.raises(PastLimit, match=message) as caught:
+        pages(path, limits=limits)
+    assert caught.value.limit == limit
+
+
+def test_locked_and_damaged_files_end_in_their_own_error(tmp_path: Path) -> None:
+    with pytest.raises(Protected, match="locked by a password"):
+        pages(write(tmp_path / "a.pdf", [leaf()], password="secret"))
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4\nnothing of it\n")
+    with pytest.raises(BadInput, match=r"b\.pdf is damaged"):
+        pages(tmp_path / "b.pdf")
+    with pytest.raises(BadInput, match="No such file"):
+        pages(tmp_path / "none.pdf")
+    (tmp_path / "c.txt").write_bytes(b"\x00\x01\x02\x03" * 50)
+    with pytest.raises(BadInput, match="no text"):
+        pages(tmp_path / "c.txt")
+    (tmp_path / "d.txt").write_text("words")
+    with pytest.raises(BadInput, match="can be drawn"):
+        picture(tmp_path / "d.txt")
+
+
+def test_characters_that_nothing_takes_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"some words\x00and more" + b" of them" * 20)
+    assert "\x00" not in pages(tmp_path / "a.txt").text
+    pages(tmp_path / "a.txt").text.encode()
+
+
+def test_pages_are_named_as_people_do() -> None:
+    assert named([3]) == "page 3"
+    assert named([1, 2, 3, 7]) == "pages 1-3, 7"
