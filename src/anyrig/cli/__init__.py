@@ -31,11 +31,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("index", "make folders searchable, and keep them so: only what changed is read"),
     "search": ("search", "what folders say on a question, with file, page and passage"),
     "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
+    "classify": ("classify", "sort documents by labels: by name, by examples, by a model"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
-    "classify ocr "
+    "ocr "
     "summarise train serve keys worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130

@@ -50,14 +50,14 @@ def model(context: Context, *, languages: Mapping[str, float] | None = None) -> 
     from anyrig.documents.model import advice, find
 
     asked = getattr(context.options, "model", None) or context.loaded.settings.documents.model
-    fetching = _fetch if getattr(context.options, "fetch", False) else None
+    fetching = fetch if getattr(context.options, "fetch", False) else None
     found = find(asked, models=context.folders.models, languages=languages, fetch=fetching)
     if languages and (told := advice(found, languages)):
         print_warning(told)
     return found
 
 
-def _fetch(repository: str, folder: Path) -> None:
+def fetch(repository: str, folder: Path) -> None:
     from anyrig.store.weights import fetch
 
     last = ""

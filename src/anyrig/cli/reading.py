@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -63,7 +63,7 @@ def mode(context: Context) -> Mode:
     return cast("Mode", asked)
 
 
-def read(context: Context, files: Sequence[Path]) -> Iterator[Paged | Unread]:
+def read(context: Context, files: Iterable[Path]) -> Iterator[Paged | Unread]:
     """Every file in pages, in order; pictures by OCR where that is installed and wanted."""
     from anyrig.documents.reading import read_all
 

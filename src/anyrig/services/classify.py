@@ -201,12 +201,12 @@ def train(
 
     told = tell or (lambda _what, _done, _all: None)
     kind = kind or ("many" if any(len(one.labels) > 1 for one in found.examples) else "one")
-    usable, troubles = _usable(found, kind)
-    sources = [Source(one.place, one.file, one.text) for one in usable]
+    ordered, troubles = usable(found, kind)
+    sources = [Source(one.place, one.file, one.text) for one in ordered]
     rows: list[Array] = []
     texts: list[str] = []
     labels: list[tuple[str, ...]] = []
-    for example, (piece, got) in zip(usable, _embedded(sources, vectors, read), strict=True):
+    for example, (piece, got) in zip(ordered, _embedded(sources, vectors, read), strict=True):
         if piece.error is not None:
             troubles.append(_trouble(example, piece.error.message))
         else:
@@ -234,17 +234,17 @@ def pooled_of(found: Sequence[Passage], vectors: Array) -> Array:
     return pooled(vectors, [len(one.text) for one in found])
 
 
-def _usable(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
+def usable(found: Found, kind: Kind) -> tuple[list[Example], list[Trouble]]:
     """Examples to learn from in an order that is always the same, and those left out."""
-    usable, troubles = [], list(found.troubles)
+    taken, troubles = [], list(found.troubles)
     for one in found.examples:
         if kind == "one" and not one.labels:
             troubles.append(_trouble(one, "it has no label"))
         elif kind == "one" and len(one.labels) > 1:
             troubles.append(_trouble(one, f"it has {len(one.labels)} labels; --multi allows that"))
         else:
-            usable.append(one)
-    return sorted(usable, key=lambda one: (one.labels, one.text, one.place)), troubles
+            taken.append(one)
+    return sorted(taken, key=lambda one: (one.labels, one.text, one.place)), troubles
 
 
 def _trouble(example: Example, said: str) -> Trouble:

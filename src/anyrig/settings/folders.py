@@ -63,6 +63,11 @@ class Folders(NamedTuple):
         return self.cache / "indexes"
 
     @property
+    def classifiers(self) -> Path:
+        """Classifiers that were trained: small, and the examples may be gone."""
+        return self.config / "classifiers"
+
+    @property
     def jobs(self) -> Path:
         """What is queued, runs and was done: beside what it has made so far."""
         return self.cache / "jobs.sqlite"
