@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "transcribe": ("transcribe", "write down what is said in recordings: text, captions, JSON"),
     "embed": ("embed", "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv"),
     "analyse": ("analyse", "languages, key phrases, copies and clusters of a folder; HTML report"),
+    "summarise": ("summarise", "documents in a few sentences, their own or those of a model"),
     "jobs": ("jobs", "what is queued: work on it, watch it, pause, resume, cancel, delete"),
     "voices": ("voices", "list the voices, and write a sample of each"),
     "engines": ("engines", "list the speech engines, what they lack and how to get it"),
@@ -37,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 # Designed and not there yet; each leaves this list when it lands.
 PLANNED = (
     "ocr "
-    "summarise train serve keys worker coordinator cluster"
+    "train serve keys worker coordinator cluster"
 ).split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141

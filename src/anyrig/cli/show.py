@@ -181,6 +181,11 @@ class Progress:
         """So many are finished."""
         self._done = count
 
+    def clear(self) -> None:
+        """Take the line away, so that something can be printed; the next step draws it anew."""
+        if self._live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Clear the line."""
         self._closed.set()

@@ -1,0 +1,135 @@
+"""Sequence-to-sequence models as an engine of `work`: stretches of text in, summaries out.
+
+Beam search without chance: the same text gives the same summary. Batches, sorting by length and
+what happens when memory runs out are `work`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.work.engine import Usual
+
+if TYPE_CHECKING:
+    import torch
+
+    from anyrig.placement import Placement
+
+_MOST_ITEMS = 16
+_REPEATS = 3  # no three words twice: beams love to say a thing again
+
+
+class Piece(NamedTuple):
+    """A stretch of a text, cut so that the model takes it whole."""
+
+    text: str
+    num_tokens: int
+    least: int
+    """Tokens that are written at least."""
+    most: int
+    """And at most."""
+
+    @property
+    def cost(self) -> float:
+        """What it costs: reading is done once, writing token by token."""
+        return float(self.num_tokens + 4 * self.most)
+
+
+class Seq2Seq(Usual):
+    """Pieces of text to summaries."""
+
+    name = "seq2seq"
+    version = "1"
+    pads = True
+    most_items = _MOST_ITEMS
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        folder: str,
+        prefix: str,
+        longest: int,
+        beams: int,
+        length_penalty: float,
+    ) -> None:
+        """Load the model of a folder."""
+        from anyrig.backends import attach
+        from anyrig.backends.torch import TorchBound
+
+        self.bound = attach(placement.device, placement.drive, threads=placement.threads)
+        assert isinstance(self.bound, TorchBound)
+        self._device: torch.device = self.bound.device
+        self._prefix, self._longest = prefix, longest
+        self._beams, self._penalty = beams, length_penalty
+        self._tokenizer = tokenizer(folder)
+        self._model = _loaded(folder, placement.precision).to(self._device).eval()
+
+    def run(self, batch: Sequence[Piece]) -> list[str]:
+        """A summary of each; how much may be written is each one's own, whatever its company."""
+        found = [""] * len(batch)
+        for limits in dict.fromkeys((piece.least, piece.most) for piece in batch):
+            rows = [n for n, piece in enumerate(batch) if (piece.least, piece.most) == limits]
+            told = self._told([batch[n].text for n in rows], *limits)
+            for row, text in zip(rows, told, strict=True):
+                found[row] = text
+        return found
+
+    def _told(self, texts: Sequence[str], least: int, most: int) -> list[str]:
+        import torch
+
+        rows = self._tokenizer(
+            [self._prefix + text for text in texts],
+            return_tensors="pt", padding=True, truncation=True, max_length=self._longest,
+        )  # fmt: skip
+        with torch.inference_mode():
+            made = self._model.generate(
+                input_ids=rows["input_ids"].to(self._device),
+                attention_mask=rows["attention_mask"].to(self._device),
+                num_beams=self._beams, do_sample=False, early_stopping=True,
+                length_penalty=self._penalty, no_repeat_ngram_size=_REPEATS,
+                min_new_tokens=least, max_new_tokens=most, max_length=None, min_length=None,
+            )  # fmt: skip
+        written = self._tokenizer.batch_decode(made, skip_special_tokens=True)
+        return [" ".join(str(text).split()) for text in written]
+
+
+def tokenizer(folder: str) -> Any:
+    """The folder's tokenizer."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise _missing(error) from error
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise NeedsWeights(
+            f"the tokenizer of {folder} cannot be opened: {error}", hint="Save the model anew."
+        ) from error
+
+
+def _loaded(folder: str, precision: str) -> Any:
+    try:
+        import torch
+        from transformers import AutoModelForSeq2SeqLM
+    except ImportError as error:
+        raise _missing(error) from error
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    try:
+        # Never code of the folder, and no pickles where there is something safer.
+        return AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=kinds.get(precision, torch.float32), local_files_only=True
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise NeedsWeights(
+            f"the model of {folder} cannot be loaded: {error}", hint="Save the model anew."
+        ) from error
+
+
+def _missing(error: ImportError) -> MissingPackage:
+    return MissingPackage(
+        f"a model that writes summaries needs the package {error.name}",
+        hint="pip install 'anyrig[torch]'",
+    )

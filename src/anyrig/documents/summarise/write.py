@@ -1,0 +1,192 @@
+"""A summary that a model writes: long texts in windows, and a summary of the summaries.
+
+    with Scribe(writer, placed=placed, environment=environment) as scribe:
+        written = scribe.summarise(paged, words=120)
+
+A window holds whole sentences and never more tokens than the model reads: nothing is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anyrig.documents.summarise.extract import cut
+from anyrig.documents.summarise.seq2seq import Piece, tokenizer
+from anyrig.documents.summarise.writer import Writer
+from anyrig.errors import WorkFailed
+from anyrig.text import language as languages
+from anyrig.work.outcome import Outcome
+from anyrig.work.pool import Pool
+
+if TYPE_CHECKING:
+    from anyrig.memory.limits import Limits
+    from anyrig.placement import Placed
+    from anyrig.text.pages import Paged
+    from anyrig.text.sentences import Span
+
+WORDS = 120
+_TOKENS_A_WORD = 1.5
+_ROUNDS = 8
+_SHRINK = 0.4
+"""A window's summary has at most this share of its tokens: every round makes the text shorter."""
+Tell = Callable[[int, int], None]
+"""How many windows are done, and of how many in this round."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the text, and what was written of it."""
+
+    start: int
+    end: int
+    page: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """A summary by a model."""
+
+    text: str
+    parts: tuple[Part, ...]
+    """The summaries of the windows, in order; one where the text fits into one."""
+    rounds: int
+    num_words: int
+    """Of the whole text."""
+    language: str
+    method: str
+
+
+class Scribe:
+    """A model on every device that was placed."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        placed: Placed,
+        environment: Mapping[str, str],
+        limits: Limits | None = None,
+        stamp: str = "",
+    ) -> None:
+        """Start the workers; they load while this goes on."""
+        self.writer = writer
+        self._tokenizer: Any = tokenizer(str(writer.folder))
+        self._pool = Pool(
+            placed.placements, writer.recipe(), environment=environment, fallback=placed.fallback,
+            limits=limits, stamp=stamp,
+        )  # fmt: skip
+        extra = len(self._ids(writer.prefix)) + self._tokenizer.num_special_tokens_to_add()
+        self._room = max(16, writer.longest - extra - 1)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong with devices so far."""
+        return self._pool.warnings
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.close()
+
+    def __enter__(self) -> Scribe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def summarise(
+        self, paged: Paged, *, words: int = WORDS, language: str = "", tell: Tell | None = None
+    ) -> Written:
+        """A file in about so many words.
+
+        Args:
+            paged: the file.
+            words: that the summary may have, about.
+            language: of the text, for its sentences; found out when empty.
+            tell: is told how far it is.
+        """
+        text = paged.text
+        spoken = language or languages.detect(text).language
+        spans, _ = cut(text, spoken, paged.pages)
+        windows = list(self._windows(text, spans))
+        wanted = max(8, round(words * _TOKENS_A_WORD))
+        told = self._written([text[a:b] for a, b in windows], wanted, tell)
+        parts = tuple(
+            Part(start, end, _page(paged, start), one)
+            for (start, end), one in zip(windows, told, strict=True)
+        )
+        joined, rounds = " ".join(told), 1
+        while len(told) > 1 and rounds < _ROUNDS:
+            pieces = [joined[a:b] for a, b in self._windows(joined, cut(joined, spoken)[0])]
+            told = self._written(pieces, wanted, tell)
+            joined, rounds = " ".join(told), rounds + 1
+        return Written(
+            joined, parts, rounds, languages.num_words(text), spoken,
+            f"written by {self.writer.name}",
+        )  # fmt: skip
+
+    def _windows(self, text: str, spans: Sequence[Span]) -> Iterator[Span]:
+        """Whole sentences, as many as the model reads at once; a giant one in pieces."""
+        start, end, used = -1, -1, 0
+        for first, last, size in self._sized(text, spans):
+            if start >= 0 and used + size > self._room:
+                yield start, end
+                start, used = -1, 0
+            start = first if start < 0 else start
+            end, used = last, used + size
+        if start >= 0:
+            yield start, end
+
+    def _sized(self, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, int]]:
+        """Sentences with their tokens, those that are too long cut in two until they fit."""
+        waiting = list(reversed(spans))
+        while waiting:
+            start, end = waiting.pop()
+            # A space before: a sentence inside a text has one, and some tokenizers count it.
+            size = len(self._ids(" " + text[start:end])) + 1
+            if size <= self._room or end - start < 2:
+                yield start, end, size
+                continue
+            middle = text.rfind(" ", start + 1, (start + end) // 2 + 1)
+            middle = middle if middle > start else (start + end) // 2
+            waiting += [(middle, end), (start, middle)]
+
+    def _ids(self, text: str) -> list[int]:
+        found: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
+        return found
+
+    def _written(self, texts: Sequence[str], wanted: int, tell: Tell | None) -> list[str]:
+        pieces = [self._piece(text, wanted) for text in texts]
+        found: list[str] = []
+        for outcome in self._pool.run(pieces, cost=lambda piece: piece.cost):
+            found.append(_told(outcome))
+            if tell is not None:
+                tell(len(found), len(pieces))
+        return found
+
+    def _piece(self, text: str, wanted: int) -> Piece:
+        size = len(self._ids(text))
+        most = max(4, min(wanted, round(_SHRINK * size))) if size > 20 else max(4, size)
+        return Piece(text, size, min(most // 3, 30), most)
+
+
+def _told(outcome: Outcome[Any]) -> str:
+    if outcome.failure is not None:
+        raise WorkFailed(
+            f"a summary could not be written: {outcome.failure.said}",
+            hint=outcome.failure.hint or "-vv says more; without --model sentences are chosen.",
+        )
+    return str(outcome.result)
+
+
+def _page(paged: Paged, start: int) -> int:
+    number = 0
+    for page in paged.pages:
+        if page.start > start:
+            break
+        number = page.number
+    return number

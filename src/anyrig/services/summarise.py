@@ -1,0 +1,112 @@
+"""Summaries of files, as every door asks for them: by their own sentences, or by a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyrig.documents.reading import Unread
+from anyrig.documents.summarise.chapters import chapters
+from anyrig.documents.summarise.extract import Length, Summary, extract
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.text.labels import one_line
+
+if TYPE_CHECKING:
+    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.summarise.write import Scribe, Written
+    from anyrig.text.formats.limits import Limits
+    from anyrig.text.pages import Paged
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A summary of a file, or of one of its chapters."""
+
+    title: str
+    """Of the chapter; empty for a whole file."""
+    summary: Summary | Written
+
+
+@dataclass(frozen=True)
+class Done:
+    """A file that is through."""
+
+    file: str
+    told: tuple[Told, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: AnyrigError | None = None
+
+
+def summarise(
+    files: Iterable[Paged | Unread],
+    *,
+    length: Length,
+    limits: Limits,
+    by_chapter: bool = False,
+    language: str = "",
+    vectors: Callable[[], Vectors] | None = None,
+    scribe: Callable[[], Scribe] | None = None,
+    tell: Tell = lambda _: None,
+) -> Iterator[Done]:
+    """A summary of each file, in order; one that cannot be read says why, and the rest go on.
+
+    Args:
+        files: as they were read.
+        length: of each summary; of each chapter's, by chapters.
+        limits: how much a file may ask of the machine.
+        by_chapter: whether each chapter has a summary of its own.
+        language: of the texts; found out when empty.
+        vectors: opens a model that knows which sentences mean the like.
+        scribe: opens a model that writes; it takes the place of sentences.
+        tell: is told what is done now.
+    """
+    for one in files:
+        name = str(one.file)
+        if isinstance(one, Unread):
+            yield Done(name, error=BadInput(one.message, hint=one.hint))
+            continue
+        tell(one_line(one.file.name, 80))
+        try:
+            parts = chapters(one, limits) if by_chapter else [one]
+            told = tuple(
+                Told(
+                    part.title if by_chapter else "",
+                    _one(part, length, language, vectors, scribe, tell),
+                )
+                for part in parts
+            )
+        except AnyrigError as error:
+            yield Done(name, error=error)
+            continue
+        yield Done(name, told, one.warnings)
+
+
+def _one(
+    part: Paged,
+    length: Length,
+    language: str,
+    vectors: Callable[[], Vectors] | None,
+    scribe: Callable[[], Scribe] | None,
+    tell: Tell,
+) -> Summary | Written:
+    if not any(map(str.isalnum, part.text)):
+        raise BadInput(
+            f"there is no text in {one_line(part.file.name)}",
+            hint="If its pages are pictures, allow OCR.",
+        )
+    if scribe is None:
+        made = vectors() if vectors is not None else None
+        return extract(part, length=length, language=language, vectors=made)
+    if length.share:
+        raise BadInput(
+            "a share of its sentences says nothing to a model that writes",
+            hint="Give --words with --model, or leave --model out.",
+        )
+    words = length.words or 25 * (length.sentences or 5)
+    return scribe().summarise(
+        part, words=words, language=language,
+        tell=lambda done, total: tell(f"{one_line(part.file.name, 60)}: window {done} of {total}"),
+    )  # fmt: skip
