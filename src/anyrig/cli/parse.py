@@ -21,6 +21,7 @@ _WITH_VALUE = (
     " --captions --bitrate --cast --notes --tables --images --poems --code --pages --titles"
     " --matter --foreign"
     " --at-once"
+    " --index --mode --limit --folder --type --after --before --ocr --long"
     " --labels --with --name --pool --prior --threshold --template"
     " --kinds --labels --threshold"
     " --shape --tokens --length --sizes --most --longest"
