@@ -30,9 +30,7 @@ class Bag:
         self.bad = bad
         """A text with this in it cannot be embedded."""
 
-    def embed(
-        self, texts: Iterable[str], *, use: Use = "passage"
-    ) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[NDArray[np.float32]]:
         held: list[str] = []
         for text in texts:
             held.append(text)

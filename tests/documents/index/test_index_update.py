@@ -1,0 +1,251 @@
+"""What changed is read again, what moved is kept, what is gone is forgotten; nothing is twice."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.index import rows
+from anyrig.documents.index.database import IndexFile, alone
+from anyrig.documents.index.progress import Progress
+from anyrig.documents.index.status import status
+from anyrig.documents.index.update import Indexed, Ways
+from anyrig.errors import BadInput, StoreFailed
+from anyrig.services import index as service
+from tests.documents.index.bag import Bag
+from tests.documents.index.folder import ALICE, aged, contents, index, look, read_texts, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    write(
+        made,
+        {
+            "alice.txt": ALICE[:6000],
+            "deep/er/queen.txt": ALICE[20_000:24_000],
+            "note.md": "A short note on rabbits.",
+        },
+    )
+    return made
+
+
+def test_a_second_run_asks_for_nothing(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    first = index(path, folder, bag)
+    assert (first.num_new, first.failed) == (3, [])
+    assert first.num_passages == first.num_embedded == len(bag.asked) > 8
+    before = contents(path)
+    second = index(path, folder, bag)
+    assert (second.num_same, second.num_new, second.changed) == (3, 0, False)
+    assert len(bag.asked) == first.num_embedded
+    assert contents(path) == before
+
+
+def test_only_what_changed_is_embedded(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    before = len(bag.asked)
+    text = (folder / "alice.txt").read_text() + "\n\nAnd then something quite different happened."
+    write(folder, {"alice.txt": text, "new.txt": "New words, never heard before."})
+    done = index(path, folder, bag)
+    assert (done.num_changed, done.num_new, done.num_same) == (1, 1, 2)
+    assert 2 <= len(bag.asked) - before <= 3, "a new file, and the end of the changed one"
+    fresh = tmp_path / "fresh.sqlite"
+    index(fresh, folder, Bag())
+    assert contents(path) == contents(fresh)
+
+
+def test_a_moved_file_keeps_its_vectors(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    before = len(bag.asked)
+    (folder / "other").mkdir()
+    (folder / "alice.txt").rename(folder / "other" / "renamed.txt")
+    done = index(path, folder, bag)
+    assert (done.num_moved, done.num_gone, done.num_passages) == (1, 1, 0)
+    assert len(bag.asked) == before
+    files = [Path(os.fsdecode(row[0])).name for row in contents(path)["files"]]
+    assert sorted(files) == ["note.md", "queen.txt", "renamed.txt"]
+
+
+def test_equal_passages_are_embedded_and_kept_once(tmp_path: Path) -> None:
+    folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
+    same = ALICE[:3000]
+    write(folder, {"a.txt": same, "b.txt": same, "c.txt": f"{same}\n\nwith another end"})
+    done = index(path, folder, bag)
+    assert done.num_new + done.num_moved == 3
+    assert len(bag.asked) == len(set(bag.asked)) == contents(path)["texts"]
+    assert contents(path)["contents"] == 2, "two files are one content"
+
+
+def test_what_is_gone_is_forgotten(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    (folder / "alice.txt").unlink()
+    assert index(path, folder, bag).num_gone == 1
+    fresh = tmp_path / "fresh.sqlite"
+    index(fresh, folder, Bag())
+    assert contents(path) == contents(fresh)
+
+
+def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    folder.rename(tmp_path / "unplugged")
+    done = service.index(path, [], bag, Ways(look, read_texts))
+    assert done.num_gone == 0
+    assert "cannot be looked into" in done.warnings[0]
+    assert status(path).num_files == 3
+    with pytest.raises(BadInput, match="there is no folder"):
+        index(path, folder, bag)
+
+
+def test_errors_are_kept_and_tried_again_when_the_file_changes(
+    folder: Path, tmp_path: Path
+) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    bad = folder / "bad.txt"
+    bad.write_bytes(b"\xff\xfe broken \xff")
+    aged(bad)
+    done = index(path, folder, bag)
+    assert [one.file.name for one in done.failed] == ["bad.txt"]
+    assert done.num_new == 3
+    assert [one.file.name for one in status(path).troubles] == ["bad.txt"]
+    again = index(path, folder, bag)
+    assert (again.failed, [one.file.name for one in again.old_failed]) == ([], ["bad.txt"])
+    assert [one.file.name for one in index(path, folder, bag, retry=True).failed] == ["bad.txt"]
+    write(folder, {"bad.txt": "It is mended."})
+    assert index(path, folder, bag).num_changed == 1
+    assert status(path).troubles == ()
+
+
+def test_a_text_that_cannot_be_embedded_costs_its_own_file(tmp_path: Path) -> None:
+    folder, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(folder, {f"{n:02}.txt": f"Text number {n} says {n * n}." for n in range(30)})
+    write(folder, {"12.txt": "This is poison for the model.", "20.txt": "poison too"})
+    done = index(path, folder, Bag(bad="poison"))
+    assert sorted(one.file.name for one in done.failed) == ["12.txt", "20.txt"]
+    assert done.num_new == 28
+    assert contents(path)["passages"] == 28
+    mended = index(path, folder, Bag(), retry=True)
+    assert (mended.num_changed, mended.failed) == (2, [])
+
+
+def test_a_file_changed_within_the_clocks_tick_is_seen(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    note = folder / "note.md"
+    note.write_text("one")
+    index(path, folder, bag)
+    state = note.stat()
+    note.write_text("two")  # as long as before
+    os.utime(note, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert index(path, folder, bag).num_changed == 1
+
+
+def test_another_model_embeds_everything_anew(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite"
+    index(path, folder, Bag())
+    other = Bag("other", 32)
+    with pytest.raises(BadInput, match="was made with the model bag") as refused:
+        service.search(path, "rabbit", other)
+    assert "--model bag" in refused.value.hint
+    done = index(path, folder, other)
+    assert done.num_same == 3
+    assert done.num_embedded == contents(path)["texts"] == len(other.asked)
+    assert service.search(path, "rabbit", other).hits
+    assert index(path, folder, other).num_embedded == 0
+
+
+def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite"
+    index(path, folder, Bag())
+    other = Bag("other", 32)
+    with IndexFile(path) as file:
+        file.write(lambda c: rows.set_model(c, other.model.fingerprint, "other", 32))
+    answer = service.search(path, "rabbits", other)
+    assert "have no vector yet" in answer.notes[0]
+    assert answer.hits, "words are still found"
+    index(path, folder, other)
+    fresh = tmp_path / "fresh.sqlite"
+    index(fresh, folder, Bag("other", 32))
+    assert contents(path) == contents(fresh)
+
+
+def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite"
+    with alone(path), pytest.raises(StoreFailed, match="another process is at work"):
+        index(path, folder, Bag())
+    assert index(path, folder, Bag()).num_new == 3
+
+
+def test_progress_tells_rate_and_time_left(folder: Path, tmp_path: Path) -> None:
+    told: list[Progress] = []
+    index(tmp_path / "i.sqlite", folder, Bag(), tell=told.append)
+    assert told[-1].done == 1.0
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    assert told[-1].num_files == told[-1].file == 3
+    assert told[-1].passages_per_s > 0
+    assert told[-1].left_s == 0
+    plain = told[-1].plain()
+    assert (plain["event"], plain["stage"]) == ("progress", "indexing")
+
+
+def test_names_that_are_no_unicode(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    name = os.fsencode(folder) + b"/caf\xe9 \xff.txt"
+    try:
+        Path(os.fsdecode(name)).write_text("Words in a file with an odd name.")
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    path, bag = tmp_path / "i.sqlite", Bag()
+    assert index(path, folder, bag).num_new == 1
+    (hit,) = service.search(path, "odd name", bag).hits
+    assert os.fsencode(hit.place.file) == name
+
+
+def test_watching_takes_what_changes_and_waits_for_what_is_written(tmp_path: Path) -> None:
+    folder, path, bag = tmp_path / "docs", tmp_path / "i.sqlite", Bag()
+    write(folder, {"a.txt": "The first file."})
+    rounds: list[Indexed] = []
+    stop, begun = threading.Event(), threading.Event()
+
+    def told(done: Indexed) -> None:
+        rounds.append(done)
+        begun.set()
+
+    watching = threading.Thread(
+        target=service.watch,
+        args=(path, service.places([folder]), bag, Ways(look, read_texts)),
+        kwargs={"told": told, "stop": stop, "every_s": 0.1},
+    )
+    watching.start()
+    try:
+        assert begun.wait(10)
+        growing = folder / "b.txt"
+        for part in range(15):  # a file that grows is not taken before it is finished
+            with growing.open("a") as file:
+                file.write(f"part {part} ")
+            time.sleep(0.03)
+        _until(lambda: any(row.num_new for row in rounds[1:]))
+        (folder / "a.txt").unlink()
+        _until(lambda: any(row.num_gone for row in rounds))
+    finally:
+        stop.set()
+        watching.join(10)
+    assert not watching.is_alive()
+    answer = service.search(path, "part 14", bag, mode="keywords")
+    assert [hit.place.file.name for hit in answer.hits] == ["b.txt"]
+    assert not service.search(path, "first", bag, mode="keywords").hits
+
+
+def _until(true: object) -> None:
+    end = time.monotonic() + 20
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,121 @@
+"""Pages are cut into passages without losing a letter, whatever stands in them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.documents.passages import BUDGET, passages, spans, weight
+from anyrig.text.pages import Page, Paged
+
+ALICE = (Path(__file__).parents[1] / "texts" / "alice.txt").read_text(encoding="utf-8")
+
+
+def paged(*texts: str) -> Paged:
+    pages, start = [], 0
+    for number, text in enumerate(texts, 1):
+        pages.append(Page(text, number, start, title=f"page {number}"))
+        start += len(text) + 2
+    return Paged(Path("file.pdf"), "pdf", tuple(pages))
+
+
+def check(text: str, budget: int = BUDGET) -> list[tuple[int, int]]:
+    """Every letter is in a passage, none is too long, each begins behind the one before."""
+    found = spans(text, budget=budget)
+    covered = bytearray(len(text))
+    for start, end in found:
+        covered[start:end] = b"\1" * (end - start)
+        assert 0 < weight(text[start:end]) <= 1.3 * budget + 2
+        assert not text[start].isspace()
+        assert not text[end - 1].isspace()
+    assert all(covered[at] for at, one in enumerate(text) if one.isalnum())
+    assert all(
+        one[0] < two[0] and one[1] < two[1] for one, two in zip(found, found[1:], strict=False)
+    )
+    return found
+
+
+def test_a_book_is_cut_at_sentences() -> None:
+    found = check(ALICE)
+    sizes = [end - start for start, end in found]
+    assert 500 < sum(sizes) / len(sizes) < BUDGET
+    # Hardly anything twice: where a paragraph is cut, a sentence or two.
+    assert sum(sizes) < 1.1 * len(ALICE)
+    ends = [ALICE[end - 1] for _, end in found]
+    assert sum(one in ".!?:;'\")-" for one in ends) > 0.95 * len(ends)
+
+
+def test_places_are_in_page_and_file() -> None:
+    file = paged(ALICE[:3000], "", ALICE[3000:7000], "The end.")
+    found = list(passages(file))
+    assert [one.number for one in found] == list(range(len(found)))
+    assert {one.page for one in found} == {1, 3, 4}
+    for one in found:
+        page = file.pages[one.page - 1]
+        assert page.text[one.start : one.end] == one.text
+        assert file.text[one.file_start : one.file_start + len(one.text)] == one.text
+        assert one.title == f"page {one.page}"
+
+
+def test_sentences_across_a_cut_stand_in_both() -> None:
+    sentences = [f"This is sentence number {n} of a paragraph without an end." for n in range(60)]
+    text = " ".join(sentences)
+    found = check(text)
+    assert len(found) > 3
+    for one, two in zip(found, found[1:], strict=False):
+        assert two[0] < one[1], "the next begins within the one before"
+        assert one[1] - two[0] < BUDGET / 4
+
+
+def test_paragraphs_are_kept_whole_where_they_fit() -> None:
+    paragraphs = [f"Paragraph {n}. " + "It says a thing or two. " * 28 for n in range(6)]
+    text = "\n\n".join(part.strip() for part in paragraphs)
+    assert [text[slice(*span)] for span in check(text)] == [part.strip() for part in paragraphs]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        (" \n\t\n ", 0),
+        ("* * *\n\n---\n\n***", 0),
+        ("Yes.", 1),
+        ("x" * 50_000, 50),
+        ("東京は日本の首都です。" * 500, 22),
+        ("word " * 5000, 25),
+    ],
+)  # fmt: skip
+def test_odd_texts(text: str, count: int) -> None:
+    found = check(text)
+    assert count <= len(found) <= count * 1.2
+
+
+def test_a_sentence_of_a_million_letters_takes_no_time() -> None:
+    assert len(check("the quick brown fox " * 50_000)) > 900
+
+
+def test_broken_characters_are_blanks_and_move_nothing() -> None:
+    file = paged("A \x00 zero and \ud800 half a pair, then more.")
+    (one,) = passages(file)
+    assert one.text == "A   zero and   half a pair, then more."
+    assert len(one.text) == len(file.pages[0].text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab .\n!?“”(é東", max_size=600), st.integers(20, 200))
+def test_any_text(text: str, budget: int) -> None:
+    check(text, budget)
+
+
+def test_words_drawn_at_random() -> None:
+    dice = random.Random(3)
+    for _ in range(20):
+        words = [
+            "w" * dice.randint(1, 30) + dice.choice(["", "", ".", ",", "\n\n", "!"])
+            for _ in range(dice.randint(1, 2000))
+        ]
+        check(" ".join(words))
