@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
-from numpy.typing import NDArray
+import numpy as np  # noqa: TID253
+from numpy.typing import NDArray  # noqa: TID253
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.picture import Grey

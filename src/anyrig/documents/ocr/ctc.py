@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
-from numpy.typing import NDArray
-
+import numpy as np  # noqa: TID253
+from numpy.typing import NDArray  # noqa: TID253
 
 _RARE = 3.0
 """How much less likely a letter of no use in a language is, as a power of e: twenty times."""

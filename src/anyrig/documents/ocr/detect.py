@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
-from numpy.typing import NDArray
+import numpy as np  # noqa: TID253
+from numpy.typing import NDArray  # noqa: TID253
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.picture import Grey
@@ -59,7 +59,7 @@ def lines(probability: NDArray[np.float32]) -> Quads:
     found: list[NDArray[np.float32]] = []
     for outline in outlines:
         centre, (across, down), angle = cv2.minAreaRect(outline)
-        if min(across, down) < _LEAST or _mean(probability, outline) < LIKELY:
+        if min(across, down) < _LEAST or _mean(probability, np.asarray(outline, np.int32)) < LIKELY:
             continue
         more = 2 * across * down * GROW / (2 * (across + down))
         if min(across, down) + more < _LEAST + 2:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
+import numpy as np  # noqa: TID253
 
 from anyrig.documents.ocr.ctc import Char
 
@@ -64,7 +64,7 @@ def opened(cuts: Sequence[Grey], lines: Sequence[list[Char]]) -> list[list[Char]
     taken: list[_Found] = []
     last = (-1, -1)
     for end in ends:
-        span = [n for n in range(max(0, last[0], end[0] - _REACH), end[0] + 1)]
+        span = range(max(0, last[0], end[0] - _REACH), end[0] + 1)
         places = [one for n in span for one in _places(n, cuts[n], lines[n])
                   if last < (one.line, one.number) < end]  # fmt: skip
         if places and not _has_sign(lines, last, end):

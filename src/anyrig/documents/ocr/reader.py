@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
+import numpy as np  # noqa: TID253
 
 from anyrig.documents.ocr import mend, opening, order, scripts, straighten, turn
 from anyrig.documents.ocr.clean import cleaned
@@ -69,7 +69,14 @@ class Reader:
         chars, language = self._spelt(upright, sheet.language)
         lines = _arranged(upright, chars, language)
         return ReadPage(
-            lines, width, height, upright.turned, upright.skew, language, engine, device,
+            lines,
+            width,
+            height,
+            upright.turned,
+            upright.skew,
+            language,
+            engine,
+            device,
             notes=notes,
         )
 
@@ -147,12 +154,10 @@ def _doubtful(chars: Sequence[Char]) -> bool:
     return any(char.confidence < _SURE for char in chars)
 
 
-def _arranged(
-    upright: _Upright, chars: Sequence[list[Char]], language: str
-) -> tuple[Line, ...]:
+def _arranged(upright: _Upright, chars: Sequence[list[Char]], language: str) -> tuple[Line, ...]:
     """Lines in reading order, with their words on the picture."""
     places = [
-        order.Place(*quad.min(axis=0).tolist(), *quad.max(axis=0).tolist(), number)
+        _place(quad, number)
         for number, quad in enumerate(upright.quads)
         if chars[number] and certainty(chars[number]) >= _POOR
     ]
@@ -172,6 +177,12 @@ def _arranged(
             if words:
                 found.append(_line(words, block))
     return tuple(found)
+
+
+def _place(quad: NDArray[np.float32], number: int) -> order.Place:
+    left, top = quad.min(axis=0).tolist()
+    right, bottom = quad.max(axis=0).tolist()
+    return order.Place(left, top, right, bottom, number)
 
 
 def _words(chars: Sequence[Char], quad: NDArray[np.float32], back: Matrix) -> list[Word]:

@@ -43,7 +43,6 @@ class Alphabets:
         foreign = sum(not is_latin(char) for char in letters)
         return self.whole if foreign > _FOREIGN * len(letters) else self.latin
 
-
     def expecting(self, language: str, alphabet: Alphabet) -> Alphabet:
         """An alphabet for a language that is known by now: letters foreign to it become rare."""
         if alphabet is not self.latin or language not in LETTERS:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
-from numpy.typing import NDArray
+import numpy as np  # noqa: TID253
+from numpy.typing import NDArray  # noqa: TID253
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.picture import Grey
@@ -43,10 +43,7 @@ def skew(page: Grey) -> float:
 
 
 def _ink(page: Grey) -> NDArray[np.float32]:
-    """A small page with 1 where it is written on, whatever the colour of the paper.
-
-    Two steps of `_coarse` steps are looked at for each angle, so it must be small.
-    """
+    """A small page with 1 where it is written on, whatever the colour of the paper."""
     import cv2
 
     share = min(1.0, _SIDE / max(page.shape))
@@ -63,7 +60,8 @@ def _steepness(ink: NDArray[np.float32], degrees: float) -> float:
     import cv2
 
     if degrees:
-        ink = cv2.warpAffine(ink, _matrix(ink.shape, degrees)[0], ink.shape[::-1])
+        size = (ink.shape[1], ink.shape[0])
+        ink = np.asarray(cv2.warpAffine(ink, _matrix(ink.shape, degrees)[0], size), np.float32)
     rows, columns = (cv2.reduce(ink, axis, cv2.REDUCE_SUM).ravel() for axis in (1, 0))
     return max(float(np.square(np.diff(edge)).sum()) for edge in (rows, columns))
 
@@ -89,13 +87,14 @@ def _matrix(
     import cv2
 
     height, width = shape[:2]
-    matrix = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1.0)
+    middle = (width / 2, height / 2)
+    matrix = np.asarray(cv2.getRotationMatrix2D(middle, degrees, 1.0), np.float64)
     if not grow:
-        return np.asarray(matrix), (width, height)
+        return matrix, (width, height)
     cosine, sine = abs(matrix[0, 0]), abs(matrix[0, 1])
     wide, high = int(height * sine + width * cosine), int(height * cosine + width * sine)
     matrix[:, 2] += (wide / 2 - width / 2, high / 2 - height / 2)
-    return np.asarray(matrix), (wide, high)
+    return matrix, (wide, high)
 
 
 def turned(page: Grey, degrees: int) -> tuple[Grey, Matrix]:

@@ -131,6 +131,8 @@ class _Said(NamedTuple):
     letters: int
     height: float
     """Of a usual word, in pixels."""
+    on_side: bool = False
+    """Whether its words run down the page: it reads such blocks, but puts them in no order."""
 
 
 class Tesseract(PageEngine):
@@ -168,14 +170,15 @@ class Tesseract(PageEngine):
         from anyrig.documents.ocr import straighten
 
         said = self._said(page, language)
-        if said.letters >= 3 and said.sure >= _SURE:
+        if said.letters >= 3 and said.sure >= _SURE and not said.on_side:
             return 0, said
-        found = {0: said}
-        for degrees in (180, 90, 270):
+        found = {0: said._replace(sure=said.sure / 2) if said.on_side else said}
+        for degrees in (90, 270) if said.on_side else (180, 90, 270):
             found[degrees] = self._said(straighten.turned(page, degrees)[0], language)
-            if found[degrees].sure >= _SURE and found[degrees].letters > said.letters // 2:
+            here = found[degrees]
+            if here.sure >= _SURE and not here.on_side and here.letters > said.letters // 2:
                 break
-        best = max(found, key=lambda one: found[one].sure**2 * found[one].letters)
+        best = max(found, key=lambda one: found[one].sure ** 2 * found[one].letters)
         return (best, found[best]) if found[best].letters else (0, said)
 
     def _said(self, page: Grey, language: str) -> _Said:
@@ -234,7 +237,14 @@ def _parsed(table: str, scale: float) -> _Said:
     letters = sum(len(word.text) for word in words)
     sure = sum(word.confidence * len(word.text) for word in words) / max(1, letters)
     heights = sorted((w.box[3][1] - w.box[0][1]) * scale for w in words if len(w.text) > 2)
-    return _Said(lines, sure, letters, heights[len(heights) // 2] if heights else 99.0)
+    usual = heights[len(heights) // 2] if heights else 99.0
+    return _Said(lines, sure, letters, usual, _on_side(words))
+
+
+def _on_side(words: Sequence[Word]) -> bool:
+    long = [word.box for word in words if len(word.text) > 3]
+    tall = sum(box[3][1] - box[0][1] > box[1][0] - box[0][0] for box in long)
+    return 2 * tall > len(long)
 
 
 def _upright(left: float, top: float, wide: float, high: float) -> Box:

@@ -1,8 +1,8 @@
 """Which way up a page is, by the vote of its lines.
 
-One line may lie: `SOS` reads the same upside down, a row of figures nearly so. Lines that are taller
-than wide say that the page lies on its side. Then several lines are read one way; only where they
-are not plainly right are they read the other way as well, and each votes with how much surer it is.
+One line may lie: `SOS` reads the same upside down, a row of figures nearly so. Lines taller than
+wide say that the page lies on its side. Then several lines are read one way; only where they are
+not plainly right are they read the other way as well, and each votes with how much surer it is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - arrays are all this file is about
-from numpy.typing import NDArray
+import numpy as np  # noqa: TID253
+from numpy.typing import NDArray  # noqa: TID253
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.detect import Quads

@@ -1,0 +1,217 @@
+"""PDF files in which a scanned page can be searched: the page as it is, and its words unseen on it.
+
+Pages of a PDF stay as they are and gain the words; pictures become pages of their own. Each word
+is a text object of its own, stretched over its box, in a font without strokes; so marking a word in
+a viewer marks it on the picture. A page that stood on its head is shown upright.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anyrig.documents.ocr.font import ADVANCE, UNITS, glyphless
+from anyrig.errors import BadInput
+from anyrig.store.atomic import replacing
+
+if TYPE_CHECKING:
+    from anyrig.documents.ocr.page import Line, Point, ReadPage, Word
+
+_POINTS = 72.0
+_MANY = 2000
+"""Pages after which a PDF's parts are joined: one that holds thousands of pictures is large."""
+_TO_UNICODE = """/CIDInit /ProcSet findresource begin
+12 dict begin
+begincmap
+/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) /Supplement 0 >> def
+/CMapName /Adobe-Identity-UCS def
+/CMapType 2 def
+1 begincodespacerange
+<0000> <FFFF>
+endcodespacerange
+{count} beginbfrange
+{ranges}
+endbfrange
+endcmap
+CMapName currentdict /CMap defineresource pop
+end
+end
+"""
+
+
+class Picture(NamedTuple):
+    """A page that is a picture."""
+
+    data: bytes
+    """As it came; a JPEG is put into the PDF as it is."""
+    page: ReadPage
+    dpi: float
+
+
+class Document:
+    """A PDF that is being made."""
+
+    def __init__(self, source: Path | None = None) -> None:
+        """A new one, or a copy of one whose pages gain words."""
+        import pypdfium2 as pdfium
+
+        self._pdf: Any = pdfium.PdfDocument(source) if source else pdfium.PdfDocument.new()
+        self._font: Any = None
+        self._kept: list[Any] = []  # what PDFium reads as long as the document is open
+
+    def __enter__(self) -> Document:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pdf.close()
+
+    def add(self, picture: Picture) -> None:
+        """A page with a picture, and its words."""
+        import pypdfium2 as pdfium
+
+        read = picture.page
+        scale = _POINTS / picture.dpi
+        width, height = read.width * scale, read.height * scale
+        page = self._pdf.new_page(width, height)
+        image = pdfium.PdfImage.new(self._pdf)
+        self._load(image, picture.data, read)
+        image.set_matrix(pdfium.PdfMatrix().scale(width, height))
+        page.insert_obj(image)
+        self._write(page, read, scale, scale, height)
+        page.close()
+
+    def layer(self, index: int, read: ReadPage) -> None:
+        """The words of a page that is there already; `index` counts from 0."""
+        page = self._pdf[index]
+        turned = page.get_rotation()
+        width, height = page.get_size()  # as it is shown
+        across, down = width / max(1, read.width), height / max(1, read.height)
+        left, bottom, _, _ = page.get_cropbox()
+        self._write(page, read, across, down, height, turned=turned, origin=(left, bottom))
+        page.close()
+
+    def save(self, path: Path) -> None:
+        """Put it at a path, whole or not at all."""
+        with replacing(path) as file:
+            self._pdf.save(file, version=17)
+
+    # ---------------------------------------------------------------- pictures
+
+    def _load(self, image: Any, data: bytes, read: ReadPage) -> None:
+        """A JPEG as it is; anything else as the pixels that were read."""
+        if _plain_jpeg(data, read):
+            image.load_jpeg(io.BytesIO(data), inline=True, autoclose=True)
+            return
+        import pypdfium2 as pdfium
+        from PIL import Image
+
+        from anyrig.documents.ocr.picture import grey
+
+        bitmap = pdfium.PdfBitmap.from_pil(Image.fromarray(grey(data)))
+        image.set_bitmap(bitmap)
+        bitmap.close()
+
+    # ---------------------------------------------------------------- words
+
+    def _write(
+        self, page: Any, read: ReadPage, across: float, down: float, height: float, *,
+        turned: int = 0, origin: Point = (0.0, 0.0),
+    ) -> None:  # fmt: skip
+        """Words onto a page, whose pixels are `across` and `down` points wide and high."""
+        import pypdfium2.raw as raw
+
+        for line in read.lines:
+            for word, last in _with_last(line):
+                corners = [(x * across, height - y * down) for x, y in word.box]
+                placed = [_unturned(point, turned, page.get_size(), origin) for point in corners]
+                self._word(page, word.text if last else word.text + " ", placed, len(word.text))
+        if read.turned_degrees and not turned:
+            raw.FPDFPage_SetRotation(page, read.turned_degrees // 90)
+        page.gen_content()
+
+    def _word(self, page: Any, text: str, corners: list[Point], letters: int) -> None:
+        import pypdfium2.raw as raw
+
+        codes = text.encode("utf-16-le", "replace")
+        units = [int.from_bytes(codes[n : n + 2], "little") for n in range(0, len(codes), 2)]
+        obj = raw.FPDFPageObj_CreateTextObj(self._pdf, self._cid_font(), 1.0)
+        array = (ctypes.c_uint32 * len(units))(*units)
+        raw.FPDFText_SetCharcodes(obj, array, len(units))
+        raw.FPDFTextObj_SetTextRenderMode(obj, raw.FPDF_TEXTRENDERMODE_INVISIBLE)
+        _, _, (x2, y2), (x3, y3) = corners
+        (x0, y0) = corners[0]
+        natural = max(1, letters) * ADVANCE / UNITS
+        a, b = (x2 - x3) / natural, (y2 - y3) / natural
+        c, d = x0 - x3, y0 - y3
+        if not (math.hypot(a, b) > 0 and math.hypot(c, d) > 0):
+            raw.FPDFPageObj_Destroy(obj)
+            return
+        raw.FPDFPageObj_Transform(obj, a, b, c, d, x3, y3)
+        raw.FPDFPage_InsertObject(page, obj)
+
+    def _cid_font(self) -> Any:
+        """The font without strokes, put into the document once."""
+        if self._font is None:
+            import pypdfium2.raw as raw
+
+            data = glyphless()
+            buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+            ids = bytes(65536 * 2)
+            places = (ctypes.c_uint8 * len(ids)).from_buffer_copy(ids)
+            self._font = raw.FPDFText_LoadCidType2Font(
+                self._pdf, buffer, len(data), to_unicode().encode(), places, len(ids)
+            )
+            self._kept += [buffer, places]
+            if not self._font:
+                raise BadInput("the font of the text layer was refused", hint="Update pypdfium2.")
+        return self._font
+
+
+def to_unicode() -> str:
+    """The map that says: a code is the UTF-16 unit of the same number."""
+    rows = [f"<{high:02X}00> <{high:02X}FF> <{high:02X}00>" for high in range(256)]
+    parts = [rows[n : n + 100] for n in range(0, len(rows), 100)]
+    head, _, tail = _TO_UNICODE.partition("{count} beginbfrange\n{ranges}\nendbfrange\n")
+    body = "".join(f"{len(p)} beginbfrange\n" + "\n".join(p) + "\nendbfrange\n" for p in parts)
+    return head + body + tail
+
+
+def _with_last(line: Line) -> Iterator[tuple[Word, bool]]:
+    for number, word in enumerate(line.words, 1):
+        yield word, number == len(line.words)
+
+
+def _unturned(point: Point, turned: int, size: tuple[float, float], origin: Point) -> Point:
+    """A point of the page as it is shown, on the page as it is written."""
+    x, y = point
+    width, height = size
+    x, y = {
+        0: (x, y), 90: (height - y, x), 180: (width - x, height - y), 270: (y, width - x),
+    }.get(turned % 360, (x, y))  # fmt: skip
+    return x + origin[0], y + origin[1]
+
+
+def _plain_jpeg(data: bytes, read: ReadPage) -> bool:
+    """Whether a picture may go into the PDF as it is: seen by all as it was read."""
+    if not data.startswith(b"\xff\xd8\xff"):
+        return False
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as image:
+        upright = image.getexif().get(0x0112, 1) == 1
+        return upright and image.size == (read.width, read.height) and image.mode in ("L", "RGB")
+
+
+def write(path: Path, pictures: Iterable[Picture]) -> int:
+    """A PDF of pictures; how many pages it has."""
+    count = 0
+    with Document() as document:
+        for picture in pictures:
+            document.add(picture)
+            count += 1
+        document.save(path)
+    return count

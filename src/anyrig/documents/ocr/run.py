@@ -1,0 +1,163 @@
+"""Many pictures to what stands on them, by a pool of workers; what was read once is kept.
+
+    with Pages(chosen, placed=placed, environment=environment, store=store) as pages:
+        for found in pages.pages(pictures): ...
+
+It is also what `documents.reading` wants of whoever reads pictures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from anyrig.documents.ocr.engine import Sheet
+from anyrig.documents.ocr.page import ReadPage, from_bytes
+from anyrig.documents.reading import ReadPicture
+from anyrig.store.key import Segment
+from anyrig.work.outcome import Failure, Report
+from anyrig.work.pool import Pool
+
+if TYPE_CHECKING:
+    from anyrig.documents.ocr.choose import Chosen
+    from anyrig.placement import Placed
+    from anyrig.store.protocol import Results
+
+log = logging.getLogger(__name__)
+KIND = "page"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of one picture: a page, or why there is none."""
+
+    page: ReadPage | None
+    failure: Failure | None = None
+    kept: bool = False
+    """Whether an earlier run had read it."""
+
+
+class Pages:
+    """An engine of OCR on every device that was placed."""
+
+    def __init__(
+        self,
+        chosen: Chosen,
+        *,
+        placed: Callable[[], Placed] | Placed,
+        environment: Mapping[str, str],
+        store: Results | None = None,
+        language: str = "",
+    ) -> None:
+        """Nothing is loaded before a picture comes that was not read before.
+
+        Args:
+            chosen: which engine.
+            placed: where it runs; asked for once it is needed, where that is a function.
+            environment: this process's own.
+            store: where pages are kept, under what is on them.
+            language: ISO 639-1; each page's own is found out when empty.
+        """
+        self.chosen = chosen
+        self._placed, self._environment = placed, dict(environment)
+        self._store, self._language = store, language
+        self._pool: Pool | None = None
+        self._look_ahead = 4
+
+    def __enter__(self) -> Pages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every worker."""
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        """What stands on each picture; nothing, and no confidence, where it cannot be read."""
+        for found in self.pages(pictures):
+            if found.page is None:
+                said = found.failure.said if found.failure else "no answer"
+                log.warning("a page could not be read: %s", said)
+                yield ReadPicture("", confidence=0.0)
+                continue
+            page = found.page
+            yield ReadPicture(page.text, page.turned_degrees, page.confidence, page.language)
+
+    def pages(self, pictures: Iterable[bytes], *, report: Report | None = None) -> Iterator[Found]:
+        """What came of each picture, in order; pages are kept as they come."""
+        waiting = iter(pictures)
+        for data in waiting:
+            key = self._key(data)
+            kept = self._kept(key)
+            if kept is None:
+                yield from self._read(chain([data], waiting), report)
+                return
+            yield Found(kept, kept=True)
+
+    def _read(self, pictures: Iterable[bytes], report: Report | None) -> Iterator[Found]:
+        """The same, through the pool; pages that are kept already pass it by."""
+        told: deque[tuple[str, ReadPage | None]] = deque()
+
+        def sheets() -> Iterator[Sheet]:
+            for data in pictures:
+                key = self._key(data)
+                kept = self._kept(key)
+                told.append((key, kept))
+                if kept is None:
+                    yield Sheet(data, self._language)
+
+        pool = self._started()
+        for outcome in pool.run(
+            sheets(), cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
+        ):
+            yield from self._passed(told)
+            key, _ = told.popleft()
+            if outcome.result is not None:
+                self._keep(key, outcome.result)
+            yield Found(outcome.result, outcome.failure)
+        yield from self._passed(told)
+
+    def _passed(self, told: deque[tuple[str, ReadPage | None]]) -> Iterator[Found]:
+        while told and told[0][1] is not None:
+            yield Found(told.popleft()[1], kept=True)
+
+    def _started(self) -> Pool:
+        if self._pool is None:
+            placed = self._placed() if callable(self._placed) else self._placed
+            workers = sum(one.workers for one in placed.placements)
+            self._look_ahead = 2 * workers + 2
+            self._pool = Pool(
+                placed.placements, self.chosen.recipe(self._language),
+                environment=self._environment, fallback=placed.fallback,
+            )  # fmt: skip
+        return self._pool
+
+    # ---------------------------------------------------------------- the store
+
+    def _key(self, data: bytes) -> str:
+        return Segment(
+            KIND, hashlib.sha256(data).hexdigest(), self.chosen.engine, self.chosen.version,
+            self.chosen.weights, options={"language": self._language},
+        ).key  # fmt: skip
+
+    def _kept(self, key: str) -> ReadPage | None:
+        found = self._store.get(key) if self._store is not None else None
+        if found is None:
+            return None
+        try:
+            return from_bytes(found.data)
+        except (ValueError, KeyError, TypeError):
+            return None  # of an older form: it is read again and takes its place
+
+    def _keep(self, key: str, page: ReadPage) -> None:
+        if self._store is not None:
+            self._store.replace(key, page.to_bytes(), kind=KIND, note={"engine": page.engine})
