@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +17,7 @@ _FLOAT, _FLOAT16 = 1, 10
 _OPSET, _IR_VERSION = 13, 8
 _BUILT_OPSET, _BUILT_IR_VERSION = 20, 9  # Gelu and LayerNormalization are steps of their own
 _KINDS = {"float32": 1, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
+_LARGE_BYTES, _ELSEWHERE = 4096, "beside"
 Attribute = int | float | str | Sequence[int]
 
 
@@ -63,10 +64,22 @@ def sweep_chain(num_values: int, num_sweeps: int) -> bytes:
     )
 
 
+class Written(NamedTuple):
+    """A model, and the arrays that it names as lying elsewhere."""
+
+    model: bytes
+    arrays: dict[str, NDArray[Any]]
+
+
 class Builder:
-    """A larger graph, step by step; names of values are the caller's, and unique."""
+    """A larger graph, step by step; names of values are the caller's, and unique.
+
+    Large arrays are not copied into it: they are named as lying elsewhere, and handed to the
+    session beside the graph (`Written.arrays`).
+    """
 
     def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
         self._nodes: list[bytes] = []
         self._weights: list[bytes] = []
         self._inputs: list[bytes] = []
@@ -84,7 +97,13 @@ class Builder:
     def weight(self, name: str, array: NDArray[Any]) -> str:
         """An array that the graph holds."""
         kind = _KINDS[str(array.dtype)]
-        self._weights.append(tensor(name, kind, array.shape, array.tobytes()))
+        if array.nbytes < _LARGE_BYTES:
+            self._weights.append(tensor(name, kind, array.shape, array.tobytes()))
+            return name
+        self._arrays[name] = array
+        sizes = b"".join(number(1, size) for size in array.shape)
+        place = message(13, text(1, "location") + text(2, _ELSEWHERE))
+        self._weights.append(sizes + number(2, kind) + text(8, name) + place + number(14, 1))
         return name
 
     def constant(self, value: Any) -> str:
@@ -106,15 +125,16 @@ class Builder:
         self._nodes.append(body + (text(7, domain) if domain else b""))
         return output
 
-    def model(self) -> bytes:
-        """The whole as bytes."""
+    def model(self) -> Written:
+        """The whole."""
         parts = [message(1, node) for node in self._nodes] + [text(2, "anyrig")]
         parts += [message(5, weight) for weight in self._weights]
         parts += [message(11, value) for value in self._inputs]
         parts += [message(12, value) for value in self._outputs]
         opsets = message(8, number(2, _BUILT_OPSET))
         opsets += message(8, text(1, "com.microsoft") + number(2, 1))
-        return number(1, _BUILT_IR_VERSION) + message(7, b"".join(parts)) + opsets
+        whole = number(1, _BUILT_IR_VERSION) + message(7, b"".join(parts)) + opsets
+        return Written(whole, self._arrays)
 
 
 def _attribute(name: str, value: Attribute) -> bytes:

@@ -10,10 +10,12 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.backends import QUIET, MemoryNow, heap
+from anyrig.backends.graph import Written
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelFailed
@@ -21,6 +23,9 @@ from anyrig.errors import KernelFailed
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)  # it looks once, when it loads
 import onnxruntime  # noqa: E402
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 _WEBGPU = "WebGpuExecutionProvider"
@@ -54,6 +59,7 @@ def session(
     profile: str = "",
     threads: int | None = None,
     limit_bytes: int | None = None,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Any:
     """A session of a model on a device; an error when the provider did not start.
 
@@ -64,6 +70,7 @@ def session(
         profile: the beginning of the name of a profile to write.
         threads: how many of the host's threads may compute; its own choice when None.
         limit_bytes: the most device memory to take, where the provider can be held to it.
+        arrays: weights that the model names as lying elsewhere.
     """
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
@@ -72,6 +79,9 @@ def session(
         # held 350 MB after 1,000 lines and grew without end.
         settings.enable_cpu_mem_arena = False
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if arrays:
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
+        settings.add_external_initializers(list(arrays), values)
     if threads is not None:
         settings.intra_op_num_threads = threads
         settings.inter_op_num_threads = 1
@@ -149,8 +159,15 @@ def assigned(made: Any) -> dict[str, int]:
 class Model:
     """A model on a device, and which provider really runs its nodes."""
 
-    def __init__(self, made: Any, wanted: str, nodes: dict[str, int]) -> None:
+    def __init__(
+        self,
+        made: Any,
+        wanted: str,
+        nodes: dict[str, int],
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
         self.session = made
+        self._arrays = arrays  # the session reads them where they lie
         self.nodes = nodes
         """Provider to number of nodes; with an older runtime empty until the first run."""
         self._wanted = wanted
@@ -212,9 +229,11 @@ class OnnxBound:
         if self.on_host:
             heap.keep_freed()
 
-    def load(self, model: bytes | str | Path) -> Model:
+    def load(self, model: bytes | str | Path | Written) -> Model:
         """A model on the device; a silent fall-back to the CPU is in the answer and in the log."""
-        source = str(model) if isinstance(model, Path) else model
+        arrays = model.arrays if isinstance(model, Written) else None
+        told = model.model if isinstance(model, Written) else model
+        source = str(told) if isinstance(told, Path) else told
         made = session(
             source,
             self._device,
@@ -222,8 +241,9 @@ class OnnxBound:
             profile="" if TELLS else os.path.join(tempfile.gettempdir(), "anyrig-profile"),
             threads=self._threads,
             limit_bytes=self._limit_bytes,
+            arrays=arrays,
         )
-        loaded = Model(made, self._drive.provider, assigned(made))
+        loaded = Model(made, self._drive.provider, assigned(made), arrays)
         loaded.tell()
         self.name = loaded.ran_on
         return loaded

@@ -30,6 +30,8 @@ lines without one. What was made before is taken from the store. --models lists 
 no hub; --model takes a folder as sentence-transformers or transformers save it, or its name on the
 hub. --similar compares the texts with each other."""
 MIXED = True
+_FEW = 20
+"""Texts up to here are judged by their common words: the model of languages takes half a second."""
 _FORMATS = (".npy", ".npz", ".jsonl", ".csv")
 
 
@@ -179,7 +181,7 @@ def _languages(items: Sequence[Item]) -> dict[str, float]:
 
     shares: dict[str, float] = {}
     for item in items[:: max(1, len(items) // 50)]:
-        found = detect(item.text)
+        found = detect(item.text, thorough=len(items) > _FEW)
         if found.sure:
             shares[found.language] = shares.get(found.language, 0.0) + 1.0
     return shares

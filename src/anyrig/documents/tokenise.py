@@ -74,7 +74,7 @@ class Tokeniser:
     def _cut(self, texts: list[str]) -> list[Encoding]:
         try:
             return self._tokenizer.encode_batch_fast(texts)
-        except UnicodeEncodeError:  # half a character, as broken files have
+        except (UnicodeEncodeError, TypeError):  # half a character, as broken files have
             whole = [text.encode("utf-8", "replace").decode() for text in texts]
             return self._tokenizer.encode_batch_fast(whole)
 

@@ -21,6 +21,7 @@ from anyrig.errors import BadInput
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from anyrig.backends.graph import Written
     from anyrig.backends.onnx import Model as Loaded
     from anyrig.placement import Placement
 
@@ -81,7 +82,7 @@ class OnnxEncoder(RowEncoder):
         return made
 
 
-def _written(folder: Path, pooling: str) -> bytes:
+def _written(folder: Path, pooling: str) -> Written:
     from anyrig.documents.models.arrays import read
     from anyrig.documents.models.graph import write
 

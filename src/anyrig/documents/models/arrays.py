@@ -61,7 +61,7 @@ def tensors(file: Path) -> dict[str, Array]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        parts = deserialize(file.read_bytes())
+        parts = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:
         raise NeedsWeights(
             f"{file} cannot be read: {error}", hint="Get it again: it is damaged or cut short."
@@ -97,6 +97,6 @@ def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
     matrices = [name for name in state if name.startswith("val_") and name.endswith("_q")]
     for target, name in zip(names, matrices, strict=True):
         values, scale = state.pop(name), state.pop(f"{name.removesuffix('_q')}_scale")
-        state[target] = np.ascontiguousarray((values * scale).T)
+        state[target] = (values * scale).T
     shape = Shape("bert", 12, 384, 1e-12, "gelu", len(state[places]))
     return shape, weights_of(state, shape)

