@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -250,12 +251,49 @@ def test_an_address_with_options_of_its_own(server: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://host", "host:6379", "redis://host:port/0", "redis://h:1/0?socket_timeout=x"]
+    "url",
+    [
+        "http://host",
+        "host:6379",
+        "redis://host:port/0",
+        "redis://h:1/0?socket_timeout=x",
+        "redis://:secret/x@h",
+    ],
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(BadSetting) as told:
         RedisStore(url)
     assert "redis://host:6379/0" in told.value.hint
+    assert "secret" not in str(told.value)
+
+
+def test_what_is_no_redis_server() -> None:
+    """Another program listens there; a silent one is waited for once."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def answer() -> None:
+            with other.accept()[0] as caller:
+                caller.recv(1000)
+                caller.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        talker = threading.Thread(target=answer)
+        talker.start()
+        with (
+            RedisStore(f"redis://127.0.0.1:{port}") as store,
+            pytest.raises(StoreFailed, match="is no Redis server"),
+        ):
+            store.get("a")
+        talker.join()
+        with (
+            RedisStore(f"rediss://127.0.0.1:{port}", timeout_s=0.2) as store,
+            pytest.raises(StoreFailed, match="does not answer"),
+        ):
+            store.get("a")
+        other.setblocking(False)
+        other.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            other.accept()
 
 
 def test_an_option_that_is_none(server: Any) -> None:

@@ -282,18 +282,17 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
         ) from error
     if url.partition("://")[0].lower() not in SCHEMES:
         raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT)
+    # After a server's restart the first connection is a dead one: another try finds it. A server
+    # that is silent stays so, and is not waited for three times.
+    retry = Retry(ExponentialBackoff(0.2, 0.02), 2, supported_errors=(redis.ConnectionError,))
     try:
         pool = redis.BlockingConnectionPool.from_url(
             url, max_connections=_MOST_CONNECTIONS, timeout=timeout_s,
-            socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 2.0),
-            # After a server's restart the first connection is a dead one: another try finds it.
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 2), health_check_interval=30,
+            socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 2.0), retry=retry,
             protocol=2,  # older servers speak no other
         )  # fmt: skip
-    except (ValueError, TypeError) as error:
-        raise BadSetting(
-            f"{place} is no address of a Redis server: {error}", hint=URL_HINT
-        ) from None
+    except (ValueError, TypeError):  # whose words may quote a password with odd signs in it
+        raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT) from None
     pool.connection_kwargs["decode_responses"] = False  # an option of the URL would say otherwise
     return redis.Redis(connection_pool=pool)
 
@@ -327,6 +326,8 @@ def _words(error: Exception) -> tuple[str, str]:
             f"does not answer: {said}",
             "Start the server or mend the way to it, or empty cache.url (ANYRIG_CACHE_URL).",
         )
+    if isinstance(error, refusals.InvalidResponse):
+        return f"is no Redis server: {said}", "Look at host and port in cache.url."
     return f"refused: {said}", "-vv says more."
 
 
