@@ -30,7 +30,7 @@ TEXTS = {
     "ja": "すべての人間は、生まれながらにして自由であり" * 4,
     "el": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
     "ar": "يولد جميع الناس أحرارا متساوين في الكرامة والحقوق وقد وهبوا عقلا وضميرا وعليهم",
-    "code": "def main():\n    for line in sys.stdin:\n        serve(json.loads(line), out, limits)\n",
+    "code": "def main():\n    for line in sys.stdin:\n        serve(json.loads(line), out)\n",
     "an invoice": "Invoice No. 2231-XK\nQty Item Price\n1 ABC-123 12.00\n2 KLM-998 XPTO 77.10\n"
     "VAT 19% 14.00 IBAN DE89370400440532013000 BIC COBADEFFXXX",
     "numbers": "12.5 13.7 99.1 2024-01-02\n" * 30,

@@ -14,7 +14,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Paged, named, pages, picture, pictures
 from tests.text.epub_maker import Page as Leaflet
 from tests.text.epub_maker import epub
-from tests.text.formats.pdf_making import Leaf, write
+from tests.text.formats.pdf_making import Leaf, pdf, write
 from tests.text.formats.test_pdf import TEXT, leaf
 from tests.text.picture_making import sheet, squares, tiff
 
@@ -86,6 +86,27 @@ def test_a_garbage_layer_is_kept_out_and_not_lost(tmp_path: Path) -> None:
     page = pages(write(tmp_path / "a.pdf", [made, leaf()])).pages[0]
     assert (page.text, page.lack) == ("", "its letters make no words")
     assert len(page.layer) > 100
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_what_was_filled_in_is_text(tmp_path: Path, drawn: bool) -> None:
+    look = b"/Tx BMC BT /F1 12 Tf 2 4 Td (Ann Writer) Tj ET EMC"
+    stream = (
+        b"<< /Type /XObject /Subtype /Form /BBox [0 0 200 20] /Length %d >>\nstream\n%s\nendstream"
+    )
+    said = b"/AP << /N 4 0 R >>" if drawn else b""
+    field = (
+        b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ann Writer) /F 4 "
+        b"/DA (/F1 12 Tf 0 g) /Rect [200 495 400 515] %s >>"
+    )
+    made = pdf([leaf()], objects=[stream % (len(look), look), field % said])
+    made = made.replace(b"/Rotate 0", b"/Annots [5 0 R]").replace(
+        b"/Type /Catalog", b"/Type /Catalog /AcroForm << /Fields [5 0 R] /DR << >> >>"
+    )
+    (tmp_path / "a.pdf").write_bytes(made)
+    page = pages(tmp_path / "a.pdf").pages[0]
+    assert "Ann Writer" in page.text
+    assert "harbour" in page.text
 
 
 def test_a_plain_text_stays_letter_for_letter(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import one_line
 from anyrig.text.pages import DPI, Drawn, Page, Paged
 
-_SILENT_S = 30.0
+_SILENT_S = 20.0
 """How long one page of a PDF may take: honest ones take hundredths of a second."""
 _ONCE_MORE_S = 0.05
 """On top, for each page, as all pages are laid out together at the end."""

@@ -7,6 +7,7 @@ keeps what stands on it, so that a place in the text is a page of the file. All 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _PAGE_LETTERS = 400_000
 _LITTLE = 150
 """Letters on a scan that are a stamp or a page number, not its text."""
+_MOST_NOTES = 2_000
 _MOST_DRAWN = 40_000_000
 _NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
 _DAMAGED = "Get the file anew, or print it to a new PDF."
@@ -114,11 +116,16 @@ def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[
 
 
 def _opened(path: Path) -> pdfium.PdfDocument:
+    import pypdfium2 as pdfium
+
     try:
-        return opened(path)
+        document = opened(path)
     except Refused as error:
         kind = Protected if error.locked else BadInput
         raise kind(f"{path.name} {error}", hint=error.hint) from None
+    with contextlib.suppress(pdfium.PdfiumError):
+        document.init_forms()  # what people filled in is drawn then, even without a drawn form
+    return document
 
 
 def _count(document: pdfium.PdfDocument, path: Path, limits: Limits) -> int:
@@ -139,6 +146,7 @@ def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
     import pypdfium2 as pdfium
 
     try:
+        _put_in_filled(document, index)
         return read_page(document, index, _PAGE_LETTERS)
     except TooMuchText:
         raise PastLimit(
@@ -148,6 +156,24 @@ def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
         ) from None
     except pdfium.PdfiumError:
         return None
+
+
+def _put_in_filled(document: pdfium.PdfDocument, index: int) -> None:
+    """What was filled in or written over a page becomes part of it: only then is it text."""
+    import pypdfium2.raw as api
+
+    written = (api.FPDF_ANNOT_WIDGET, api.FPDF_ANNOT_FREETEXT, api.FPDF_ANNOT_STAMP)
+    page = document[index]
+    try:
+        for number in range(min(api.FPDFPage_GetAnnotCount(page.raw), _MOST_NOTES)):
+            note = api.FPDFPage_GetAnnot(page.raw, number)
+            kind = api.FPDFAnnot_GetSubtype(note)
+            api.FPDFPage_CloseAnnot(note)
+            if kind in written:
+                api.FPDFPage_Flatten(page.raw, api.FLAT_NORMALDISPLAY)
+                return
+    finally:
+        page.close()
 
 
 def _drawn_as(document: pdfium.PdfDocument, index: int, page: Page) -> str:
