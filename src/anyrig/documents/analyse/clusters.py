@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyrig.documents.analyse.phrases import Phrase
+from anyrig.documents.analyse.space import unit
 from anyrig.documents.analyse.words import plain, stem, words
 
 if TYPE_CHECKING:
@@ -25,9 +26,14 @@ if TYPE_CHECKING:
 _STARTS = 6
 _ROUNDS = 60
 _MOST_CLUSTERS = 16
-_WORTH = 0.06
-"""The least mean silhouette of a division: vectors of unlike texts reach 0.15 and more, those of
-one subject cut at random 0.03."""
+_WORTH = 0.04
+"""The least mean silhouette of a division."""
+_PLAIN = 0.25
+"""One that needs no further proof."""
+_CHANCE = 1.7
+"""How many times that of the same numbers without order any other must be."""
+_FINER = 0.04
+"""By how much a division into more must be better, or it only cuts finer."""
 _JUDGED = 1_500  # documents that a silhouette is taken over
 _NAME_PHRASES = 3
 
@@ -66,13 +72,25 @@ def divide(points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS) -> tupl
     for count in range(2, _upper(len(rows), most) + 1):
         found = _k_means(rows, count, seed)
         worth = _silhouette(rows, found, seed)
-        # A division into more must be better by something, or it only cuts finer.
-        if worth > best + 0.01:
+        if worth > best + _FINER:
             best, chosen = worth, found
-    if best < _WORTH:
+    count = int(chosen.max()) + 1
+    if best < _PLAIN and best < max(_WORTH, _CHANCE * _by_chance(rows, count, seed)):
         return labels, 0.0
     labels[there] = chosen
     return labels, best
+
+
+def _by_chance(rows: Points, count: int, seed: int) -> float:
+    """The silhouette that so many clusters reach where there are none: each column shuffled."""
+    import numpy as np
+
+    dice = np.random.default_rng(seed)
+    found = []
+    for _ in range(2):
+        shuffled = unit(dice.permuted(rows, axis=0))
+        found.append(_silhouette(shuffled, _k_means(shuffled, count, seed), seed))
+    return max(found)
 
 
 def _upper(count: int, most: int) -> int:

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from anyrig.documents.analyse import clusters, space
+from anyrig.documents.analyse.phrases import Phrase
+
+
+def blobs(counts: list[int], seed: int = 3, noise: float = 0.25) -> tuple[np.ndarray, list[int]]:
+    dice = np.random.default_rng(seed)
+    centres = np.eye(len(counts), 24)
+    rows, labels = [], []
+    for label, count in enumerate(counts):
+        rows.append(centres[label] + noise * dice.normal(size=(count, 24)) / np.sqrt(24))
+        labels += [label] * count
+    return space.unit(np.concatenate(rows).astype(np.float32)), labels
+
+
+def purity(found: np.ndarray, labels: list[int]) -> float:
+    hits = 0
+    for label in set(found.tolist()):
+        mine = [labels[n] for n in np.flatnonzero(found == label)]
+        hits += max(mine.count(one) for one in set(mine))
+    return hits / len(labels)
+
+
+@pytest.mark.parametrize("counts", [[8, 8], [10, 5, 7], [12, 12, 12, 12, 12], [40, 3]])
+def test_the_number_of_clusters_is_found(counts: list[int]) -> None:
+    points, labels = blobs(counts)
+    found, silhouette = clusters.divide(points)
+    assert len(set(found.tolist())) == len(counts)
+    assert purity(found, labels) == 1.0
+    assert silhouette > 0.5
+
+
+def test_one_heap_is_one_cluster() -> None:
+    points, _ = blobs([30], noise=0.9)
+    found, silhouette = clusters.divide(points)
+    assert set(found.tolist()) == {0}
+    assert silhouette == 0.0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_documents_are_one_cluster(count: int) -> None:
+    points = np.eye(max(1, count), 8, dtype=np.float32)[:count]
+    found, _ = clusters.divide(points)
+    assert found.tolist() == [0] * count
+
+
+def test_the_same_seed_gives_the_same_clusters() -> None:
+    points, _ = blobs([9, 9, 9, 9], noise=1.2)
+    first, second = clusters.divide(points, seed=4), clusters.divide(points, seed=4)
+    assert first[0].tolist() == second[0].tolist()
+    assert first[1] == second[1]
+
+
+def test_documents_without_words_do_not_stand_in_the_way() -> None:
+    points, _ = blobs([6, 6])
+    points = np.concatenate([points, np.zeros((3, 24), np.float32)])
+    found, _ = clusters.divide(points)
+    assert len(set(found[:12].tolist())) == 2
+    assert len(found) == 15
+
+
+def test_a_name_tells_a_cluster_from_the_others() -> None:
+    points, _ = blobs([3, 3])
+    own = [[Phrase("report", 1.0, 4), Phrase("wild bees", 0.9, 3)]] * 3
+    own += [[Phrase("report", 1.0, 4), Phrase("Tidal gates", 0.8, 2)]] * 3
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    first, second = clusters.named(points, labels, own)
+    assert first.name.startswith("wild bees")
+    assert second.name.startswith("Tidal gates")
+    assert sorted(first.members) == [0, 1, 2]
+
+
+def test_the_map_keeps_neighbours_together_and_does_not_flip() -> None:
+    points, labels = blobs([10, 10, 10])
+    places = space.flat(points)
+    assert places.shape == (30, 2)
+    assert float(np.abs(places).max()) <= 1.0
+    assert np.array_equal(places, space.flat(points.copy()))
+    centres = [places[np.array(labels) == n].mean(axis=0) for n in range(3)]
+    inside = np.mean([np.linalg.norm(places[n] - centres[labels[n]]) for n in range(30)])
+    between = min(np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert between > 1.5 * inside
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_map_of_few(count: int) -> None:
+    assert space.flat(np.eye(3, dtype=np.float32)[:count]).shape == (count, 2)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import random
+
+from anyrig.documents.analyse import duplicates
+from anyrig.documents.analyse.shingles import shingled, similarity
+from tests.conftest import ROOT
+
+ALICE = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+
+
+def pieces(count: int, size: int = 1500) -> list[str]:
+    return [ALICE[n * size : (n + 1) * size] for n in range(count)]
+
+
+def edited(text: str, every: int) -> str:
+    said = text.split()
+    return " ".join("altered" if n % every == every - 1 else one for n, one in enumerate(said))
+
+
+def test_looks_do_not_matter() -> None:
+    text = pieces(1)[0]
+    other = shingled("\n\n".join(text.upper().replace(",", " ,").split()))
+    assert shingled(text).digest == other.digest
+    assert similarity(shingled(text), other) == 1.0
+
+
+def test_copies_with_edits_are_found_among_others() -> None:
+    texts = pieces(20)
+    copy = edited(texts[3], 25)
+    found = duplicates.groups([shingled(text) for text in [*texts, copy, texts[7]]])
+    members = {(one.first, *(member.index for member in one.members)) for one in found}
+    assert {frozenset(one) for one in members} == {frozenset({3, 20}), frozenset({7, 21})}
+    near = next(one for one in found if not one.exact)
+    assert 0.5 <= near.members[0].similarity < 1
+
+
+def test_texts_on_one_subject_are_no_copies() -> None:
+    assert duplicates.groups([shingled(text) for text in pieces(25)]) == []
+
+
+def test_long_texts_are_compared_by_a_sample() -> None:
+    one, other = shingled(ALICE), shingled(edited(ALICE, 40))
+    assert one.num_shingles > len(one.sketch)
+    # One word in forty changes three shingles of forty on each side.
+    assert 0.8 < similarity(one, other) < 0.95
+
+
+def test_what_differs_is_said() -> None:
+    before = "The fee is 40 euros. It is due in May. Write to us."
+    after = "The fee is 55 euros. It is due in May. Write to us. Or call."
+    found, count = duplicates.changes(before, after, "en")
+    assert count == 2
+    assert (found[0].before, found[0].after) == ("The fee is 40 euros.", "The fee is 55 euros.")
+    assert (found[1].before, found[1].after) == ("", "Or call.")
+
+
+def test_a_passage_that_was_taken_over_is_found() -> None:
+    dice = random.Random(5)
+    known = "river stone lamp winter paper green seven early cloud window bread letter".split()
+    other = " ".join(dice.choice(known) for _ in range(400))
+    taken = " ".join(ALICE[9000:9900].split())
+    texts = [ALICE[:20000], f"{other} {taken} {other[:300]}"]
+    made = [shingled(text) for text in texts]
+    assert duplicates.groups(made) == []
+    found = duplicates.shared_passages(made, [], lambda index: texts[index])
+    assert [(one.first, one.second) for one in found] == [(0, 1)]
+    assert found[0].num_words >= 120
+    assert found[0].text[:60] in " ".join(ALICE.split())
+
+
+def test_nothing_and_almost_nothing() -> None:
+    made = [shingled(text) for text in ("", "", "yes", "yes", "one two")]
+    assert duplicates.groups(made) == []
+    assert duplicates.shared_passages(made, [], lambda index: "") == []
+    assert duplicates.groups([]) == []
+
+
+def test_many_copies_of_one_form_are_one_group() -> None:
+    form = "Dear customer, your order number {} was sent today and will arrive within a few days."
+    made = [shingled(form.format(number)) for number in range(300)]
+    found = duplicates.groups(made)
+    assert len(found) == 1
+    assert len(found[0].members) == 299

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.analyse.digest import digest, language_shares
+from anyrig.documents.analyse.draw import Bar, bars, columns, escaped, scatter, short
+from anyrig.documents.analyse.folder import Analysis, Left, analyse
+from anyrig.documents.analyse.report import html
+from anyrig.text.pages import Page, Paged
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;\u202e\x07.txt"
+BAD = {"script", "iframe", "object", "embed", "link", "img", "base", "form", "a"}
+
+
+class Seen(HTMLParser):
+    """Every element, and every attribute's value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("p", "circle", "rect", "line"):
+            return
+        while self.open[-1] in ("p", "circle", "rect", "line") and self.open[-1] != tag:
+            self.open.pop()
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def paged(name: str, text: str) -> Paged:
+    return Paged(Path(name), "txt", (Page(text),))
+
+
+def made(texts: dict[str, str], **more: object) -> Analysis:
+    digests = [digest(paged(name, text), name=name, vectors=False) for name, text in texts.items()]
+    return analyse(digests, title="A folder", **more)  # type: ignore[arg-type]
+
+
+def seen(page: str) -> Seen:
+    found = Seen()
+    found.feed(page)
+    found.close()
+    return found
+
+
+TEXT = "The harbour gate holds the water back. A harbour gate needs steel and money. " * 4
+
+
+def test_hostile_names_and_contents_stay_text() -> None:
+    evil = f"{TEXT} <script>alert('body')</script> <b onclick=x>bold</b> {HOSTILE} " * 2
+    found = made(
+        {HOSTILE: evil, "copy.txt": evil + " And more.", "third.txt": evil},
+        left=[Left(HOSTILE, f"why {HOSTILE}")],
+        similar_to=0,
+    )
+    page = html(found)
+    told = seen(page)
+    assert not BAD & set(told.elements)
+    assert "alert(1)" in "".join(told.text)
+    for name, value in told.attributes:
+        assert not name.startswith("on")
+        assert "javascript:" not in value
+        assert "alert" not in value
+    assert "\u202e" not in page
+    assert "\x07" not in page
+
+
+def test_the_page_fetches_nothing() -> None:
+    page = html(made({"a.txt": TEXT, "b.txt": TEXT + "Another word."}))
+    assert "default-src 'none'" in page
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+def test_every_plot_tells_what_it_shows() -> None:
+    page = html(made({"a.txt": TEXT, "b.txt": "Quite another subject, with cheese. " * 9}))
+    plots = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert len(plots) >= 5
+    for plot in plots:
+        assert re.search(r"<title>[^<]+</title>\s*<desc>[^<]+</desc>", plot)
+        assert 'role="img"' in plot
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_documents_make_a_page(count: int) -> None:
+    texts = {f"{n}.txt": f"{TEXT} Number {n}." for n in range(count)}
+    told = seen(html(made(texts)))
+    assert told.elements.count("main") == 1
+
+
+def test_the_same_folder_gives_the_same_bytes() -> None:
+    texts = {f"{n}.txt": f"{TEXT} Number {n} is about {'cheese' * (n % 3)}." for n in range(9)}
+    assert html(made(texts)) == html(made(texts))
+
+
+def test_lone_surrogates_can_be_written() -> None:
+    page = html(made({"bad\udcff.txt": TEXT + "\ud800"}))
+    assert page.encode("utf-8")
+
+
+def test_plots_hold_their_own_with_nothing_and_with_much() -> None:
+    assert "<svg" in bars("t", "d", [])
+    assert "<svg" in columns("t", "d", [])
+    assert "<svg" in scatter("t", "d", [], [])
+    long = bars("t", "d", [Bar("x" * 5000, 1.0, "1 file")])
+    assert len(re.findall(r">([^<]*…[^<]*)<", long)[0]) < 60
+    assert short("a/very/long/name/of/a/file.txt", 12).endswith(".txt")
+
+
+def test_escaping_leaves_letters_alone() -> None:
+    assert escaped("né à Łódź, 北京 & <b>") == "né à Łódź, 北京 &amp; &lt;b&gt;"
+
+
+def test_languages_of_a_mixed_text() -> None:
+    english = "This paragraph is written in English, and it is long enough to be told apart. " * 2
+    french = "Ce paragraphe est écrit en français, et il est assez long pour que cela se voie. " * 2
+    shares = language_shares(f"{english}\n\n{french}\n\n{english}")
+    assert [one.language for one in shares] == ["en", "fr"]
+    assert shares[0].share > 0.5
+    assert sum(one.share for one in shares) == pytest.approx(1.0)

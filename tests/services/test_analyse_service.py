@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.documents.analyse.folder import Analysis
+from anyrig.documents.reading import Unread, read_all
+from anyrig.errors import BadInput
+from anyrig.services.analyse import analyse
+from anyrig.text.folder import find
+from anyrig.text.pages import Page, Paged
+from tests.documents.analyse import topics
+from tests.documents.index.bag import Bag
+
+
+def simply(paths: Sequence[Path]) -> Iterator[Paged | Unread]:
+    """Files as they lie, without processes of their own: quick."""
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        if text:
+            yield Paged(path, "txt", (Page(text),))
+        else:
+            yield Unread(path, f"{path.name} is empty", "Give a file with text in it.")
+
+
+def told(folder: Path, **more: object) -> Analysis:
+    files = find(folder).files
+    return analyse(files, root=folder, read=simply, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by_vectors", [False, True])
+def test_a_labelled_folder_falls_into_its_subjects(tmp_path: Path, by_vectors: bool) -> None:
+    subjects = topics.make(tmp_path)
+    bag = Bag(dimension=512)
+    found = told(tmp_path, model=(lambda languages: bag) if by_vectors else None)
+    clusters = found.clustering.clusters
+    assert len(clusters) == 3
+    for cluster in clusters:
+        members = {subjects[found.docs[index].facts.name] for index in cluster.members}
+        assert len(members) == 1
+        [subject] = members
+        known = topics.TOPICS[subject].lower()
+        assert all(word in known for word in cluster.name.lower().replace(",", "").split())
+    assert found.model == ("bag" if by_vectors else "")
+
+
+def test_the_model_is_chosen_by_the_languages_of_the_texts(tmp_path: Path) -> None:
+    topics.make(tmp_path, each=1)
+    spanish = "El ayuntamiento ha aprobado el nuevo presupuesto para las escuelas del barrio. "
+    (tmp_path / "es.txt").write_text(spanish * 4, encoding="utf-8")
+    asked: list[dict[str, float]] = []
+
+    def model(languages: dict[str, float]) -> Bag:
+        asked.append(dict(languages))
+        return Bag()
+
+    told(tmp_path, model=model)
+    assert set(asked[0]) == {"en", "es"}
+    assert sum(asked[0].values()) == pytest.approx(1.0)
+
+
+def test_bad_files_are_named_and_the_rest_go_on(tmp_path: Path) -> None:
+    topics.make(tmp_path, each=1)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "marks.txt").write_text("... --- ...")
+    found = told(tmp_path)
+    assert len(found.docs) == 3
+    assert [one.name for one in found.left] == ["empty.txt", "marks.txt"]
+    assert "empty" in found.left[0].why
+
+
+def test_similar_documents_are_ranked(tmp_path: Path) -> None:
+    subjects = topics.make(tmp_path)
+    found = told(tmp_path, similar_to=tmp_path / "as0.txt")
+    assert found.similar_to is not None
+    names = [found.docs[index].facts.name for index, _ in found.similar]
+    assert [subjects[name] for name in names[:3]] == ["astronomy"] * 3
+    scores = [score for _, score in found.similar]
+    assert scores == sorted(scores, reverse=True)
+    assert "as0.txt" not in names
+
+
+def test_a_file_from_elsewhere_can_be_compared(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    topics.make(inside)
+    other = tmp_path / "other.txt"
+    other.write_text(topics.text_of("banking", 99), encoding="utf-8")
+    found = told(inside, similar_to=other)
+    assert found.docs[found.similar[0][0]].facts.name.startswith("ba")
+
+
+def test_a_file_that_cannot_be_compared_is_an_error(tmp_path: Path) -> None:
+    topics.make(tmp_path, each=1)
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(BadInput, match="cannot be compared"):
+        told(tmp_path, similar_to=tmp_path / "empty.txt")
+
+
+def test_progress_never_goes_back(tmp_path: Path) -> None:
+    topics.make(tmp_path, each=2)
+    steps: list[tuple[int, int]] = []
+    told(
+        tmp_path, model=lambda languages: Bag(),
+        tell=lambda what, done, total: steps.append((done, total)),
+    )  # fmt: skip
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert len({total for _, total in steps}) == 1
+    assert steps[-1][0] <= steps[-1][1]
+
+
+def test_one_file_and_none(tmp_path: Path) -> None:
+    assert analyse([], read=simply).docs == ()
+    topics.make(tmp_path, each=1)
+    found = analyse([tmp_path / "ba0.txt"], read=simply)
+    assert len(found.docs) == 1
+    assert found.docs[0].phrases
+    assert len(found.clustering.clusters) == 1
+
+
+def test_the_same_folder_gives_the_same_analysis(tmp_path: Path) -> None:
+    topics.make(tmp_path)
+    assert told(tmp_path, model=lambda _: Bag()) == told(tmp_path, model=lambda _: Bag())
+
+
+def test_dates_come_from_names_first(tmp_path: Path) -> None:
+    (tmp_path / "2021-03-04 letter.txt").write_text("A letter on the matter of the roof tiles.")
+    (tmp_path / "20219999 letter.txt").write_text("Another letter on the matter of the roof.")
+    found = told(tmp_path)
+    by = {doc.facts.name: (doc.facts.day, doc.facts.dated_by) for doc in found.docs}
+    assert by["2021-03-04 letter.txt"] == ("2021-03-04", "name")
+    assert by["20219999 letter.txt"][1] == "file"
+
+
+def test_files_are_read_by_the_usual_door(tmp_path: Path) -> None:
+    topics.make(tmp_path, each=1)
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    found = analyse(find(tmp_path).files, root=tmp_path, read=read_all)
+    assert len(found.docs) == 3
+    assert [one.name for one in found.left] == ["broken.pdf"]
+
+
+def test_points_are_of_length_one(tmp_path: Path) -> None:
+    from anyrig.documents.analyse.digest import digest
+    from anyrig.documents.analyse.folder import points_of
+
+    topics.make(tmp_path)
+    read = [one for one in simply(find(tmp_path).files) if isinstance(one, Paged)]
+    digests = [digest(one, name=one.file.name, vectors=True) for one in read]
+    for vectors in (None, Bag()):
+        points = points_of(digests, vectors)
+        assert np.allclose(np.linalg.norm(points, axis=1), 1.0, atol=1e-5)
