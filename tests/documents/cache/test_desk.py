@@ -237,10 +237,10 @@ def test_singles_do_not_starve_the_rest() -> None:
 
 
 class Simulated:
-    """A device on a clock of its own: three milliseconds a batch and one a text."""
+    """A device on a clock of its own: three milliseconds a batch and one a text, or more."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, batch_s: float = 0.003, text_s: float = 0.001) -> None:
+        self.now, self._batch_s, self._text_s = 0.0, batch_s, text_s
         self.chance = random.Random(1)
         self.singles: list[float] = []
         self.next_single = float("inf")
@@ -248,7 +248,7 @@ class Simulated:
         self.desk = Desk(self.engine, pace=Pace(), clock=lambda: self.now)
 
     def run(self, texts: list[str]) -> None:
-        end = self.now + 0.003 + 0.001 * len(texts)
+        end = self.now + self._batch_s + self._text_s * len(texts)
         while self.next_single < end:
             self.now = self.next_single
             self.ask()
@@ -283,6 +283,13 @@ def test_without_singles_slices_are_long() -> None:
     assert device.engine.seen.total() == 20_000
     assert device.now < 20_000 * 0.001 * 1.05
     assert max(device.engine.batches) * 0.001 < 0.5
+
+
+def test_a_slow_device_still_gets_several_at_once() -> None:
+    device = Simulated(batch_s=2.0, text_s=0.2)
+    with device.desk as desk:
+        desk.matrix(["a text of some length " * 10 + f"{number}" for number in range(200)])
+    assert min(device.engine.batches[:-1]) >= 12
 
 
 def test_uses_are_not_mixed_up(gate: Gate) -> None:

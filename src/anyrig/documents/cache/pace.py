@@ -1,7 +1,7 @@
 """How much work of many texts goes into one slice, so that a single text need not wait long.
 
 A slice that runs is not interrupted: a single text waits for one slice at most. While none came
-for a while, slices take a quarter of a second, long enough for any device to be used well. Once one
+for a while, slices take a quarter of a second, long enough for a device to be used well. Once one
 came, they take no longer than one single text does, so that the next is answered within about twice
 its time. Both are found by trying: a slice that took too long is followed by a smaller one.
 """
@@ -21,6 +21,8 @@ SINGLES_IN_A_ROW = 8
 _EACH = 32
 """What a text costs beside its characters."""
 _FIRST_CALM, _FIRST_ALERT, _MOST = 8_192.0, 512.0, 8_000_000.0
+_LEAST_CALM = 4_096.0
+"""A dozen short texts, however slow the device: one by one they would take far longer still."""
 
 
 def cost(text: str) -> int:
@@ -58,7 +60,7 @@ class Pace:
             old = seconds if self._single_s is None else self._single_s
             self._single_s = old + (seconds - old) * 0.2
         elif now >= self._alert_until:
-            self._calm = _next(self._calm, size, seconds, self._calm_s)
+            self._calm = max(_LEAST_CALM, _next(self._calm, size, seconds, self._calm_s))
         else:
             wanted = min(self._single_s or self._calm_s / 10, self._calm_s)
             self._alert = _next(self._alert, size, seconds, wanted)

@@ -1,0 +1,46 @@
+"""A store that may fail: what is asked of it is answered all the same, and that is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from anyrig.cli.keep import Forgiving
+from anyrig.errors import StoreFailed
+from anyrig.store.protocol import Claim, Claims, Result, Results
+from anyrig.store.results import Store
+
+
+class Failing(Store):
+    """It knows who makes what, and cannot say."""
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
+        raise StoreFailed("the disk is gone", hint="Find it.")
+
+    def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
+        raise StoreFailed("the disk is gone", hint="Find it.")
+
+    def release(self, claim: Claim) -> None:
+        raise StoreFailed("the disk is gone", hint="Find it.")
+
+
+def test_a_good_store_is_asked(tmp_path: Path) -> None:
+    with Store(tmp_path / "results.sqlite") as store:
+        forgiving: Results = Forgiving(store)
+        assert forgiving.put("a", b"1", kind="speech")
+        assert forgiving.get_many(["a", "b"]).keys() == {"a"}
+        assert isinstance(forgiving, Claims)
+        assert forgiving.claim(["a"], lapse_s=1) == Claim("", frozenset({"a"}))
+
+
+def test_a_failing_one_is_told_of_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Failing(tmp_path / "results.sqlite")
+    with store:
+        forgiving = Forgiving(store)
+        assert forgiving.get_many(["a"]) == {}
+        assert forgiving.get_many(["a"]) == {}
+        assert forgiving.claim(["a"], lapse_s=1) == Claim("", frozenset({"a"}))
+        forgiving.release(Claim("token", frozenset({"a"})))
+    assert capsys.readouterr().err.count("the disk is gone") == 1
