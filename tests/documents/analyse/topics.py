@@ -24,10 +24,10 @@ TOPICS = {
 
 
 def text_of(topic: str, seed: int) -> str:
-    """Sentences of one subject in an order of their own, some of them twice."""
+    """Sentences of one subject in an order of their own."""
     dice = random.Random(f"{topic} {seed}")
     known = [one.strip().rstrip(".") + "." for one in TOPICS[topic].split(". ")]
-    return " ".join(dice.sample(known, 6))
+    return " ".join(dice.sample(known, 5))
 
 
 def make(folder: Path, each: int = 4) -> dict[str, str]:
