@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embed": ("embed", "vectors of texts, files and folders, as .npy, .npz, .jsonl or .csv"),
     "analyse": ("analyse", "languages, key phrases, copies and clusters of a folder; HTML report"),
     "summarise": ("summarise", "documents in a few sentences, their own or those of a model"),
+    "ocr": ("ocr", "read scanned pages and PDFs: text, boxes, searchable PDFs"),
     "jobs": ("jobs", "what is queued: work on it, watch it, pause, resume, cancel, delete"),
     "voices": ("voices", "list the voices, and write a sample of each"),
     "engines": ("engines", "list the speech engines, what they lack and how to get it"),
@@ -36,10 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
-PLANNED = (
-    "ocr "
-    "train serve keys worker coordinator cluster"
-).split()
+PLANNED = "train serve keys worker coordinator cluster".split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 

@@ -24,6 +24,7 @@ _WITH_VALUE = (
     " --index --mode --limit --folder --type --after --before --ocr --long"
     " --labels --with --name --pool --prior --threshold --template"
     " --kinds --labels --threshold"
+    " --dpi"
     " --shape --tokens --length --sizes --most --longest"
 ).split()
 

@@ -75,4 +75,6 @@ def read(context: Context, files: Iterable[Path]) -> Iterator[Paged | Unread]:
 
 def ocr(context: Context, stack: ExitStack) -> Reads | None:
     """What reads pictures, loaded when the first one comes; None where no engine is installed."""
-    return None
+    from anyrig.cli.ocr import reads
+
+    return reads(context, stack)

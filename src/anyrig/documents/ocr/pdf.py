@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.page import Line, Point, ReadPage, Word
 
 _POINTS = 72.0
-_MANY = 2000
-"""Pages after which a PDF's parts are joined: one that holds thousands of pictures is large."""
 _TO_UNICODE = """/CIDInit /ProcSet findresource begin
 12 dict begin
 begincmap
@@ -71,18 +69,22 @@ class Document:
 
     def add(self, picture: Picture) -> None:
         """A page with a picture, and its words."""
-        import pypdfium2 as pdfium
-
         read = picture.page
         scale = _POINTS / picture.dpi
         width, height = read.width * scale, read.height * scale
         page = self._pdf.new_page(width, height)
-        image = pdfium.PdfImage.new(self._pdf)
-        self._load(image, picture.data, read)
-        image.set_matrix(pdfium.PdfMatrix().scale(width, height))
-        page.insert_obj(image)
+        if picture.data:
+            self._draw(page, picture, width, height)
         self._write(page, read, scale, scale, height)
         page.close()
+
+    def _draw(self, page: Any, picture: Picture, width: float, height: float) -> None:
+        import pypdfium2 as pdfium
+
+        image = pdfium.PdfImage.new(self._pdf)
+        self._load(image, picture.data, picture.page)
+        image.set_matrix(pdfium.PdfMatrix().scale(width, height))
+        page.insert_obj(image)
 
     def layer(self, index: int, read: ReadPage) -> None:
         """The words of a page that is there already; `index` counts from 0."""
@@ -103,7 +105,7 @@ class Document:
 
     def _load(self, image: Any, data: bytes, read: ReadPage) -> None:
         """A JPEG as it is; anything else as the pixels that were read."""
-        if _plain_jpeg(data, read):
+        if plain_jpeg(data, read):
             image.load_jpeg(io.BytesIO(data), inline=True, autoclose=True)
             return
         import pypdfium2 as pdfium
@@ -195,7 +197,7 @@ def _unturned(point: Point, turned: int, size: tuple[float, float], origin: Poin
     return x + origin[0], y + origin[1]
 
 
-def _plain_jpeg(data: bytes, read: ReadPage) -> bool:
+def plain_jpeg(data: bytes, read: ReadPage) -> bool:
     """Whether a picture may go into the PDF as it is: seen by all as it was read."""
     if not data.startswith(b"\xff\xd8\xff"):
         return False
