@@ -14,6 +14,7 @@ from collections import Counter
 _FEW = 60
 """Letters of a page under which figures say nothing."""
 _UNKNOWN = 0.2
+_SAMPLE = 20_000
 _CID = re.compile(r"\(cid:\d{1,5}\)")
 # What UTF-8 looks like when it is read as Windows-1252 or Latin-1: a lead byte, then others.
 _TWICE = re.compile(
@@ -39,10 +40,11 @@ def fault(text: str, num_unknown: int = 0) -> str:
         text: of one page.
         num_unknown: letters that the file draws without naming them, beyond those in the text.
     """
+    whole, text = len(text), _sample(text)
     signs = [sign for sign in text if not sign.isspace()]
     if not signs:
         return ""
-    unknown = num_unknown or sum(map(_is_unknown, signs))
+    unknown = num_unknown * len(text) / whole or sum(map(_is_unknown, signs))
     if unknown > _UNKNOWN * len(signs):
         return "the file does not say which letters it shows"
     if 6 * len(_CID.findall(text)) > _UNKNOWN * len(signs):
@@ -54,9 +56,18 @@ def fault(text: str, num_unknown: int = 0) -> str:
 
 def readable(text: str) -> bool:
     """Whether at least half of a text is letters that someone could read."""
+    text = _sample(text)
     signs = [sign for sign in text if not sign.isspace()]
     bad = sum(map(_is_unknown, signs)) + 7 * len(_CID.findall(text))
     return bool(signs) and 2 * bad < len(signs) and any(map(str.isalnum, signs))
+
+
+def _sample(text: str) -> str:
+    """A long text by its beginning and its middle."""
+    if len(text) <= 2 * _SAMPLE:
+        return text
+    middle = len(text) // 2
+    return text[:_SAMPLE] + text[middle : middle + _SAMPLE]
 
 
 def _is_unknown(sign: str) -> bool:
@@ -83,7 +94,7 @@ def _is_latin(sign: str) -> bool:
 
 def _odd_words(text: str) -> str:
     """By pairs of letters: only those inside of words count."""
-    plain = unicodedata.normalize("NFKD", text[:20_000]).lower()
+    plain = unicodedata.normalize("NFKD", text).lower()
     plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
     words = re.findall(r"[a-z]+", plain)
     singles = sum(len(word) == 1 for word in words)
