@@ -58,6 +58,7 @@ def model(context: Context, *, languages: Mapping[str, float] | None = None) -> 
 
 
 def fetch(repository: str, folder: Path) -> None:
+    """Get a repository of the hub into a folder, and say how far that is."""
     from anyrig.store.weights import fetch
 
     last = ""

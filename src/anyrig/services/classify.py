@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
+from anyrig.documents.reading import Unread
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.text.pages import Page, Paged
 from anyrig.units import plural
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from anyrig.documents.classify.head import Head
     from anyrig.documents.classify.solve import Array, Kind
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.reading import Unread
     from anyrig.work.pool import Pool
 
 Read = Callable[[Iterable[Path]], Iterator[Paged | Unread]]
@@ -269,7 +269,7 @@ def _once(
         seen.setdefault(text, []).append(number)
     kept, known, notes = [], [], []
     copies = torn = 0
-    for numbers in seen.values():
+    for _, numbers in sorted(seen.items()):  # whatever order the examples came in
         names = tuple(sorted({name for n in numbers for name in labels[n]}))
         copies += len(numbers) - 1
         if kind == "one" and len(names) > 1:

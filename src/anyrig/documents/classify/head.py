@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -143,4 +144,7 @@ def _between(inside: Array, outside: Array) -> float:
 
 def plain(figures: Figures | None) -> dict[str, Any] | None:
     """Figures as JSON has them."""
-    return None if figures is None else asdict(figures)
+    if figures is None:
+        return None
+    found: dict[str, Any] = json.loads(json.dumps(asdict(figures)))  # lists, as they come back
+    return found

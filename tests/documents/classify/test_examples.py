@@ -1,0 +1,141 @@
+"""Examples as people keep them: folders, tables, lines of JSON, with what goes wrong in them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.classify.examples import examples, parted
+from anyrig.documents.classify.labels import Label, labels
+from anyrig.errors import BadInput
+
+
+@pytest.fixture
+def spot(tmp_path: Path) -> Path:
+    """A folder with nothing else in it."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+def _written(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_a_folder_of_folders(spot: Path) -> None:
+    _written(spot / "invoice" / "a.txt", "pay")
+    _written(spot / "invoice" / "2024" / "b.txt", "pay more")
+    _written(spot / "love  letter" / "c.txt", "dear")
+    _written(spot / "invoice" / ".hidden", "no")
+    _written(spot / "stray.txt", "no label")
+    (spot / "empty").mkdir()
+    found = examples(spot)
+    assert [(one.labels, one.file and one.file.name) for one in found.examples] == [
+        (("invoice",), "b.txt"), (("invoice",), "a.txt"), (("love letter",), "c.txt"),
+    ]  # fmt: skip
+    assert {one.place for one in found.troubles} == {"stray.txt", "empty"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'text,label\npay me,invoice\n"dear, you",letter\n',
+        "label;text\ninvoice;pay me\nletter;dear, you\n",
+        "id\ttext\tlabel\n1\tpay me\tinvoice\n2\tdear, you\tletter\n",
+        '\ufeffText,Label\r\npay me,invoice\r\n\r\n"dear, you",letter\r\n',
+        'pay me,invoice\n"dear, you",letter\n',
+        'texto,etiqueta\npay me,invoice\n"dear, you",letter\n',
+    ],
+)
+def test_tables(spot: Path, text: str) -> None:
+    found = examples(_written(spot / "examples.csv", text))
+    assert [(one.text, one.labels) for one in found.examples] == [
+        ("pay me", ("invoice",)), ("dear, you", ("letter",)),
+    ]  # fmt: skip
+    assert not found.troubles
+
+
+def test_a_table_of_files_and_of_several_labels(spot: Path) -> None:
+    _written(spot / "in" / "a.txt", "pay")
+    table = _written(spot / "examples.csv", "file,labels\nin/a.txt,urgent | invoice|urgent\n")
+    (one,) = examples(table).examples
+    assert one.file == spot / "in" / "a.txt"
+    assert one.labels == ("urgent", "invoice")
+    bare = _written(spot / "bare.csv", "in/a.txt,invoice\n")
+    assert examples(bare).examples[0].file == spot / "in" / "a.txt"
+
+
+def test_old_encodings_and_long_cells(spot: Path) -> None:
+    text = "text,label\n¿Cuánto debe pagar el señor Núñez mañana por la reparación?,factura\n"
+    found = examples(_written(spot / "old.csv", text, "cp1252"))
+    assert found.examples[0].text.startswith("¿Cuánto debe pagar el señor Núñez")
+    long = "word " * 100_000
+    found = examples(_written(spot / "long.csv", f'text,label\n"{long}",a\n'))
+    assert len(found.examples[0].text) == len(long)
+
+
+def test_lines_of_json(spot: Path) -> None:
+    text = (
+        '{"text": "pay", "label": "invoice"}\n'
+        '{"text": "dear\\nyou", "labels": ["letter", "urgent"]}\n'
+        "not json\n"
+        '{"text": "what is it"}\n'
+        '{"label": "invoice"}\n'
+        '["text", "label"]\n'
+        '{"file": "a.txt", "label": 3}\n'
+    )
+    found = examples(_written(spot / "examples.jsonl", text))
+    assert [one.labels for one in found.examples] == [("invoice",), ("letter", "urgent"), ("3",)]
+    assert found.examples[2].file == spot / "a.txt"
+    said = {one.place.rpartition(" ")[2]: one.said for one in found.troubles}
+    assert said["3"].startswith("it is no JSON")
+    assert said["4"] == "it has no label"
+    assert said["5"] == "it has neither text nor file"
+    assert said["6"] == "it is no JSON object"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "", "is empty"),
+        ("a.csv", "one,two,three\n1,2,3\n", "does not say which column"),
+        ("a.csv", "text,label\n", "there are no examples"),
+        ("a.csv", "text,label\n ,invoice\n", "its text is empty"),
+        ("a.json", "[1, 2", "is no JSON"),
+        ("a.csv", "text,label\n\x00\x00,a\n", "there are no examples"),
+    ],
+)
+def test_what_is_no_set_of_examples(spot: Path, name: str, text: str, said: str) -> None:
+    path = _written(spot / name, text)
+    if "\x00" in text:  # Python's csv refuses or takes a zero byte by its version: never a crash
+        with contextlib.suppress(BadInput):
+            examples(path)
+        return
+    with pytest.raises(BadInput, match=said):
+        examples(path)
+
+
+def test_a_file_that_is_not_there(spot: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        examples(spot / "none.csv")
+    with pytest.raises(BadInput, match="there are no examples"):
+        examples(spot)
+
+
+def test_labels_as_words(spot: Path) -> None:
+    assert labels("invoice, letter ,contract") == (
+        Label("invoice"), Label("letter"), Label("contract"),
+    )  # fmt: skip
+    assert labels('"a, b": no, letter: to a  friend')[1] == Label("letter", "to a friend")
+    file = _written(spot / "labels.txt", "# kinds\ninvoice: a bill, to be paid\n\nletter\n")
+    assert labels(f"@{file}") == (Label("invoice", "a bill, to be paid"), Label("letter"))
+    assert parted("a| b |a||c") == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("text", ["", " , ,", "a,a", ":no name", "x" * 300, "@nowhere.txt"])
+def test_labels_that_are_none(text: str) -> None:
+    with pytest.raises(BadInput):
+        labels(text)

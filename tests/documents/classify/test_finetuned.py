@@ -1,0 +1,232 @@
+"""Fine-tuned classifiers of a folder: a tiny random one, beside transformers' own answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.devices.choose import choose
+from anyrig.devices.discover import discover
+from anyrig.documents.classify.decide import Ways
+from anyrig.documents.classify.engine import Told, make
+from anyrig.documents.classify.finetuned import FineTuned, in_folder
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.placement import Placement, Wanted, place
+from anyrig.services.classify import Source, classify_by
+from anyrig.text.pages import Paged
+from anyrig.work.pool import Pool
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+WORDS = "pay the bill dear friend love cook rice salt now please soon and with of".split()
+TEXTS = [
+    "pay the bill now",
+    "dear friend with love",
+    "cook",
+    " ".join(WORDS * 12),  # many windows
+    "salt and rice and salt",
+]
+
+
+def _saved(folder: Path, **config: Any) -> Path:
+    """A tiny BERT with a tokenizer of whole words, as transformers saves it."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder.mkdir(parents=True)
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+    made = Tokenizer(models.WordLevel({name: n for n, name in enumerate(names)}, "[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    made.save(str(folder / "tokenizer.json"))
+    told = {
+        "vocab_size": len(names), "hidden_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32,
+        "pad_token_id": 0, "id2label": {0: "invoice", 1: "letter", 2: "recipe"},
+        "initializer_range": 0.5, **config,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**told))
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _saved(tmp_path_factory.mktemp("tuned") / "tiny")
+
+
+def _placed(model: FineTuned, backend: str) -> Placement:
+    machine = discover(os.environ)
+    need = model.need()
+    assert backend in need.backends
+    only = type(need)(need.what, (backend,), need.precisions)  # type: ignore[arg-type]
+    found = place(machine, choose(machine), only, Wanted(precision="fp32", workers_per_device=1))
+    return found.placements[0]
+
+
+def _told(model: FineTuned, backend: str, texts: list[str]) -> list[Told]:
+    engine = make(_placed(model, backend), **model.recipe().options)
+    return engine.run(texts)
+
+
+def _theirs(folder: Path, ids: list[int]) -> Any:
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
+    with torch.inference_mode():
+        return model(input_ids=torch.tensor([ids])).logits.softmax(-1)[0].numpy()
+
+
+def test_answers_are_those_of_transformers(folder: Path) -> None:
+    from tokenizers import Tokenizer
+
+    model = in_folder(folder)
+    assert (model.labels, model.kind, model.longest) == (("invoice", "letter", "recipe"), "one", 32)
+    told = _told(model, "torch", TEXTS)
+    tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text, one in zip(TEXTS, told, strict=True):
+        if one.num_windows == 1:
+            assert np.abs(_theirs(folder, tokens.encode(text).ids) - one.probabilities).max() < 1e-5
+    assert [one.num_windows for one in told] == [1, 1, 1, 8, 1]
+
+
+def test_a_long_text_is_the_mean_of_its_windows(folder: Path) -> None:
+    from tokenizers import Tokenizer
+
+    model = in_folder(folder)
+    (one,) = _told(model, "torch", [TEXTS[3]])
+    tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens.enable_truncation(32, stride=7)
+    whole = tokens.encode(TEXTS[3])
+    rows = [whole.ids, *(part.ids for part in whole.overflowing)]
+    want = np.average([_theirs(folder, row) for row in rows], axis=0, weights=list(map(len, rows)))
+    assert np.abs(want - one.probabilities).max() < 1e-5
+    assert sum(one.probabilities) == pytest.approx(1.0)
+    start, end = one.window
+    assert 0 <= start < end <= len(TEXTS[3])
+    best = int(np.argmax(want))
+    assert one.window_probability == pytest.approx(max(_theirs(folder, r)[best] for r in rows))
+
+
+def test_the_company_of_a_text_does_not_change_it(folder: Path) -> None:
+    model = in_folder(folder)
+    together = _told(model, "torch", TEXTS)
+    for text, one in zip(TEXTS, together, strict=True):
+        (alone,) = _told(model, "torch", [text]) if text == TEXTS[0] else (one,)
+        assert np.abs(np.subtract(alone.probabilities, one.probabilities)).max() < 1e-5
+
+
+def test_an_onnx_file_tells_the_same(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    place_ = tmp_path / "graph"
+    place_.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(folder / name, place_ / name)
+    _export(folder, place_ / "model.onnx")
+    model = in_folder(place_)
+    assert not model.weights
+    assert model.need().backends == ("onnx",)
+    ours = _told(model, "onnx", TEXTS)
+    theirs = _told(in_folder(folder), "torch", TEXTS)
+    for one, other in zip(ours, theirs, strict=True):
+        assert np.abs(np.subtract(one.probabilities, other.probabilities)).max() < 1e-4
+
+
+def _export(folder: Path, path: Path) -> None:
+    import warnings
+
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        str(folder), attn_implementation="eager"
+    ).eval()
+
+    model.requires_grad_(False)
+
+    class Plain(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+    axes = {0: "rows", 1: "tokens"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            Plain(), (torch.ones(2, 9, dtype=torch.int64), torch.ones(2, 9, dtype=torch.int64)),
+            str(path), input_names=["input_ids", "attention_mask"], output_names=["logits"],
+            dynamic_axes={"input_ids": axes, "attention_mask": axes, "logits": {0: "rows"}},
+            dynamo=False,
+        )  # fmt: skip
+
+
+def test_labels_on_their_own(tmp_path: Path) -> None:
+    folder = _saved(tmp_path / "multi", problem_type="multi_label_classification")
+    model = in_folder(folder)
+    assert model.kind == "many"
+    (one,) = _told(model, "torch", ["pay the bill"])
+    assert sum(one.probabilities) != pytest.approx(1.0, abs=1e-3)
+    assert all(0 < share < 1 for share in one.probabilities)
+
+
+def test_through_the_service(folder: Path) -> None:
+    model = in_folder(folder)
+    sources = [
+        Source("empty", text="  \n "),
+        *(Source(f"text {n}", text=text) for n, text in enumerate(TEXTS)),
+        Source("dots", text="..."),
+    ]
+
+    def read(_: object) -> Iterator[Paged]:
+        for _path in _:  # type: ignore[attr-defined]
+            raise AssertionError("there are no files")
+        yield from ()
+
+    with Pool([_placed(model, "torch")], model.recipe(), environment=os.environ) as pool:
+        found = list(classify_by(sources, model, pool, read, Ways(other=True)))
+    assert [one.source.name for one in found] == [one.name for one in sources]
+    assert [one.error is not None for one in found] == [True, *[False] * 5, True]
+    told = _told(model, "torch", TEXTS)
+    for one, want in zip(found[1:-1], told, strict=True):
+        assert one.answer is not None
+        assert one.answer.probability == pytest.approx(max(want.probabilities), abs=1e-4)
+        assert bool(one.answer.labels) == (max(want.probabilities) >= 0.5)
+    long = found[4].answer
+    assert long is not None
+    assert long.reason is not None
+    assert long.num_passages == 8
+    assert long.reason.text in TEXTS[3]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"architectures": ["BertForMaskedLM"]}, BadInput, "no classifier"),
+        ({"problem_type": "regression"}, BadInput, "no label"),
+        ({"id2label": {"0": "a", "2": "b"}}, BadInput, "skips a number"),
+        ([], BadInput, "no object"),
+    ],
+)
+def test_folders_that_are_no_classifier(
+    folder: Path, tmp_path: Path, change: Any, error: type[Exception], said: str
+) -> None:
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "changed")
+    file = tmp_path / "changed" / "config.json"
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, **change} if isinstance(change, dict) else change))
+    with pytest.raises(error, match=said):
+        in_folder(tmp_path / "changed")
+
+
+def test_a_folder_without_weights(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(folder / name, tmp_path / name)
+    with pytest.raises(NeedsWeights, match="no weights"):
+        in_folder(tmp_path)
+    with pytest.raises(BadInput, match="is no model"):
+        in_folder(tmp_path / "nowhere")
