@@ -1,0 +1,128 @@
+"""A document is removed for good: from the index, from its bytes, from the kept vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.cache.kept import Kept
+from anyrig.documents.cache.shelf import Marks, Shelf
+from anyrig.documents.index.search import Searcher
+from anyrig.documents.index.status import status
+from anyrig.errors import BadInput
+from anyrig.services import index as service
+from anyrig.store.results import Store
+from tests.documents.index.bag import Bag
+from tests.documents.index.folder import ALICE, contents, index, write
+
+SECRET = "Zyxomma and Quokkaberg signed the wrexham covenant at midnight."
+
+
+def nothing(texts: Sequence[str]) -> int:
+    return 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    write(made, {f"{n}.txt": ALICE[n * 1500 : n * 1500 + 3000] for n in range(20)})
+    filler = "\n\n".join(f"{SECRET} Clause {n} of the zyxomma paper." * 4 for n in range(30))
+    write(made, {"secret.txt": filler, "sub/other.txt": "Harmless words."})
+    return made
+
+
+def _found(folder: Path, needles: Sequence[str]) -> list[tuple[str, str]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [
+        (path.name, needle)
+        for path in files
+        for needle in needles
+        if needle.lower().encode() in path.read_bytes().lower()
+    ]
+
+
+def test_no_byte_of_a_removed_document_is_left(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "indexes" / "i.sqlite", Bag()
+    needles = ("zyxomma", "quokkaberg", "wrexham covenant", "quokka", "wrexham")
+    index(path, folder, bag)
+    vector = bag.vector(SECRET).tobytes()
+    assert len({name for name, _ in _found(path.parent, needles)}) >= 1
+    with Searcher(path) as searcher:  # one that reads now and then does not keep the log
+        assert searcher.search("quokkaberg covenant", bag).hits
+        removed = service.remove(path, [folder / "secret.txt"], nothing)
+        assert removed.clean
+        assert [one.name for one in removed.files] == ["secret.txt"]
+        assert removed.num_texts > 5
+        assert _found(path.parent, needles) == []
+        assert vector not in path.read_bytes()
+        assert not searcher.search("quokkaberg", bag, mode="keywords").hits
+    fresh = tmp_path / "fresh.sqlite"
+    (folder / "secret.txt").unlink()
+    index(fresh, folder, Bag())
+    assert contents(path) == contents(fresh)
+
+
+def test_what_was_removed_stays_out_until_it_is_included(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    service.remove(path, [folder / "secret.txt"], nothing)
+    done = index(path, folder, bag)
+    assert (done.num_new, done.num_excluded) == (0, 1)
+    assert [one.name for one in status(path).excluded] == ["secret.txt"]
+    assert service.include(path, [folder / "secret.txt"]) == 1
+    assert index(path, folder, bag).num_new == 1
+    assert service.search(path, "quokkaberg", bag, mode="keywords").hits
+
+
+def test_a_folder_is_removed(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    removed = service.remove(path, [folder / "sub"], nothing)
+    assert [one.name for one in removed.files] == ["other.txt"]
+    write(folder, {"sub/later.txt": "A later file in a folder that is out."})
+    assert index(path, folder, bag).num_excluded == 2
+    whole = service.remove(path, [folder], nothing)
+    assert whole.roots == (folder.resolve(),)
+    assert contents(path)["texts"] == 0
+    with pytest.raises(BadInput, match="no folder yet"):
+        service.index(path, [], bag, service.ways())
+
+
+def test_what_is_in_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "i.sqlite"
+    index(path, folder, Bag())
+    with pytest.raises(BadInput, match="is not in the index"):
+        service.remove(path, [tmp_path / "elsewhere.txt"], nothing)
+    with pytest.raises(BadInput, match="there is no index"):
+        service.remove(tmp_path / "none.sqlite", [folder], nothing)
+
+
+def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_path: Path) -> None:
+    shared = "These words stand in two documents, and their vector is needed still."
+    elsewhere = "These words stand in another index too."
+    write(folder, {"secret.txt": f"{SECRET}\f{shared}\f{elsewhere}", "keeps.txt": shared})
+    write(tmp_path / "more", {"a.txt": elsewhere})
+    path = tmp_path / "indexes" / "i.sqlite"
+    with Store(tmp_path / "results.sqlite") as store:
+        bag = Bag()
+        shelf = Shelf(store, Marks("bag", ""), bag.model.dimension)
+        vectors = Kept(bag, shelf)
+        index(path, folder, vectors)
+        index(tmp_path / "indexes" / "other.sqlite", tmp_path / "more", vectors)
+        removed = service.remove(path, [folder / "secret.txt"], shelf.forget)
+        assert removed.num_cached == 1
+        store.scrub()
+        kept = shelf.find([shelf.key(text, "passage") for text in (SECRET, shared, elsewhere)])
+        assert set(kept) == {shelf.key(shared, "passage"), shelf.key(elsewhere, "passage")}
+    data = b"".join(file.read_bytes() for file in tmp_path.glob("results.sqlite*"))
+    assert bag.vector(SECRET).tobytes() not in data
+    assert bag.vector(shared).tobytes() in data
+
+
+def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "indexes" / "i.sqlite"
+    index(path, folder, Bag())
+    service.drop(path)
+    assert list(path.parent.iterdir()) == []
