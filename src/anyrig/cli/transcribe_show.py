@@ -97,8 +97,8 @@ class Show:
         if heard.num_kept:
             facts.append(f"{heard.num_kept} of {plural(len(heard.pieces), 'piece')} kept")
         facts.append(f"by {heard.model}")
-        code = heard.language or "nobody speaks"
-        facts.append(f"{code}: {heard.language_reason}" if heard.language_reason else code)
+        told = (heard.language, heard.language_reason)
+        facts.append(": ".join(filter(None, told)))
         names = ", ".join(map(str, done.files)) or heard.name
         lasts = f"{seconds_text(heard.duration_s)} in {seconds_text(wall_s)}"
         out = sys.stdout if done.files else sys.stderr

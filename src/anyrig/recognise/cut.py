@@ -188,6 +188,12 @@ def quietest(samples: Samples) -> int:
     return min(len(samples), (low + int(soft[low:high].argmin())) * FRAME)
 
 
+def quiet_limit(around: Levels) -> float:
+    """Below which loudness a frame is quiet."""
+    limit, _ = _limit(around, around)
+    return limit if limit < float("inf") else SILENT_DB
+
+
 def _limit(around: Levels, here: Levels) -> tuple[float, bool]:
     """Below which loudness a frame is quiet, and whether all is one steady noise."""
     import numpy as np

@@ -39,7 +39,8 @@ def written(heard: Transcription, form: FormName) -> str:
         return vtt(captions(heard.lines))
     if form == "md":
         return _markdown(heard)
-    return "".join(f"{_joined(part)}\n\n" for part in paragraphs(heard.lines)).rstrip("\n") + "\n"
+    text = "\n\n".join(_joined(part) for part in paragraphs(heard.lines))
+    return f"{text}\n" if text else ""
 
 
 def plain(heard: Transcription) -> dict[str, Plain]:

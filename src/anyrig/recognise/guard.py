@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anyrig.recognise.cut import SILENT_DB, levels, quietest
+from anyrig.recognise.cut import SILENT_DB, levels, quiet_limit, quietest
 from anyrig.recognise.protocol import RATE, Line, Transcript
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _MOST_LETTERS = 40.0  # a second; a fast reader says 20
 _LEAST_LETTERS = 40  # a short text may be anything
 _SHORTEST_S = 1.0
 _SLACK_S = 0.3
+_LEAD_S = 0.1
 _LEAST_LOGPROB = -1.0
 _REPEATED = re.compile(r"(\S.{0,60}?)(?:[\s,.]+\1){4,}", re.IGNORECASE)
 LOOPS = "it repeats itself"
@@ -50,9 +51,17 @@ def doubt(text: str, seconds: float) -> str:
     return HASTY if len(text) / max(seconds, 0.1) > _MOST_LETTERS else ""
 
 
-def careful(hear: Callable[[Samples], Transcript], samples: Samples) -> Transcript:
-    """What is heard; heard again in two parts where it cannot have been said like that."""
-    first = hear(samples)
+def careful(
+    hear: Callable[[Samples], Transcript], samples: Samples, first: Transcript | None = None
+) -> Transcript:
+    """What is heard; heard again in two parts where it cannot have been said like that.
+
+    Args:
+        hear: what hears a recording.
+        samples: the recording.
+        first: what was heard already.
+    """
+    first = hear(samples) if first is None else first
     seconds = len(samples) / RATE
     against = doubt(first.text, seconds)
     if against and seconds >= 2 * _SHORTEST_S:
@@ -61,7 +70,10 @@ def careful(hear: Callable[[Samples], Transcript], samples: Samples) -> Transcri
             again = _joined(hear(samples[:place]), hear(samples[place:]), place / RATE)
             if not doubt(again.text, seconds) or len(again.text) < len(first.text):
                 first, against = again, doubt(again.text, seconds)
-    lines = tuple(_judged(line, against) for line in first.lines if _sounds(line, samples))
+    loud = levels(samples) > _limit_of(samples)
+    lines = tuple(
+        _judged(_tight(line, loud), against) for line in first.lines if _sounds(line, samples)
+    )
     return replace(first, text=" ".join(line.text for line in lines), lines=lines)
 
 
@@ -70,6 +82,24 @@ def _sounds(line: Line, samples: Samples) -> bool:
     start = max(0, round((line.start_s - _SLACK_S) * RATE))
     there = samples[start : round((line.end_s + _SLACK_S) * RATE)]
     return bool(len(there)) and float(levels(there).max()) > SILENT_DB
+
+
+def _limit_of(samples: Samples) -> float:
+    return quiet_limit(levels(samples)) if len(samples) else SILENT_DB
+
+
+def _tight(line: Line, loud: NDArray[np.bool_]) -> Line:
+    """A line without the quiet at its ends: Whisper often rounds its times to seconds."""
+    start, end = round(line.start_s * 100), round(line.end_s * 100)
+    there = loud[start:end].nonzero()[0]
+    if line.words or not len(there):
+        return line
+    first, last = start + int(there[0]), start + int(there[-1]) + 1
+    return replace(
+        line,
+        start_s=max(line.start_s, first / 100 - _LEAD_S),
+        end_s=min(line.end_s, last / 100 + _LEAD_S),
+    )
 
 
 def _joined(one: Transcript, other: Transcript, place_s: float) -> Transcript:
