@@ -18,7 +18,8 @@ from typing import Any
 
 from anyrig.devices.choose import Wish, choose
 from anyrig.devices.discover import discover
-from anyrig.documents.embed import Embedder, Model
+from anyrig.documents.embed import Embedder
+from anyrig.documents.model import Model
 from anyrig.placement import Need, Placed, Wanted, place
 from benchmarks.harness import ROOT, Row
 

@@ -33,6 +33,7 @@ THEMES = {
     "speech_vibevoice": ("h200",),
     "speech": ("cpu",),
     "embed": ("h200",),
+    "embed_cpu": ("cpu",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

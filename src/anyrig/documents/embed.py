@@ -92,6 +92,11 @@ class Embedder:
             self._here()
 
     @property
+    def engine(self) -> Engine | None:
+        """The engine, where it is in this process and loaded."""
+        return self._engine
+
+    @property
     def warnings(self) -> list[str]:
         """What went wrong with devices, and whose texts were cut."""
         found = list(self._pool.warnings) if self._pool is not None else []

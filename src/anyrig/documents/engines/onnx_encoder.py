@@ -61,6 +61,12 @@ class OnnxEncoder(RowEncoder):
         self._budget = _BUDGET if bound.on_host else _GPU_BUDGET
         self._model: Loaded = bound.load(_written(Path(folder), pooling) if written else folder)
         self._foreign = None if written else _Foreign(self._model, pooling)
+        self._real = self._padded = 0
+
+    @property
+    def padding(self) -> float:
+        """Padded over real tokens so far; 1.0 is none."""
+        return self._padded / self._real if self._real else 1.0
 
     def vectors(self, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
         """A vector for each row."""
@@ -68,6 +74,8 @@ class OnnxEncoder(RowEncoder):
         for length, members in batches(rows, self._budget, step=self._step):
             tokens = padded(rows, members, length)
             lengths = np.array([len(rows[n]) for n in members], np.int64)
+            self._real += int(lengths.sum())
+            self._padded += tokens.size
             made = self._run(tokens, lengths)
             if found is None:
                 found = np.empty((len(rows), made.shape[1]), np.float32)
