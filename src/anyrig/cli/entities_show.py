@@ -19,7 +19,6 @@ from anyrig.text.labels import one_line
 from anyrig.units import plural
 
 if TYPE_CHECKING:
-    from anyrig.documents.entities.entity import Entity
     from anyrig.services.entities import Told
 
 _COLUMNS = (
@@ -34,7 +33,7 @@ class Output(Protocol):
     def tell(self, told: Told) -> None:
         """One more source."""
 
-    def __enter__(self) -> Output: ...
+    def __enter__(self) -> object: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
@@ -238,18 +237,16 @@ def models(*, as_json: bool) -> None:
     from anyrig.documents.entities.entity import CHECKED, NAMES
     from anyrig.documents.entities.names import OFFERED
 
-    rows = [
+    rows: list[dict[str, str]] = [
         {"model": one.module, "language": one.language, "licence": one.licence,
-         "installed": is_there(one.module) and is_there("spacy"), "install": one.install}
+         "install": "" if is_there(one.module) and is_there("spacy") else one.install}
         for one in OFFERED
     ]  # fmt: skip
     if as_json:
-        print_json({"names": NAMES, "checked": CHECKED, "models": rows})
+        told = [{**one, "installed": not one["install"]} for one in rows]
+        print_json({"names": NAMES, "checked": CHECKED, "models": told})
         return
     print(f"by grammar, with no model: {', '.join(CHECKED)}")
     print(f"by a model: {', '.join(NAMES)}\n")
-    print(table([
-        [one["model"], one["language"], one["licence"],
-         "installed" if one["installed"] else one["install"]] for one in rows
-    ]))  # fmt: skip
+    print(table([[*list(one.values())[:3], one["install"] or "installed"] for one in rows]))
     print("\nAny token-classification or GLiNER model serves as well: --model FOLDER_OR_NAME.")

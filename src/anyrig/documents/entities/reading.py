@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,10 @@ _ODD = {
     "\u2019": "'", "\u02bc": "'", "\uff0b": "+", "\uff20": "@", "\uff0e": ".", "\uff0c": ",",
     "ª": "ª", "º": "º",
 }  # fmt: skip
+
+
+_RUN = re.compile(r"[0-9]{41,}|@{2,}|[.,:;+$%()/-]{12,}")  # nothing that is looked for
+DIGIT = re.compile(r"[0-9]")
 
 
 @lru_cache(maxsize=1)
@@ -42,12 +46,37 @@ class Reading:
 
     text: str
     plain: str
+    lower: str
+    """The plain text in small letters, to look for words in."""
     starts: tuple[int, ...]
     languages: tuple[str, ...]
 
     def language(self, at: int) -> str:
         """`fr`, `en-GB`: what stands at an offset is in this language."""
         return self.languages[max(0, bisect.bisect_right(self.starts, at) - 1)]
+
+    def around(self, anchor: re.Pattern[str], before: int, after: int) -> Iterator[Span]:
+        """Stretches around each place where an anchor stands in small letters, none overlapping.
+
+        A cheap look for what a thing cannot be without spares a dear one at every character.
+        """
+        start = end = -1
+        for found in anchor.finditer(self.lower):
+            low, high = found.start() - before, found.end() + after
+            if low > end:
+                if end > 0:
+                    yield max(0, start), end
+                start = low
+            end = high
+        if end > 0:
+            yield max(0, start), min(end, len(self.plain))
+
+    def matches(
+        self, pattern: re.Pattern[str], regions: Iterable[Span]
+    ) -> Iterator[re.Match[str]]:
+        """Where a pattern stands within some stretches of the plain text."""
+        for start, end in regions:
+            yield from pattern.finditer(self.plain, start, end)
 
     def entity(
         self,
@@ -88,11 +117,15 @@ def read(text: str, languages: Mapping[int, str] | str = "en") -> Reading:
         languages: of all of it, or by the offset at which a stretch begins.
     """
     plain = text if text.isascii() else text.translate(_table())
+    plain = _RUN.sub(lambda run: "~" * len(run[0]), plain)
+    lower = plain.lower()
+    if len(lower) != len(plain):  # a letter that has two small ones
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in plain)
     if isinstance(languages, str):
         languages = {0: languages}
     ordered = sorted(languages.items()) or [(0, "en")]
     return Reading(
-        text, plain, tuple(start for start, _ in ordered), tuple(name for _, name in ordered)
+        text, plain, lower, tuple(start for start, _ in ordered), tuple(name for _, name in ordered)
     )
 
 
@@ -114,8 +147,3 @@ def collected(plain: str, at: int, count: int, between: str = " -") -> int | Non
 def compact(plain: str) -> str:
     """Its letters and digits alone, in capitals."""
     return "".join(character for character in plain if character.isalnum()).upper()
-
-
-def spans(pattern: re.Pattern[str], plain: str) -> Iterator[Span]:
-    """Where a pattern stands."""
-    return (found.span() for found in pattern.finditer(plain))

@@ -15,7 +15,11 @@ from anyrig.text.language import detect
 _LEAST = 40
 _MOST = 4000
 _REACH = 240
+_HEAD = 20_000  # characters that tell the language of a whole
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|(?<=[.!?:;\u00bb\"\u201d)])[ \t]*\n")
+
+
+_RUN = re.compile(r"\S{60,}")  # no word, and slow to look at
 
 
 class Stretch(NamedTuple):
@@ -59,7 +63,7 @@ def stretches(text: str, *, language: str = "", default: str = "en") -> list[Str
     """
     if language or not text.strip():
         return [Stretch(0, len(text), language or default)]
-    main = _told(text, default)
+    main = _told(text[:_HEAD], default)
     found: list[Stretch] = []
     for start, end in _paragraphs(text):
         name = _told(text[start:end], main)
@@ -73,7 +77,7 @@ def stretches(text: str, *, language: str = "", default: str = "en") -> list[Str
 def _told(text: str, default: str) -> str:
     """Its language; the default, with its region, where that is the same or nothing is sure."""
     home = default.partition("-")[0]
-    found = detect(text, default=home)
+    found = detect(_RUN.sub(" ", text), default=home)
     return found.language if found.sure and found.language != home else default
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from anyrig.documents.entities.spans import Span
 from anyrig.errors import MissingPackage, NeedsWeights
 from anyrig.work.engine import Usual
 
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'anyrig[entities]'"
 _NEEDLESS = ("tagger", "parser", "attribute_ruler", "lemmatizer", "morphologizer", "senter")
 _SCORE = 0.8  # the models give none: their published F is 0.84 to 0.86
-
-
-class Span(NamedTuple):
-    """What a model found in a window."""
-
-    start: int
-    end: int
-    label: str
-    score: float
 
 
 class SpacyNames(Usual):
@@ -90,7 +82,7 @@ def load(name: str) -> Any:
             f"the spaCy model {name} finds no names", hint="Give one with an `ner` component."
         )
     if not _listens(pipeline):
-        pipeline.disable_pipes(*(one for one in pipeline.pipe_names if one != "ner"))
+        pipeline.select_pipes(enable="ner")
     pipeline.max_length = 10_000_000
     return pipeline
 

@@ -22,6 +22,7 @@ _NETWORKS = (
     ("jcb", re.compile(r"35(?:2[89]|[3-8][0-9])[0-9]{12}")),
     ("maestro", re.compile(r"(?:50|5[6-9]|6[0-9])[0-9]{10,17}")),
 )  # fmt: skip
+_SEVERAL = re.compile(r"(?:[0-9][ -]?){12}")
 _LABEL = label(
     r"card|credit card|debit card|visa|mastercard|amex|american express|carte(?: bancaire| bleue)?"
     r"|cb|tarjeta(?: de credito| de debito)?|pan"
@@ -30,7 +31,7 @@ _LABEL = label(
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every card number; a bare run of digits needs a label unless its network is a great one."""
-    for found in _SHAPE.finditer(reading.plain):
+    for found in reading.matches(_SHAPE, reading.around(_SEVERAL, 2, 30)):
         number = compact(found[0])
         network = next((name for name, form in _NETWORKS if form.fullmatch(number)), "")
         named = reading.labelled(found.start(), _LABEL)

@@ -59,6 +59,19 @@ def words() -> str:
     return "|".join(_WORDS)
 
 
+@lru_cache(maxsize=1)
+def anchor() -> re.Pattern[str]:
+    """Where money may be meant: the first letters of each word, sign or code, in small letters."""
+    stems = (
+        "euro dollar dolar pound livre libra pence yen yuan renminbi rupee roupie rupia rouble ruble "
+        "rublo franc peso peseta bolivar sol real reai won zlot kron couronne corona dirham dinar "
+        "cent bitcoin fr"
+    ).split()
+    marks = {sign[-1].lower() for sign in _SIGNS} | {"zł"}
+    names = sorted({*stems, *(name.lower() for name in _CODES)}, key=len, reverse=True)
+    return re.compile(rf"[{''.join(re.escape(m) for m in marks if len(m) == 1)}]|zł|\b(?:{'|'.join(names)})")
+
+
 def code(mark: str, language: str) -> str:
     """The ISO code that a sign, a code or a word stands for; empty when that is not certain."""
     if mark.upper() == "RMB":

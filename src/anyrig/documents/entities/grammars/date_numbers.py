@@ -52,6 +52,8 @@ _YEARS = re.compile(
     rf"{_FOLLOWS}",
     re.IGNORECASE,
 )
+_MARKED = re.compile(r"[0-9] ?[./-] ?[0-9]")
+_FOUR = re.compile(r"(?<![0-9])[12][0-9]{3}(?![0-9])")
 _LIFE = re.compile(
     r"\((?:c\. ?)?(?P<late>(?!))?(?P<low>1[0-9]{3}|20[0-9]{2}) ?[-\u2013] ?(?P<high>1[0-9]{3}|20[0-9]{2})\)"
 )
@@ -59,11 +61,12 @@ _LIFE = re.compile(
 
 def find_numeric(reading: Reading) -> Iterator[Entity]:
     """Dates of three numbers, and of two behind a word that says so."""
+    regions = list(reading.around(_MARKED, 12, 24))
     for pattern in (_DIGITS, _SPACED):
-        for found in pattern.finditer(reading.plain):
+        for found in reading.matches(pattern, regions):
             if entity := _numeric(reading, found):
                 yield entity
-    for found in _NO_YEAR.finditer(reading.plain):
+    for found in reading.matches(_NO_YEAR, regions):
         values = _orders(reading.language(found.start()), int(found["a"]), int(found["b"]), None)
         if values:
             value = values[0] if len(values) == 1 else ""
@@ -129,8 +132,9 @@ def _iso(year: int | None, month: int, day: int) -> str:
 
 def find_years(reading: Reading) -> Iterator[Entity]:
     """`in 1998`, `depuis 2001`, `(1879-1955)`: where what stands around says that it is a year."""
+    regions = list(reading.around(_FOUR, 24, 24))
     for pattern in (_YEARS, _LIFE):
-        for found in pattern.finditer(reading.plain):
+        for found in reading.matches(pattern, regions):
             name = "low" if found["low"] else "late"
             low, high = found[name], found["high"]
             if high and len(high) == 2:

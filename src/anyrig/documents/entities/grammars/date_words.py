@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from anyrig.documents.entities.grammars import number_words
@@ -56,6 +57,12 @@ def month_pattern() -> str:
     loose = "[\\u0300-\\u036f]?"
     spelt = ("".join(f"{c}{loose}" if c in "aeiou" else c for c in name) for name in names)
     return f"(?:{'|'.join(spelt)})"
+
+
+@lru_cache(maxsize=1)
+def anchor() -> re.Pattern[str]:
+    """Any name of a month as a word, in small letters."""
+    return re.compile(rf"(?<![a-z]){month_pattern()}(?![a-z])")
 
 
 @lru_cache(maxsize=1)

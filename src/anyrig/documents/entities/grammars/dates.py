@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.grammars import date_words
 from anyrig.documents.entities.grammars.date_numbers import find_numeric, find_years
-from anyrig.documents.entities.reading import Reading
+from anyrig.documents.entities.reading import Reading, Span
 
 _ORDINAL = r"(?:st|nd|rd|th|er|re|eme|°|\.?[ºª]|\.(?= [A-Za-z]))?"
 _YEAR = r"(?P<year>[0-9]{4}(?![0-9]|[.,][0-9])|'[0-9]{2}(?![0-9]))"
@@ -69,19 +69,22 @@ def _month_alone() -> re.Pattern[str]:
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every date, each stretch of text in one at most."""
+    regions = list(reading.around(date_words.anchor(), 60, 40))
     found = [
-        *_with_day(reading, _day_first()), *_with_day(reading, _month_first()),
+        *_with_day(reading, _day_first(), regions), *_with_day(reading, _month_first(), regions),
         *find_numeric(reading),
     ]  # fmt: skip
     taken = _apart(found)
     covered = [(one.start, one.end) for one in taken]
-    rest = [*_months(reading), *find_years(reading)]
+    rest = [*_months(reading, regions), *find_years(reading)]
     taken = _apart([*taken, *(one for one in rest if not _within(one, covered))])
     yield from _intervals(reading, taken)
 
 
-def _with_day(reading: Reading, pattern: re.Pattern[str]) -> Iterator[Entity]:
-    for found in pattern.finditer(reading.plain):
+def _with_day(
+    reading: Reading, pattern: re.Pattern[str], regions: Sequence[Span]
+) -> Iterator[Entity]:
+    for found in reading.matches(pattern, regions):
         month = date_words.month_of(
             found["month"], day=True, year=bool(found["year"]), dot=bool(found["dot"])
         )
@@ -110,8 +113,8 @@ def _dated(
                           valid=True if holds else False)  # fmt: skip
 
 
-def _months(reading: Reading) -> Iterator[Entity]:
-    for found in _month_alone().finditer(reading.plain):
+def _months(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
+    for found in reading.matches(_month_alone(), regions):
         month = date_words.month_of(found["month"], day=False, year=True, dot=bool(found["dot"]))
         year = _year(found["year"])
         if month is None or year is None or not 1000 <= year <= 2999:

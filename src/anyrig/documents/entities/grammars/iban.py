@@ -29,6 +29,8 @@ _FORMS = {
 }  # fmt: skip
 _CLASSES = {"n": "[0-9]", "a": "[A-Z]", "c": "[A-Z0-9]"}
 _HEAD = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z]{2})[ -]?([0-9]{2})(?=[ -]?[A-Za-z0-9])")
+_TWO = re.compile(r"[a-z][ -]?[0-9]{2}")
+_NAME = re.compile(r"iban")
 _LABEL = label(r"iban|i\.b\.a\.n\.?")
 _LABELLED = re.compile(
     r"(?<![A-Za-z])iban\b\W{0,4}(?:(?:no|nr|number|numero|is|est|es)\b\W{0,3})?"
@@ -53,7 +55,7 @@ def valid(number: str) -> bool:
 def find(reading: Reading) -> Iterator[Entity]:
     """Every account number; those that fail their check are marked so."""
     last = 0
-    for head in _HEAD.finditer(reading.plain):
+    for head in reading.matches(_HEAD, reading.around(_TWO, 4, 8)):
         country = head[1].upper()
         if country not in _FORMS or head.start() < last:
             continue
@@ -72,7 +74,7 @@ def find(reading: Reading) -> Iterator[Entity]:
 
 def _misshapen(reading: Reading) -> Iterator[Entity]:
     """What is called an IBAN and has not the length of one: it is nothing else either."""
-    for found in _LABELLED.finditer(reading.plain):
+    for found in reading.matches(_LABELLED, reading.around(_NAME, 2, 80)):
         number = compact(found[1])
         size = 4 + _size(_FORMS.get(number[:2], ""))
         if len(number) != size and sum(map(str.isdigit, number)) > 8 and not valid(number[:size]):

@@ -60,13 +60,14 @@ def _words() -> re.Pattern[str]:
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every amount."""
-    for found in _before().finditer(reading.plain):
+    regions = list(reading.around(currencies.anchor(), 70, 70))
+    for found in reading.matches(_before(), regions):
         if entity := _first(reading, found):
             yield entity
-    for found in _after().finditer(reading.plain):
+    for found in reading.matches(_after(), regions):
         if entity := _last(reading, found):
             yield entity
-    for found in _words().finditer(reading.plain):
+    for found in reading.matches(_words(), regions):
         language = reading.language(found.start())
         number = number_words.value(found["number"], language)
         if number is not None and not _no_money(reading, found.span(), found["mark"]):

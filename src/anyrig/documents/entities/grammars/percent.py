@@ -14,6 +14,10 @@ from anyrig.documents.entities.reading import Reading
 _SIGN = r"(?: ?[%\uff05](?![\w%])| ?-?(?:per ?cent|pct|pour ?-?cents?|p\. ?100|por ?ciento)(?![A-Za-z]))"
 
 
+_ANCHOR = re.compile(r"[%\uff05]|per ?cent|pct|pour ?-?cent|p\. ?100|por ?ciento")
+_WORD = re.compile(r"per ?cent|pct|pour ?-?cent|por ?ciento")
+
+
 @lru_cache(maxsize=1)
 def _digits() -> re.Pattern[str]:
     return re.compile(
@@ -30,9 +34,10 @@ def _words() -> re.Pattern[str]:
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every percentage."""
-    for found in _digits().finditer(reading.plain):
+    regions = list(reading.around(_ANCHOR, 60, 12))
+    for found in reading.matches(_digits(), regions):
         yield _of_digits(reading, found)
-    for found in _words().finditer(reading.plain):
+    for found in reading.matches(_words(), reading.around(_WORD, 120, 12)):
         number = number_words.value(found[1], reading.language(found.start()))
         if number is not None:
             yield reading.entity("percent", found.span(), f"{number}%", score=0.97)

