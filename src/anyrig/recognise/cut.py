@@ -206,7 +206,9 @@ def _limit(around: Levels, here: Levels) -> tuple[float, bool]:
     high, low = (float(np.percentile(smooth, share)) for share in (99.5, 5))
     if len(around) >= _LEAST_STEADY and high - low < _STEADY_DB:
         return float("inf"), True
-    return max(SILENT_DB, floor + _ABOVE_DB, peak - _BELOW_DB), False
+    # Where nobody pauses the floor is speech itself: quiet is then well below the loudest.
+    near_floor = min(floor + _ABOVE_DB, peak - _ABOVE_DB)
+    return max(SILENT_DB, near_floor, peak - _BELOW_DB), False
 
 
 def _loud(here: Levels, limit: float) -> NDArray[np.bool_]:

@@ -153,16 +153,14 @@ class _Av:
         self.duration_s = length / 1e6 if length and 0 < length < 1e15 else None
 
     def parts(self) -> Iterator[Samples]:
-        import av
-
-        change = av.AudioResampler(format="flt", layout="mono", rate=RATE)
+        change = _Change()
         clock = _Clock(self._container.start_time)
         try:
             for frame in self._frames():
                 yield from clock.gap(frame)
-                for made in change.resample(frame):
+                for made in change.fed(frame):
                     yield clock.counted(made)
-            for made in change.resample(None):
+            for made in change.finished():
                 yield clock.counted(made)
         except (self._error, OSError, ValueError) as error:
             self._broken(error, clock.given)
@@ -197,6 +195,30 @@ class _Av:
             self._file.close()
 
 
+class _Change:
+    """To our rate; the channels are averaged by us, as the library's mix is louder than either."""
+
+    def __init__(self) -> None:
+        self._made: av.AudioResampler | None = None
+        self._kind: tuple[object, ...] = ()
+
+    def fed(self, frame: av.AudioFrame) -> Iterator[av.AudioFrame]:
+        """What can be told so far; a stream may change its form on the way."""
+        import av
+
+        kind = (frame.format.name, frame.layout.name, frame.sample_rate)
+        if self._made is None or kind != self._kind:
+            yield from self.finished()
+            self._made = av.AudioResampler(format="fltp", layout=frame.layout, rate=RATE)
+            self._kind = kind
+        yield from self._made.resample(frame)
+
+    def finished(self) -> Iterator[av.AudioFrame]:
+        """The rest."""
+        if self._made is not None:
+            yield from self._made.resample(None)
+
+
 class _Clock:
     """Keeps samples at the times that the file gives them: holes are filled with silence."""
 
@@ -224,7 +246,7 @@ class _Clock:
         """A frame's samples."""
         import numpy as np
 
-        samples: Samples = frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+        samples: Samples = frame.to_ndarray().mean(axis=0, dtype=np.float32)
         self.given += len(samples)
         return samples
 

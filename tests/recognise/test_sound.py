@@ -1,0 +1,200 @@
+"""Files of sound of many kinds come as one stream; broken and foreign ones are told."""
+
+from __future__ import annotations
+
+import io
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from anyrig.errors import BadInput, MissingPackage
+from anyrig.recognise.protocol import RATE
+from anyrig.recognise.resample import Samples
+from anyrig.recognise.sound import opened
+
+SECONDS = 6.0
+
+
+def tone(rate: int, hertz: float = 440.0, seconds: float = SECONDS) -> Samples:
+    time = np.arange(round(seconds * rate)) / rate
+    return (0.4 * np.sin(2 * np.pi * hertz * time)).astype(np.float32)
+
+
+def heard(path: Path) -> Samples:
+    with opened(path) as sound:
+        return np.concatenate(list(sound.blocks()))
+
+
+def strength(samples: Samples, hertz: float) -> float:
+    """How strong a tone is in the middle of a recording."""
+    part = samples[RATE : 2 * RATE]
+    time = np.arange(len(part)) / RATE
+    return float(2 * abs(np.mean(part * np.exp(-2j * np.pi * hertz * time))))
+
+
+def write_av(path: Path, codec: str, samples: Samples, rate: int, begin_s: float = 0.0) -> None:
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream(codec, rate=rate)
+        assert isinstance(stream, av.AudioStream)
+        stream.layout = "mono"
+        for at in range(0, len(samples), 960):
+            part = samples[None, at : at + 960]
+            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(part), "fltp", "mono")
+            frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+            frame.pts = at + round(begin_s * rate)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+
+
+@pytest.mark.parametrize("ending", ["wav", "flac", "mp3", "ogg", "opus", "aiff"])
+def test_each_format_gives_the_same_sound(ending: str, tmp_path: Path) -> None:
+    rate = 48000 if ending == "opus" else 44100
+    both = np.stack([tone(rate), tone(rate)], axis=1)
+    path = tmp_path / f"a.{ending}"
+    subtype = {"opus": "OPUS"}.get(ending)
+    soundfile.write(path, both, rate, subtype=subtype, format="OGG" if ending == "opus" else None)
+    got = heard(path)
+    assert abs(len(got) / RATE - SECONDS) < 0.1
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.03)
+    with opened(path) as sound:
+        assert sound.duration_s == pytest.approx(SECONDS, abs=0.1)
+
+
+@pytest.mark.parametrize(("ending", "codec"), [("m4a", "aac"), ("webm", "libopus"), ("mp4", "aac")])
+def test_what_pyav_alone_opens(ending: str, codec: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{ending}"
+    write_av(path, codec, tone(48000), 48000)
+    got = heard(path)
+    assert abs(len(got) / RATE - SECONDS) < 0.15
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.03)
+
+
+def test_what_16k_cannot_hold_is_filtered_out(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "high.wav", tone(44100, 12000.0), 44100)
+    got = heard(tmp_path / "high.wav")
+    assert np.abs(got[RATE : 4 * RATE]).max() < 0.01, "it would be heard at 4,000"
+
+
+def test_blocks_are_small(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.flac", tone(16000, seconds=60), 16000)
+    with opened(tmp_path / "long.flac") as sound:
+        sizes = [len(block) for block in sound.blocks()]
+    assert sum(sizes) == 60 * RATE
+    assert max(sizes) <= 6 * RATE
+
+
+def test_samples_are_sane(tmp_path: Path) -> None:
+    wild = tone(16000)
+    wild[100:200] = np.nan
+    wild[300:400] = np.inf
+    soundfile.write(tmp_path / "wild.wav", wild, 16000, subtype="FLOAT")
+    got = heard(tmp_path / "wild.wav")
+    assert np.isfinite(got).all()
+    assert np.abs(got).max() <= 1.0
+
+
+def test_bytes_are_opened_as_files_are(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", tone(24000), 24000)
+    data = (tmp_path / "a.flac").read_bytes()
+    with opened(io.BytesIO(data), "upload") as sound:
+        assert sum(len(block) for block in sound.blocks()) == round(SECONDS * RATE)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a sound at all, " * 50, b"RIFF\x00\x00\x00\x00WAVEfmt ", b"\x00" * 5000,
+     b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/etc/passwd\n#EXT-X-ENDLIST\n",
+     b"ffconcat version 1.0\nfile /etc/passwd\n", b"%PDF-1.7\n"],
+)  # fmt: skip
+def test_what_is_no_sound_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bad.mp3"
+    path.write_bytes(content)
+    with pytest.raises(BadInput) as caught, opened(path) as sound:
+        list(sound.blocks())
+    assert "bad.mp3" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_film_without_sound_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "mute.mp4"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("mpeg4", rate=10)
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height = 32, 32
+        for _ in range(5):
+            out.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
+        out.mux(stream.encode(None))
+    with pytest.raises(BadInput, match="no sound in it"):
+        opened(path)
+
+
+def test_a_file_that_breaks_off_is_heard_as_far_as_it_goes(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.flac", tone(16000, seconds=30), 16000)
+    data = (tmp_path / "a.flac").read_bytes()
+    (tmp_path / "half.flac").write_bytes(data[: len(data) // 2])
+    got = heard(tmp_path / "half.flac")
+    assert 5 * RATE < len(got) < 25 * RATE
+
+
+def test_sound_that_begins_late_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "late.mkv"
+    with av.open(str(path), "w") as out:
+        picture = out.add_stream("mpeg4", rate=10)
+        assert isinstance(picture, av.VideoStream)
+        picture.width, picture.height = 32, 32
+        voice = out.add_stream("flac", rate=16000)
+        assert isinstance(voice, av.AudioStream)
+        voice.layout = "mono"
+        for number in range(40):
+            image = av.VideoFrame(32, 32, "yuv420p")
+            image.pts, image.time_base = number, Fraction(1, 10)
+            out.mux(picture.encode(image))
+        samples = (tone(16000, seconds=2) * 32767).astype(np.int16)[None, :]
+        for at in range(0, samples.shape[1], 4000):
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(samples[:, at : at + 4000]), "s16", "mono"
+            )
+            frame.sample_rate, frame.time_base = 16000, Fraction(1, 16000)
+            frame.pts = at + 2 * 16000
+            out.mux(voice.encode(frame))
+        out.mux(picture.encode(None))
+        out.mux(voice.encode(None))
+    got = heard(path)
+    first = int(np.argmax(np.abs(got) > 0.05))
+    assert first / RATE == pytest.approx(2.0, abs=0.1)
+
+
+def test_without_pyav_libsndfile_reads_the_plain_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soundfile.write(tmp_path / "a.wav", tone(22050), 22050)
+    write_av(tmp_path / "b.m4a", "aac", tone(48000), 48000)
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    got = heard(tmp_path / "a.wav")
+    assert len(got) == pytest.approx(SECONDS * RATE, abs=2)
+    assert strength(got, 440) == pytest.approx(0.4, abs=0.01)
+    with pytest.raises((BadInput, MissingPackage)) as caught:
+        opened(tmp_path / "b.m4a")
+    assert caught.value.hint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for the program")
+def test_without_pyav_a_program_reads_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = tmp_path / "raw"
+    raw.write_bytes(tone(RATE).astype("<f4").tobytes())
+    program = tmp_path / "bin" / "ffmpeg"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec /bin/cat "{raw}"\n')
+    program.chmod(0o755)
+    (tmp_path / "b.m4a").write_bytes(b"whatever it takes for AAC")
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert strength(heard(tmp_path / "b.m4a"), 440) == pytest.approx(0.4, abs=0.01)
