@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.summarise.chapters import chapters
+from anyrig.documents.summarise.extract import Length, extract
+from anyrig.errors import BadInput
+from anyrig.text.formats.limits import Limits
+from anyrig.text.pages import Page, Paged, placed
+from tests.conftest import ROOT
+from tests.documents.index.bag import Bag
+from tests.documents.marked_texts import load
+
+ALICE = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
+
+
+def paged(*texts: str, numbered: bool = False) -> Paged:
+    pages = [Page(text, n if numbered else 0) for n, text in enumerate(texts, 1)]
+    return Paged(Path("a.txt"), "txt", placed(pages))
+
+
+def hits(*, vectors: Bag | None = None) -> tuple[int, int, int]:
+    """Marked sentences that were taken, those among the first three, and all."""
+    ours = lead = total = 0
+    for one in load():
+        found = extract(one.paged, length=Length(sentences=3), vectors=vectors)
+        ours += sum(taken.text in one.salient for taken in found.taken)
+        lead += sum(sentence in one.salient for sentence in one.sentences[:3])
+        total += len(one.salient)
+    return ours, lead, total
+
+
+def test_marked_sentences_are_found_more_often_than_by_taking_the_first() -> None:
+    ours, lead, total = hits()
+    assert ours >= 0.6 * total
+    assert ours > 1.5 * lead
+
+
+def test_vectors_may_join_in() -> None:
+    ours, lead, _ = hits(vectors=Bag(dimension=512))
+    assert ours > lead
+
+
+def test_languages_and_sentences_are_as_written() -> None:
+    for one in load():
+        found = extract(one.paged)
+        assert found.language == one.language
+        assert found.num_sentences == len(one.sentences)
+
+
+def test_each_sentence_says_where_it_stands() -> None:
+    document = paged("First page here. Alice met the Rabbit on the lawn today.", ALICE[:4000],
+                     ALICE[4000:8000], numbered=True)  # fmt: skip
+    found = extract(document, length=Length(sentences=6))
+    starts = [one.start for one in found.taken]
+    assert starts == sorted(starts)
+    for one in found.taken:
+        assert " ".join(document.text[one.start : one.end].split()) == one.text
+        page = document.pages[one.page - 1]
+        assert page.start <= one.start < page.start + len(page.text)
+
+
+def test_no_sentence_crosses_a_page() -> None:
+    document = paged("The treaty was signed by the", "ministers of both countries on Monday.")
+    for one in extract(document).taken:
+        assert "signed by the ministers" not in one.text
+
+
+@pytest.mark.parametrize("words", [20, 60, 150])
+def test_words_are_kept_to(words: int) -> None:
+    found = extract(paged(ALICE[:9000]), length=Length(words=words))
+    assert 0 < len(found.text.split()) <= words * 1.1
+
+
+def test_a_share_of_the_sentences() -> None:
+    found = extract(paged(ALICE[:9000]), length=Length(share=0.1))
+    assert len(found.taken) == round(0.1 * found.num_sentences)
+
+
+def test_more_than_there_is_gives_what_there_is() -> None:
+    one = load()[0]
+    found = extract(one.paged, length=Length(sentences=500))
+    assert len(found.taken) <= len(one.sentences)
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "ok", "??? !!!", "one two three", "1 2 3\n\n4 5 6"])
+def test_texts_that_say_little(text: str) -> None:
+    found = extract(paged(text))
+    assert all(one.text for one in found.taken)
+
+
+def test_what_is_said_twice_is_taken_once() -> None:
+    again = "The council approved the budget for the new bridge over the river on Monday."
+    other = "Residents of the harbour district had asked for a ferry and not for a bridge."
+    found = extract(paged(f"{again} {again} {other} {again}"), length=Length(sentences=2))
+    assert {one.text for one in found.taken} == {again, other}
+
+
+def test_headings_are_not_taken() -> None:
+    text = "The budget of the bridge\n\nThe budget of the bridge was approved on Monday evening."
+    found = extract(paged(text), length=Length(sentences=1))
+    assert found.taken[0].text.endswith("evening.")
+
+
+def test_a_book_is_summed_up_in_sections() -> None:
+    found = extract(paged(ALICE * 3), length=Length(sentences=4), language="en")
+    assert len(found.taken) == 4
+    assert found == extract(paged(ALICE * 3), length=Length(sentences=4), language="en")
+
+
+def test_a_length_is_one_thing() -> None:
+    with pytest.raises(BadInput):
+        Length(sentences=3, words=10)
+    with pytest.raises(BadInput):
+        Length(share=1.5)
+
+
+def test_chapters_of_a_file_that_has_titles() -> None:
+    long = "The gate was closed at night and opened in the morning by the old keeper. " * 5
+    pages = [Page(long, title="One"), Page(long, title="One"), Page("Short.", title="Two"),
+             Page(long, title="Three")]  # fmt: skip
+    found = chapters(Paged(Path("b.epub"), "epub", placed(pages)), Limits())
+    assert [one.title for one in found] == ["One", "Three"]
+    assert found[1].pages[0].start == 0
+
+
+def test_chapters_of_plain_text_are_found_by_their_headings(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text(ALICE, encoding="utf-8")
+    found = chapters(Paged(path, "txt", (Page(ALICE),)), Limits())
+    assert len(found) >= 4
+    assert all(one.title for one in found)
+
+
+def test_a_text_without_chapters_is_one() -> None:
+    one = paged("The gate was closed at night and opened in the morning by its keeper. " * 5)
+    assert chapters(one, Limits()) == [one]

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.devices.choose import Wish, choose
+from anyrig.devices.discover import discover
+from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
+from anyrig.documents.summarise.write import Scribe
+from anyrig.documents.summarise.writer import Writer, find, in_folder
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.placement import Placed, place
+from anyrig.text.pages import Page, Paged
+from tests.documents.summarise import tiny_writers
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+    return in_folder(tiny_writers.bart(tmp_path_factory.mktemp("bart")))
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+    return in_folder(tiny_writers.t5(tmp_path_factory.mktemp("t5")))
+
+
+def placed(writer: Writer) -> Placed:
+    machine = discover({})
+    return place(machine, choose(machine, (Wish("cpu", "flag"),)), writer.need())
+
+
+@pytest.fixture(scope="module")
+def scribe(bart: Writer) -> Iterator[Scribe]:
+    with Scribe(bart, placed=placed(bart), environment=dict(os.environ)) as made:
+        yield made
+
+
+def paged(text: str) -> Paged:
+    return Paged(Path("a.txt"), "txt", (Page(text),))
+
+
+def engine(writer: Writer) -> Seq2Seq:
+    return Seq2Seq(placed(writer).placements[0], **writer.recipe().options)
+
+
+def test_a_folder_tells_what_it_reads_and_how(bart: Writer, t5: Writer) -> None:
+    assert (bart.longest, bart.prefix, bart.beams) == (96, "", 4)
+    assert (t5.longest, t5.prefix, t5.beams) == (512, "summarize: ", 2)
+
+
+def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no folder"):
+        find("./nothing", models=tmp_path)
+    with pytest.raises(NeedsWeights, match="not on this machine"):
+        find("facebook/bart-large-cnn", models=tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(BadInput, match="does not write"):
+        in_folder(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bart"}))
+    with pytest.raises(NeedsWeights, match="no weights"):
+        in_folder(tmp_path)
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(BadInput, match="holds no object"):
+        in_folder(tmp_path)
+
+
+def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
+    text = tiny_writers.ALICE[:2400]
+    told: list[tuple[int, int]] = []
+    found = scribe.summarise(paged(text), words=12, tell=lambda n, of: told.append((n, of)))
+    assert len(found.parts) > 3
+    assert found.rounds > 1
+    covered = "".join("".join(text[part.start : part.end].split()) for part in found.parts)
+    assert covered == "".join(text.split())
+    assert found.text
+    assert found.method == f"written by {scribe.writer.name}"
+    assert told[0][0] == 1
+
+
+def test_a_short_text_needs_one_window(scribe: Scribe) -> None:
+    found = scribe.summarise(paged("Alice was beginning to get very tired of sitting."), words=8)
+    assert len(found.parts) == 1
+    assert found.rounds == 1
+
+
+def test_the_same_text_gives_the_same_summary(scribe: Scribe) -> None:
+    text = tiny_writers.ALICE[:600]
+    assert scribe.summarise(paged(text), words=10) == scribe.summarise(paged(text), words=10)
+
+
+def test_a_sentence_longer_than_the_model_is_cut_in_pieces(scribe: Scribe) -> None:
+    text = "word " * 200 + "x" * 300
+    found = scribe.summarise(paged(text), words=8, language="en")
+    assert len(found.parts) > 2
+    assert found.parts[-1].end == len(text)
+
+
+def test_the_engine_writes_what_transformers_writes(bart: Writer) -> None:
+    import torch
+    import transformers
+
+    theirs: Any = transformers
+    text = "Alice was beginning to get very tired of sitting by her sister on the bank."
+    [ours] = engine(bart).run([Piece(text, 30, 4, 12)])
+    model = theirs.BartForConditionalGeneration.from_pretrained(bart.folder).eval()
+    tokenizer = theirs.AutoTokenizer.from_pretrained(bart.folder)
+    with torch.inference_mode():
+        made = model.generate(
+            **{key: value for key, value in tokenizer(text, return_tensors="pt").items()
+               if key != "token_type_ids"},
+            num_beams=4, do_sample=False, early_stopping=True, no_repeat_ngram_size=3,
+            min_new_tokens=4, max_new_tokens=12, length_penalty=1.0,
+        )  # fmt: skip
+    assert ours == " ".join(tokenizer.decode(made[0], skip_special_tokens=True).split())
+
+
+def test_each_piece_keeps_its_own_limits_in_any_company(bart: Writer) -> None:
+    made = engine(bart)
+    short = Piece("Alice was tired.", 6, 2, 4)
+    long = Piece("The White Rabbit ran by in a hurry with a watch.", 20, 10, 30)
+    alone = [made.run([short])[0], made.run([long])[0]]
+    assert made.run([short, long]) == alone
+
+
+def test_a_prefix_says_what_is_wanted(t5: Writer) -> None:
+    found = engine(t5).run([Piece("Alice was beginning to get very tired.", 12, 2, 8)] * 2)
+    assert len(found) == 2
+    assert found[0] == found[1]
