@@ -88,6 +88,15 @@ def test_the_time_of_whoever_takes_pictures_is_not_counted(tmp_path: Path) -> No
     assert got == [True] * 8
 
 
+def test_ctrl_c_is_for_whoever_asked(text: Path) -> None:
+    with Apart() as apart:
+        apart.pages(text)
+        before = _pid(apart)
+        os.kill(before, signal.SIGINT)
+        assert apart.pages(text).text == "some words"
+        assert _pid(apart) == before
+
+
 def test_it_ends_with_the_process_that_asked(text: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from anyrig.text.apart import Apart;"

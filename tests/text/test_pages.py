@@ -29,6 +29,12 @@ def _scan(*marks: str) -> Leaf:
     return made
 
 
+def _png(image: Image.Image) -> bytes:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
 def _holds(paged: Paged) -> Paged:
     """Offsets hold in every file."""
     for page in paged.pages:
@@ -130,6 +136,12 @@ def test_chapters_have_their_titles(tmp_path: Path) -> None:
     assert [page.title for page in _holds(pages(tmp_path / "a.md")).pages] == ["A", "B"]
 
 
+def test_a_pdf_s_pages_have_the_titles_of_its_contents(tmp_path: Path) -> None:
+    entries = [(1, "One", 2, 500.0), (2, "Two", 2, 300.0), (1, "Three", 4, 500.0)]
+    paged = pages(write(tmp_path / "a.pdf", [leaf() for _ in range(4)], outline=entries))
+    assert [page.title for page in paged.pages] == ["", "One", "Two", "Three"]
+
+
 def test_a_tiff_has_its_pages(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [1, 2, 3])
     paged = _holds(pages(path))
@@ -167,6 +179,31 @@ def test_a_message_with_a_scan_can_be_drawn(tmp_path: Path) -> None:
     assert [squares(each.data) for each in drawn[1:]] == [4, 5]
     assert drawn[0].data
     assert "no picture" in next(pictures(path, [1])).lack
+
+
+def test_logos_are_left_out_and_messages_in_files_are_read(tmp_path: Path) -> None:
+    inner, outer = EmailMessage(), EmailMessage()
+    inner["Subject"], outer["Subject"] = "Inner", "Outer"
+    inner.set_content("words within")
+    inner.add_attachment(_png(sheet(3)), maintype="image", subtype="png", filename="s.png")
+    outer.set_content("words without")
+    outer.add_alternative("<p>words <img src='cid:logo'></p>", subtype="html")
+    page = next(part for part in outer.walk() if part.get_content_type() == "text/html")
+    assert isinstance(page, EmailMessage)
+    logo = _png(sheet(1, (100, 100)))
+    page.add_related(logo, "image", "png", cid="<logo>", filename="logo.png")
+    file = bytes(inner)
+    outer.add_attachment(file, maintype="application", subtype="octet-stream", filename="i.eml")
+    path = tmp_path / "a.eml"
+    path.write_bytes(bytes(outer))
+    paged = _holds(pages(path))
+    assert [(p.title, bool(p.lack)) for p in paged.pages] == [
+        ("Outer", False), ("i.eml: Inner", False), ("i.eml: s.png", True),
+    ]  # fmt: skip
+    assert squares(picture(path, 3)) == 3
+    assert paged.warnings == ("small pictures inside the message, as logos are, were left out",)
+    shallow = pages(path, limits=Limits(depth=0))
+    assert "too many others" in shallow.warnings[1]
 
 
 def test_a_page_is_drawn_at_its_size_upright_and_in_grey(tmp_path: Path) -> None:

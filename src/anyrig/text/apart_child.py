@@ -15,6 +15,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -41,6 +42,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     out = cast(BinaryIO, os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # whatever a library prints is not an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asked, who ends this
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     limit_memory()
     gc.set_threshold(200_000)  # a page's glyphs are many and hold no circles: a third faster

@@ -205,7 +205,7 @@ def _by_magic(head: bytes, path: Path) -> str:
                 f"{path.name} is locked by {seller}: it cannot be read here",
                 hint="Ask the seller for a copy without DRM.",
             )
-    if b"%PDF-" in head[:1024]:
+    if _is_pdf(head, path):
         return "pdf"
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{\\rtf"):
         return "rtf"
@@ -215,6 +215,13 @@ def _by_magic(head: bytes, path: Path) -> str:
         return "docx"  # its reader tells an old file from one with a password
     _refuse_others(head, path)
     return ""
+
+
+def _is_pdf(head: bytes, path: Path) -> bool:
+    """PDFs may have something before them; a text that speaks of PDF is none."""
+    if format_of_name(path.name) in ("txt", "md", "html", "csv", "eml"):
+        return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"%PDF-")
+    return b"%PDF-" in head[:1024]
 
 
 def _refuse_others(head: bytes, path: Path) -> None:

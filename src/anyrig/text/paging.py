@@ -25,6 +25,8 @@ from anyrig.text.pages import Page, Paged, placed
 
 Told = Callable[[int, int], None]
 _MOST_WARNINGS = 100
+_SMALL = 60_000
+"""Pixels of a picture inside a message that is no page: a logo, an icon."""
 _PICTURE = "a picture without a text layer"
 _NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")  # what neither UTF-8 nor a database takes
 
@@ -113,6 +115,7 @@ def _pdf(path: Path, limits: Limits, told: Told) -> Paged:
         Page(
             "" if leaf.lack else leaf.text,
             number,
+            title=leaf.title,
             source="text" if leaf.text and not leaf.lack else "none",
             lack=leaf.lack,
             layer=leaf.text if leaf.lack else "",
@@ -176,9 +179,10 @@ def _attached(attachment: object, limits: Limits, told: Told, warnings: list[str
         try:
             path = eml.saved(attachment, Path(folder))
             form = files.format_of(path, limits=limits)
-            if form == "eml":  # as a file: one level, as those that are parts are taken apart
-                limits = replace(limits, depth=max(0, limits.depth - 1), attachments=0)
-            inner = paged(path, limits, told)
+            if attachment.inside and form in picture.FORMATS and _is_small(path, form, limits):
+                warnings.append("small pictures inside the message, as logos are, were left out")
+                return []
+            inner = paged(path, _below(form, limits), told)
         except AnyrigError as error:
             warnings.append(eml.said_of(attachment, error))
             return []
@@ -187,6 +191,20 @@ def _attached(attachment: object, limits: Limits, told: Told, warnings: list[str
         replace(page, title=f"{attachment.name}: {page.title}" if page.title else attachment.name)
         for page in inner.pages
     ]
+
+
+def _is_small(path: Path, form: str, limits: Limits) -> bool:
+    width, height = picture.size_of(path, form, limits)
+    return width * height < _SMALL
+
+
+def _below(form: str, limits: Limits) -> Limits:
+    """The limits of an attachment: a message that is attached as a file stands one deeper."""
+    if form != "eml":
+        return limits
+    if limits.depth <= 0:
+        raise BadInput("it is a message in too many others", hint="Save it by itself.")
+    return replace(limits, depth=limits.depth - 1)
 
 
 def _drawn_attachments(
@@ -208,7 +226,8 @@ def _drawn_attachments(
     for at, run in groupby(map(place_of, numbers), key=lambda place: place.attachment):
         with tempfile.TemporaryDirectory() as folder:
             file = eml.saved(attachments[at], Path(folder))
-            yield from drawn(file, [place.number for place in run], dpi, limits)
+            below = _below(files.format_of(file, limits=limits), limits)
+            yield from drawn(file, [place.number for place in run], dpi, below)
 
 
 def _finished(made: Paged, limits: Limits) -> Paged:

@@ -38,7 +38,7 @@ _LONGEST, _LONGEST_KIND = 20_000, 2_000  # characters of a header, and of one on
 _BLANKS = re.compile(r"\n[ \t]*\n\s*")
 _FROM = re.compile(rb"^From .*\r?\n(?=[!-9;-~]+:)", re.MULTILINE)
 _MARK_UP = ("text/html", "application/xhtml+xml")
-_NO_FILE = ("application/pgp-signature", "application/pkcs7-signature", "text/calendar")
+_NO_FILE = ("application/pgp-signature", "application/pkcs7-signature")
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w.:-]{2,40})""", re.IGNORECASE)
 
 
@@ -48,6 +48,8 @@ class Attachment:
 
     name: str
     data: bytes = field(repr=False)
+    inside: bool = False
+    """Whether it can be shown inside the text, as a logo is."""
 
 
 @dataclass
@@ -229,15 +231,22 @@ def _inner(part: EmailMessage, made: Message, name: str, counter: _Counter, dept
 
 
 def _walk_best(part: EmailMessage, made: Message, name: str, counter: _Counter, depth: int) -> None:
-    """Of versions that say the same: the plain one, if it says anything; else the richest."""
+    """Of versions that say the same: the plain one, if it says anything; else the richest.
+
+    What is attached to any of them is kept: some programs put all files under the richest.
+    """
     versions = [cast(EmailMessage, each) for each in part.iter_parts()]
     plain = [one for one in versions if one.get_content_type() == "text/plain"]
     others = [one for one in versions if one.get_content_type() != "text/plain"]
+    said: list[Block] = []
     for one in (*plain, *reversed(others)):
-        before = len(made.blocks)
-        _walk(one, made, name, counter, depth)
-        if len(made.blocks) > before:
-            return
+        version = Message()
+        _walk(one, version, name, counter, depth)
+        said = said or version.blocks
+        made.attachments += version.attachments
+        made.inner += version.inner
+        made.warnings += version.warnings
+    made.blocks += said
 
 
 def _body(
@@ -304,7 +313,8 @@ def _keep(part: EmailMessage, made: Message, counter: _Counter) -> None:
     data = _payload(part)
     name = _filename(part) or f"part {counter.num_attachments} ({part.get_content_type()})"
     if data:
-        made.attachments.append(Attachment(name, data))
+        inside = "content-id" in part  # what the text shows it by
+        made.attachments.append(Attachment(name, data, inside))
     else:
         made.warnings.append(f"the attachment {name} is empty or damaged")
 

@@ -101,7 +101,7 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
         yield {"page": index + 1, "of": count}
     found = _checked(pages, bad)
     about = about_of(document)
-    chapters = chapters_of(pages, _outline(document, pages))
+    chapters = chapters_of(pages, outline(document, pages))
     yield {"document": dataclasses.asdict(Document(about, chapters, None, "pdf", tuple(found)))}
     yield {"cover": _cover(document)}
 
@@ -174,7 +174,7 @@ def _are(numbers: list[int]) -> str:
     return "are" if len(numbers) > 1 else "is"
 
 
-def _outline(document: pdfium.PdfDocument, pages: list[Page]) -> list[Entry]:
+def outline(document: pdfium.PdfDocument, pages: list[Page]) -> list[Entry]:
     """The bookmarks that lead to a page; none if they only count pages."""
     import pypdfium2 as pdfium
     import pypdfium2.raw as api

@@ -19,7 +19,7 @@ from anyrig.text.document import About
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf_about import about_of
 from anyrig.text.formats.pdf_blocks import blocks_by_page
-from anyrig.text.formats.pdf_child import Refused, opened
+from anyrig.text.formats.pdf_child import Refused, opened, outline
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
 from anyrig.text.formats.pdf_page import Page
 from anyrig.text.garbage import fault
@@ -85,9 +85,14 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
                     limit="characters",
                 )
             told(index + 1, count)
+        if not pages:
+            raise BadInput(f"{path.name} is damaged: none of its pages can be read", hint=_DAMAGED)
         texts = _texts(list(pages.values()))
+        titles = _titles(document, list(pages.values()), count)
         leaves = [
-            _leaf(pages.get(number), texts.get(number, ""), drawn.get(number, ""))
+            _leaf(pages.get(number), texts.get(number, ""), drawn.get(number, ""))._replace(
+                title=titles.get(number, "")
+            )
             for number in range(1, count + 1)
         ]
         return Read(about_of(document), leaves, [])
@@ -143,8 +148,6 @@ def _count(document: pdfium.PdfDocument, path: Path, limits: Limits) -> int:
 
 def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
     """A page; None if PDFium cannot load it."""
-    import pypdfium2 as pdfium
-
     try:
         _put_in_filled(document, index)
         return read_page(document, index, _PAGE_LETTERS)
@@ -154,7 +157,7 @@ def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
             hint="Split it.",
             limit="characters",
         ) from None
-    except pdfium.PdfiumError:
+    except Exception:  # noqa: BLE001 - one page that nobody foresaw does not cost the others
         return None
 
 
@@ -214,6 +217,19 @@ def _texts(pages: list[Page]) -> dict[int, str]:
     for number, blocks in by_page.items():
         kept = [b.text for b in blocks if b.text and not (b.kind == "page" and _counts(b.text))]
         made[number] = "\n\n".join(kept)
+    return made
+
+
+def _titles(document: pdfium.PdfDocument, pages: list[Page], count: int) -> dict[int, str]:
+    """By page, the first entry of the table of contents on it, else the last one before it."""
+    starts: dict[int, list[str]] = {}
+    for entry in outline(document, pages):
+        starts.setdefault(entry.page, []).append(entry.title)
+    made: dict[int, str] = {}
+    before = ""
+    for number in range(1, count + 1):
+        here = starts.get(number, [before])
+        made[number], before = here[0], here[-1]
     return made
 
 

@@ -72,6 +72,12 @@ def num_pages(path: Path, form: str, limits: Limits) -> int:
         return sum(1 for _ in _frames(image, path, limits))
 
 
+def size_of(path: Path, form: str, limits: Limits) -> tuple[int, int]:
+    """How many pixels the first picture of a file has: width, height."""
+    with _opened(path, form, limits) as image:
+        return image.size
+
+
 def is_animation(path: Path, form: str, limits: Limits) -> bool:
     """Whether there is more in a file than the one picture that is taken from it."""
     with _opened(path, form, limits) as image:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import BadInput, PastLimit
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Inline
 from anyrig.text.formats import brackets, gutenberg
@@ -44,9 +44,10 @@ def content(path: Path, limits: Limits) -> bytes:
             f"{path.name} cannot be read: {error.strerror}", hint="Check the path and its rights."
         ) from error
     if size > limits.text_bytes:
-        raise BadInput(
+        raise PastLimit(
             f"{path.name} is larger than {limits.text_bytes // 1_000_000} MB of text",
             hint="No book is that long; split the file.",
+            limit="text_bytes",
         )
     if not data.strip():
         raise empty(path.name)
