@@ -1,7 +1,8 @@
 """Labels by their names alone: a text is what its vector lies nearest to.
 
 A label's vector is the mean of its name, and its description, in three short sentences. What all
-labels share is taken off, so that `invoice` against `letter` is not drowned by both being papers.
+labels share is taken off, so that `invoice` against `letter` is not drowned by both being papers;
+where a text may have several, only what the sentences themselves say is.
 A text scores by its length along what is left of each.
 
 The figures below were found with all-MiniLM-L6-v2 on 40 English texts of eight kinds and 30 of ten
@@ -29,6 +30,7 @@ TEMPERATURE = 0.065
 """Of the softmax. The likeliest was 0.033 for topics and 0.06 for kinds of documents, whose scores
 scatter more; texts in languages that the model hardly knows want 0.1. Near the doubtful end, since
 a probability that is too low does less harm than one too high."""
+_ANYTHING = "something"
 NOISE = 0.085
 """How far scores of labels that do not fit scatter around nothing: one standard deviation."""
 CHANCE = 0.75
@@ -65,11 +67,12 @@ class ByName:
         self.labels = tuple(label.name for label in labels)
         self.kind: Kind = kind
         texts = [_sentences(label, templates) for label in labels]
-        rows = vectors.matrix([text for some in texts for text in some]).astype(np.float64)
-        edges = np.cumsum([len(some) for some in texts])[:-1]
-        means = np.array([_unit(part.mean(axis=0)) for part in np.split(rows, edges)])
-        # One label alone has nothing in common with others: it stays as it is.
-        apart = means - means.mean(axis=0) if len(means) > 1 else means
+        neutral = _sentences(Label(_ANYTHING), templates)
+        rows = vectors.matrix([text for some in (*texts, neutral) for text in some])
+        edges = np.cumsum([len(some) for some in texts])
+        parts = np.split(rows.astype(np.float64), edges)
+        means = np.array([_unit(part.mean(axis=0)) for part in parts])
+        apart = _apart(means[:-1], means[-1], kind)
         spread = float(np.sqrt((apart**2).sum(axis=1).mean()))
         if spread < 1e-6:
             raise BadInput(
@@ -92,6 +95,18 @@ class ByName:
         """Whether each text is any nearer to each label than one about something else may be."""
         found: Array = (vectors @ self._ways.T >= self._line).astype(np.float64)
         return found
+
+
+def _apart(means: Array, neutral: Array, kind: Kind) -> Array:
+    """Labels without what says nothing.
+
+    Those that exclude each other lose what they share. Those that do not would push each other away
+    by that; they lose the direction of the sentences around them.
+    """
+    found: Array = means - means.mean(axis=0)
+    if kind == "many":
+        found = means - np.outer(means @ neutral, neutral)
+    return found
 
 
 def _sentences(label: Label, templates: Sequence[str]) -> list[str]:

