@@ -7,7 +7,10 @@ ones count where they come together.
 
 from __future__ import annotations
 
+import json
+import math
 import sqlite3
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from anyrig.documents.index import words
@@ -23,6 +26,8 @@ class Asked(NamedTuple):
     """Those that say what it is about: they are shown bright."""
     expression: str
     """For FTS5; empty where there is nothing to ask."""
+    weight: float
+    """What FTS5 would give a text of middle length that has every word once."""
 
 
 def asked(connection: sqlite3.Connection, question: str, *, most: int = MOST_RANKED) -> Asked:
@@ -31,31 +36,48 @@ def asked(connection: sqlite3.Connection, question: str, *, most: int = MOST_RAN
     counted = [(_num_texts(connection, word), word) for word in told[: 4 * words.MOST_WORDS]]
     # Those that stand nowhere come last: they cost nothing, and we may only have folded them amiss.
     there = sorted(counted, key=lambda one: (not one[0], one[0]))[: words.MOST_WORDS]
-    rare, total = [], 0
+    rare, ranked = [], 0
     for num_texts, word in there:
-        if total + num_texts > most:
+        if ranked + num_texts > most:
             break
-        total += num_texts
+        ranked += num_texts
         rare.append(word)
     common = [word for _, word in there[len(rare) :]]
     parts = [words.any_of(rare)] if rare else []
     if common:
         parts.append("(" + " AND ".join(words.quoted(word) for word in common[:4]) + ")")
-    return Asked(tuple(told), " OR ".join(parts))
+    ((total,),) = connection.execute("SELECT count(*) FROM texts").fetchall()
+    weight = sum(_rarity(num_texts, total) for num_texts, _ in counted)
+    return Asked(tuple(told), " OR ".join(parts), weight)
 
 
 def ranked(
-    connection: sqlite3.Connection, expression: str, most: int, *, ranked: int = MOST_RANKED
-) -> list[int]:
-    """Texts in order, the best first."""
-    if not expression:
-        return []
+    connection: sqlite3.Connection, told: Asked, most: int, among: Sequence[int] | None = None
+) -> dict[int, float]:
+    """Texts in order, the best first, with the share of the question that their words cover.
+
+    Args:
+        connection: to read.
+        told: the question.
+        most: texts of the answer.
+        among: the only texts that may be found; all when None.
+    """
+    if not told.expression:
+        return {}
+    # The plus: else SQLite would look for each of them by itself.
+    only = "" if among is None else "AND +rowid IN (SELECT value FROM json_each(?))"
+    given = [] if among is None else [json.dumps(list(among))]
     rows = connection.execute(
-        "SELECT rowid FROM (SELECT rowid, rank FROM words WHERE words MATCH ? LIMIT ?) "
-        "ORDER BY rank, rowid LIMIT ?",
-        (expression, 2 * ranked, most),
+        f"SELECT rowid, rank FROM (SELECT rowid, rank FROM words WHERE words MATCH ? {only} LIMIT ?"
+        ") ORDER BY rank, rowid LIMIT ?",
+        [told.expression, *given, 2 * MOST_RANKED, most],
     )
-    return [number for (number,) in rows]
+    return {number: min(1.0, max(0.0, -rank / told.weight)) for number, rank in rows}
+
+
+def _rarity(num_texts: int, total: int) -> float:
+    """What FTS5 weighs a word by; it is never quite nothing."""
+    return max(1e-6, math.log((total - num_texts + 0.5) / (num_texts + 0.5)))
 
 
 def _num_texts(connection: sqlite3.Connection, term: str) -> int:

@@ -159,7 +159,7 @@ class Searcher:
         contents = snapshot.allowed_contents(filters) if filters.given else None
         depth = max(DEPTH, 4 * limit)
         asked = _Asked(question, depth, snapshot, contents)
-        by_words, told = (), ()  # type: tuple[int, ...], tuple[str, ...]
+        by_words: dict[int, float] = {}
         similar: dict[int, float] = {}
         if mode == "vectors":
             assert vectors is not None
@@ -214,15 +214,11 @@ class Searcher:
                 with self._lock:
                     self._free.append(connection)
 
-    def _by_words(self, asked: _Asked) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def _by_words(self, asked: _Asked) -> tuple[tuple[str, ...], dict[int, float]]:
         with self._connection() as connection:
             told = keywords.asked(connection, asked.question)
-            most = asked.depth if asked.contents is None else keywords.MOST_RANKED
-            found = keywords.ranked(connection, told.expression, most)
-        if asked.contents is not None:
-            allowed = set(asked.texts.tolist())
-            found = [text for text in found if text in allowed]
-        return told.words, tuple(found[: asked.depth])
+            among = None if asked.contents is None else asked.texts.tolist()
+            return told.words, keywords.ranked(connection, told, asked.depth, among)
 
     def _hits(
         self,
@@ -234,7 +230,7 @@ class Searcher:
         per_file: bool,
     ) -> list[Hit]:
         hits: list[Hit] = []
-        shown: list[frozenset[str]] = []
+        shown: list[tuple[frozenset[str], frozenset[str]]] = []
         by_file: dict[Path, int] = {}
         with self._connection() as connection:
             for text, score in order:
@@ -243,7 +239,7 @@ class Searcher:
                 hit = _hit(connection, text, score, asked, told, similar)
                 if hit is None:
                     continue
-                said = frozenset(words.folded(one) for one in words.terms(hit.text))
+                said = _said(hit)
                 twin = next((n for n, one in enumerate(shown) if _alike(one, said)), None)
                 at = by_file.get(hit.place.file) if per_file else None
                 if twin is not None:
@@ -312,8 +308,19 @@ def _place(file: FileRow, page: int, start: int, file_start: int, title: str) ->
     return Place(path, page, start, file_start, title, file.format, file.language, file.modified)
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= _ALIKE * max(1, len(one | other))
+def _said(hit: Hit) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of a hit, and those of them that were asked for."""
+    bright = (words.folded(hit.text[start:end]) for start, end in hit.matches)
+    return frozenset(map(words.folded, words.terms(hit.text))), frozenset(bright)
+
+
+def _alike(
+    one: tuple[frozenset[str], frozenset[str]], other: tuple[frozenset[str], frozenset[str]]
+) -> bool:
+    """Whether two say the same, and the same of what was asked: forms differ by a number."""
+    if one[1] != other[1]:
+        return False
+    return len(one[0] & other[0]) >= _ALIKE * max(1, len(one[0] | other[0]))
 
 
 def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:

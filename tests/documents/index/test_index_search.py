@@ -1,0 +1,284 @@
+"""What is found and where it stands, what filters let through, what no question can break."""
+
+from __future__ import annotations
+
+import os
+import threading
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anyrig.documents.index import words
+from anyrig.documents.index.search import MODES, Mode, Searcher
+from anyrig.documents.index.snapshot import Filters
+from anyrig.documents.index.words import folded, matches, terms
+from anyrig.documents.protocol import Vectors
+from anyrig.errors import BadInput
+from tests.documents.index.bag import Bag
+from tests.documents.index.folder import ALICE, index, write
+from tests.documents.index.labelled import load, reciprocal
+
+BAG = Bag()
+DOCS = {
+    "lease.pdf": "The tenant pays the rent on the first day.\f"
+    "The deposit is returned after a month.",
+    "sub/pets.txt": "Dogs and cats are welcome in the garden flat.",
+    "sub/deep/train.eml": "The night train to Venice leaves at ten. "
+    "Bicycles travel for twelve euros.",
+    "es.txt": "La fianza se devuelve al inquilino después de un mes. El contrato está aquí.",
+    "ja.txt": "東京は日本の首都です。京都は古い都です。",
+    "alice.txt": ALICE[:8000],
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("search")
+    write(made / "docs", DOCS)
+    os.utime(made / "docs" / "lease.pdf", (1_600_000_000, 1_600_000_000))
+    index(made / "i.sqlite", made / "docs", BAG)
+    return made / "i.sqlite"
+
+
+@pytest.fixture(scope="module")
+def searcher(path: Path) -> Searcher:
+    return Searcher(path)
+
+
+def names(searcher: Searcher, question: str, **more: object) -> list[str]:
+    found = searcher.search(question, BAG, **more)  # type: ignore[arg-type]
+    return [hit.place.file.name for hit in found.hits]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_passage_is_found_with_its_place(searcher: Searcher, mode: Mode) -> None:
+    answer = searcher.search("the deposit is returned", BAG, mode=mode)
+    hit = answer.hits[0]
+    assert (hit.place.file.name, hit.place.page, hit.place.format) == ("lease.pdf", 2, "pdf")
+    page = DOCS["lease.pdf"].split("\f")[1]
+    assert page[hit.place.start : hit.place.start + len(hit.text)] == hit.text
+    assert [hit.text[a:b] for a, b in hit.matches] == ["deposit", "returned"]
+    assert 0 < hit.score <= 1
+    assert (hit.similarity is None) == (mode == "keywords")
+    scores = [one.score for one in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_accents_case_and_scripts_without_spaces(searcher: Searcher) -> None:
+    assert names(searcher, "DESPUES esta aqui", mode="keywords") == ["es.txt"]
+    assert names(searcher, "Después", mode="keywords") == ["es.txt"]
+    assert names(searcher, "首都", mode="keywords") == ["ja.txt"]
+    assert names(searcher, "都首", mode="keywords") == [], "in their order"
+    hit = searcher.search("京都", BAG, mode="keywords").hits[0]
+    assert [hit.text[a:b] for a, b in hit.matches] == ["京都"]
+
+
+def test_filters(searcher: Searcher, path: Path) -> None:
+    docs = os.fsencode((path.parent / "docs").resolve())
+    ask = "the tenant, the train, the dogs, la fianza"
+    for mode in MODES:
+        every = set(names(searcher, ask, mode=mode, limit=50))
+        assert every >= {"lease.pdf", "pets.txt", "train.eml", "es.txt"}
+        cases = {
+            Filters(folders=(docs + b"/sub",)): {"pets.txt", "train.eml"},
+            Filters(folders=(docs + b"/sub/deep/train.eml",)): {"train.eml"},
+            Filters(folders=(docs + b"/su",)): set(),
+            Filters(types=("pdf", "eml")): {"lease.pdf", "train.eml"},
+            Filters(before=1_600_000_001.0): {"lease.pdf"},
+            Filters(languages=("es",)): {"es.txt"},
+            Filters(types=("pdf",), languages=("es",)): set(),
+        }
+        for filters, wanted in cases.items():
+            found = set(names(searcher, ask, mode=mode, filters=filters, limit=50))
+            assert found == wanted, (mode, filters)
+        later = names(searcher, ask, mode=mode, filters=Filters(after=1_600_000_001.0), limit=50)
+        assert set(later) == every - {"lease.pdf"}
+
+
+def test_limit_and_one_hit_for_each_file(searcher: Searcher) -> None:
+    assert len(names(searcher, "Alice rabbit", limit=2)) == 2
+    found = searcher.search("Alice rabbit", BAG, per_file=True, mode="keywords")
+    assert [hit.place.file.name for hit in found.hits] == ["alice.txt"]
+    assert found.hits[0].num_more >= 2
+
+
+def test_what_says_the_same_is_shown_once(tmp_path: Path) -> None:
+    text = (
+        "The quick brown fox jumps over the lazy dog near an old mill by the quiet river, where "
+        "two boys with nets stand all morning long and catch small silver fish for their supper."
+    )
+    files = {
+        "a.txt": text, "b.txt": text, "c.txt": text.replace("old", "ancient"), "d.txt": "A fox.",
+        "e.txt": text.replace("brown", "red"),
+    }  # fmt: skip
+    write(tmp_path / "docs", files)
+    index(tmp_path / "i.sqlite", tmp_path / "docs", BAG)
+    with Searcher(tmp_path / "i.sqlite") as searcher:
+        answer = searcher.search("quick brown fox", BAG)
+    assert sorted(hit.place.file.name for hit in answer.hits) == ["a.txt", "d.txt", "e.txt"]
+    assert [place.file.name for place in answer.hits[0].places] == ["a.txt", "b.txt", "c.txt"]
+
+
+HOSTILE = [
+    "", " ", "AND (", "OR", "NOT NOT", '"', '""', "'", '"unclosed', "a* b*", "*", "(((",
+    "NEAR(a b, 2)", "body:secret", "-x", "^start", "a AND b OR (c", "{a b}: c", "x" * 10_240,
+    "word " * 2048, '"' * 10_000, "\x00", "a\x00b", "\ud800", "'; DROP TABLE texts; --", "%s %n \\", "日本" * 3000,
+    "é" * 5000, "\u202e\u200b", "🙂 🙂", "\n\r\t", "🇫🇷rent", "a" + "\u0301" * 3000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", HOSTILE)
+def test_no_question_is_an_error(searcher: Searcher, question: str) -> None:
+    for mode in MODES:
+        answer = searcher.search(question, BAG, mode=mode)
+        assert len(answer.hits) <= 10
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=200))
+def test_no_text_is_an_error(path: Path, question: str) -> None:
+    with Searcher(path) as searcher:
+        searcher.search(question, BAG, mode="keywords")
+        for start, end in matches(question, terms(question)):
+            assert 0 <= start < end <= len(question)
+
+
+def test_words_of_a_question() -> None:
+    assert terms("What's the rent?  RENT!") == ["What", "s", "the", "rent"]
+    assert words.telling(terms("What's the rent?")) == ["rent"]
+    assert words.telling(terms("what is it")) == ["what", "is", "it"]
+    assert folded("Größe Ñandú") == "große nandu"
+    text = "Tenants and the TENANT; tenancy, tent, lieutenant."
+    found = [text[a:b] for a, b in matches(text, ["tenant"])]
+    assert found == ["Tenants", "TENANT", "tenancy"]
+
+
+def test_common_words_do_not_cost_more_than_rare_ones(tmp_path: Path) -> None:
+    from anyrig.documents.index import keywords, schema
+
+    write(tmp_path / "docs", {f"{n}.txt": f"common words here number{n}" for n in range(60)})
+    index(tmp_path / "i.sqlite", tmp_path / "docs", BAG)
+    connection = schema.connect_to_read(tmp_path / "i.sqlite")
+    told = keywords.asked(connection, "common number7 words", most=20)
+    assert told.expression.startswith('"number7" OR ("')
+    found = keywords.ranked(connection, told, 5)
+    connection.close()
+    assert len(found) == 5
+    assert next(iter(found.values())) > 0.9
+
+
+def test_a_searcher_sees_what_is_indexed_meanwhile(tmp_path: Path) -> None:
+    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(docs, {f"{n}.txt": f"Text {n} on the matter of {n * n}." for n in range(9)})
+    index(path, docs, BAG)
+    with Searcher(path) as searcher:
+        assert names(searcher, "quagga", mode="keywords") == []
+        first = searcher.snapshot()
+        assert searcher.snapshot() is first, "nothing is read again"
+        write(docs, {"new.txt": "A quagga stands in the rain."})
+        index(path, docs, BAG)
+        assert names(searcher, "quagga in the rain")[0] == "new.txt"
+        second = searcher.snapshot()
+        assert len(second.ids) == len(first.ids) + 1
+        (docs / "3.txt").unlink()
+        index(path, docs, BAG)
+        assert "3.txt" not in names(searcher, "matter of 9", limit=50)
+        assert len(searcher.snapshot().ids) == len(first.ids)
+
+
+def test_threads_ask_while_it_is_indexed(tmp_path: Path) -> None:
+    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(docs, {"0.txt": "Every text says zebra. Number 0."})
+    index(path, docs, BAG)
+    failures: list[BaseException] = []
+    over = threading.Event()
+
+    def ask(searcher: Searcher) -> None:
+        most = 0
+        try:
+            while not over.is_set():
+                count = len(searcher.search("zebra", BAG, limit=50).hits)
+                assert count >= most, "what was there stays there"
+                most = count
+        except BaseException as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    with Searcher(path) as searcher:
+        threads = [threading.Thread(target=ask, args=(searcher,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(1, 9):
+            text = (
+                f"Every text says zebra. Number {number}, and {'word ' * number} besides {number}."
+            )
+            write(docs, {f"{number}.txt": text})
+            index(path, docs, BAG)
+        over.set()
+        for thread in threads:
+            thread.join(20)
+        assert not failures
+        assert len(searcher.search("zebra", BAG, limit=50).hits) >= 5
+
+
+def test_a_graph_is_used_beyond_the_threshold_and_follows_the_index(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
+    write(docs, {f"{n}.txt": f"{ALICE[n * 300 : n * 300 + 280]} number{n}" for n in range(100)})
+    index(path, docs, BAG, threshold=50)
+    assert path.with_name("i.sqlite.hnsw").exists()
+    with Searcher(path, threshold=50) as graph, Searcher(path) as exact:
+        assert graph.snapshot().vectors.what.startswith("HNSW over 100")
+        for question in ("rabbit with a watch", "the pool of tears", "number77"):
+            assert names(graph, question, mode="vectors") == names(exact, question, mode="vectors")
+    (docs / "5.txt").unlink()
+    write(docs, {"new.txt": "An aardvark and its umbrella."})
+    with Searcher(path, threshold=50) as graph:
+        index(path, docs, BAG, threshold=1000)  # not brought up to date, and gone
+        assert not path.with_name("i.sqlite.hnsw").exists()
+        assert names(graph, "aardvark umbrella", mode="vectors")[0] == "new.txt"
+        assert "searched one by one" in graph.search("rabbit", BAG).notes[0]
+        index(path, docs, BAG, threshold=50)
+        write(docs, {"newer.txt": "A wombat under the umbrella of an aardvark."})
+    index(path, docs, BAG, threshold=50)
+    with Searcher(path, threshold=50) as graph:
+        assert graph.snapshot().note == ""
+        assert names(graph, "wombat umbrella", mode="vectors")[0] == "newer.txt"
+        assert "5.txt" not in names(graph, "number5", mode="vectors", limit=200)
+
+
+def test_an_index_that_is_not_there_or_is_none(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there is no index"):
+        Searcher(tmp_path / "none.sqlite")
+
+
+def test_both_lists_together_beat_each_alone(tmp_path: Path) -> None:
+    from anyrig.cli import embedding
+    from anyrig.cli.context import Context
+
+    passages, questions = load()
+    write(tmp_path / "docs", {f"{name}.txt": text for name, text in passages.items()})
+    context = Context(Namespace(device="cpu", model="minilm", verbose=0))
+    with (
+        embedding.embedder(context, embedding.model(context), num_characters=1000) as vectors,
+        index_of(tmp_path, vectors) as searcher,
+    ):
+        found = {
+            mode: reciprocal(
+                lambda ask, mode=mode: [  # type: ignore[misc]
+                    hit.place.file.stem
+                    for hit in searcher.search(ask, vectors, mode=mode, limit=20).hits
+                ],
+                questions,
+            )
+            for mode in MODES
+        }
+    assert found["hybrid"] > max(found["vectors"], found["keywords"]) + 0.05
+    assert found["hybrid"] > 0.93
+
+
+def index_of(folder: Path, vectors: Vectors) -> Searcher:
+    index(folder / "i.sqlite", folder / "docs", vectors)
+    return Searcher(folder / "i.sqlite")
