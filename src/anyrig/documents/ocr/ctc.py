@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np  # noqa: TID253
 from numpy.typing import NDArray  # noqa: TID253
 
-_RARE = 3.0
-"""How much less likely a letter of no use in a language is, as a power of e: twenty times."""
+_BORROWED, _RARE = 2.0, 4.0
+"""How much less likely a letter is that a language borrows, or that it has no use for: as powers
+of e, seven and fifty times."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ class Alphabet:
             np.ascontiguousarray(self.weights[:, places]), self.bias[places],
         )  # fmt: skip
 
-    def expecting(self, wanted: frozenset[str]) -> Alphabet:
-        """The same, with letters beyond these held to be rare: only a clear sight prints them."""
-        rare = [n for n, one in enumerate(self.characters)
-                if one.isalpha() and one.lower() not in wanted]  # fmt: skip
+    def expecting(self, own: frozenset[str], loans: frozenset[str]) -> Alphabet:
+        """The same, with letters beyond its own held to be rare: only a clear sight prints them."""
         bias = self.bias.copy()
-        bias[rare] -= _RARE
+        for number, one in enumerate(self.characters):
+            if one.isalpha() and one.lower() not in own:
+                bias[number] -= _BORROWED if one.lower() in loans else _RARE
         return replace(self, bias=bias)
 
     def best(self, seen: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:

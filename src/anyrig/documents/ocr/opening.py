@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np  # noqa: TID253
 
 from anyrig.documents.ocr.ctc import Char
+from anyrig.documents.ocr.ink import Run, baseline, inked, owners, runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,17 +28,6 @@ _BEFORE = "«“\"'‘(—–-¿¡[…."
 """What may stand between the white and the sign."""
 _REACH = 6
 """Lines before a `!` in which its opening is looked for."""
-
-
-class _Run(NamedTuple):
-    """Columns of ink without white between them."""
-
-    start: int
-    end: int
-
-    @property
-    def width(self) -> int:
-        return self.end - self.start
 
 
 class _Found(NamedTuple):
@@ -98,17 +88,19 @@ def _starts(lines: Sequence[list[Char]], place: _Found) -> bool:
 
 def _places(number: int, line: Grey, chars: Sequence[Char]) -> list[_Found]:
     """Where the sign may stand in a line."""
-    ink = _ink(line)
-    runs = _runs(ink)
-    owners = _owners(runs, chars, line.shape[1])
-    base = _baseline(ink, runs)
+    ink = inked(line)
+    found_runs = runs(ink)
+    mine_of = owners(found_runs, chars, line.shape[1])
+    base = baseline(ink, found_runs)
     found: list[_Found] = []
     for at, char in enumerate(chars):
         if not _begins(chars, at):
             continue
         after = chars[at + 1].text if at + 1 < len(chars) else ""
-        mine = owners[at]
-        signs = [run for run in _free(runs, owners, at) if _is_sign(ink, run, base, sure=False)]
+        mine = mine_of[at]
+        signs = [
+            run for run in _free(found_runs, mine_of, at) if _is_sign(ink, run, base, sure=False)
+        ]
         if signs:
             middle = (signs[-1].start + signs[-1].end) / 2 / line.shape[1]
             found.append(_Found(number, at, False, middle))
@@ -116,7 +108,7 @@ def _places(number: int, line: Grey, chars: Sequence[Char]) -> list[_Found]:
             char.text in _TAKEN_FOR
             and mine is not None
             and after.isalpha()
-            and _is_sign(ink, runs[mine], base, sure=not after.isupper())
+            and _is_sign(ink, found_runs[mine], base, sure=not after.isupper())
         ):
             found.append(_Found(number, at, True, char.column))
     return found
@@ -130,53 +122,18 @@ def _begins(chars: Sequence[Char], number: int) -> bool:
     return before.isspace() or before in _BEFORE
 
 
-def _ink(line: Grey) -> NDArray[np.bool_]:
-    """Where a line is dark, against the paper of that line."""
-    import cv2
-
-    smooth = cv2.GaussianBlur(line, (3, 3), 0)
-    _, dark = cv2.threshold(smooth, 0, 1, cv2.THRESH_BINARY_INV | cv2.THRESH_OTSU)
-    mostly = dark.mean() > 0.5  # light on dark
-    return np.asarray(dark == (0 if mostly else 1))
-
-
-def _runs(ink: NDArray[np.bool_]) -> list[_Run]:
-    """Stretches of columns with ink; a lone speck is none."""
-    full = ink.sum(axis=0) >= 2
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], full.astype(np.int8), [0]])))
-    return [_Run(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
-
-
-def _owners(runs: Sequence[_Run], chars: Sequence[Char], width: int) -> list[int | None]:
-    """The run in which each character's likeliest column lies, or the nearest within reach."""
-    found: list[int | None] = []
-    for char in chars:
-        at = char.column * width
-        far = [max(run.start - at, at - run.end, 0.0) for run in runs]
-        nearest = int(np.argmin(far)) if far and not char.text.isspace() else None
-        found.append(nearest if nearest is not None and far[nearest] <= 6 else None)
-    return found
-
-
-def _free(runs: Sequence[_Run], owners: Sequence[int | None], number: int) -> list[_Run]:
+def _free(found: Sequence[Run], owned: Sequence[int | None], number: int) -> list[Run]:
     """Runs before a character that belong to none."""
-    mine = owners[number]
+    mine = owned[number]
     if mine is None:
         return []
-    before = [n for n in owners[:number] if n is not None]
+    before = [n for n in owned[:number] if n is not None]
     first = (before[-1] if before else -1) + 1
-    taken = {n for n in owners if n is not None}
-    return [runs[n] for n in range(first, mine) if n not in taken]
+    taken = {n for n in owned if n is not None}
+    return [found[n] for n in range(first, mine) if n not in taken]
 
 
-def _baseline(ink: NDArray[np.bool_], runs: Sequence[_Run]) -> float:
-    """The row on which most letters stand."""
-    ends = [np.flatnonzero(ink[:, run.start : run.end].any(axis=1)) for run in runs]
-    bottoms = [int(rows[-1]) for rows in ends if len(rows)]
-    return float(np.median(bottoms)) if bottoms else float(len(ink))
-
-
-def _is_sign(ink: NDArray[np.bool_], run: _Run, base: float, *, sure: bool) -> bool:
+def _is_sign(ink: NDArray[np.bool_], run: Run, base: float, *, sure: bool) -> bool:
     """Whether a run is a dot over a long stem.
 
     Args:

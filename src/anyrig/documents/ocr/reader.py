@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np  # noqa: TID253
 
-from anyrig.documents.ocr import mend, opening, order, scripts, straighten, turn
+from anyrig.documents.ocr import mend, opening, order, scripts, spaces, straighten, turn
 from anyrig.documents.ocr.clean import cleaned
 from anyrig.documents.ocr.ctc import certainty, joined
 from anyrig.documents.ocr.detect import Network, Quads, detect
@@ -147,7 +147,11 @@ class Reader:
         ]
         for n, *others in zip(doubtful, *looks, strict=True):
             chars[n] = voted([chars[n], *(one.spelt(expecting) for one in others)])
-        return [mend.mended(said, language) for said in chars], language
+        chars = [mend.mended(said, language) for said in chars]
+        if alphabet is self._alphabets.latin:
+            pairs = zip(quads, chars, strict=True)
+            chars = [spaces.spaced(cut(page, quad, 1.0), said) for quad, said in pairs]
+        return chars, language
 
 
 def _doubtful(chars: Sequence[Char]) -> bool:

@@ -15,11 +15,12 @@ _LATER = "ȘșȚțƠơƯưƏəǍǎǏǐǑǒǓǔǪǫ"
 """Latin letters of living languages beyond the first two blocks; the rest are phonetic signs."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz")
 LETTERS = {
-    "en": "éèêëïöüçñœæàâîôûá", "es": "áéíóúüñçàèïºª", "fr": "éèêëàâæçîïôœùûüÿñöä",
-    "de": "äöüßéèàç", "it": "àèéìíîòóùúç", "pt": "áâãàçéêíóôõúüèñºª", "nl": "éèëïöüáóíêç",
-    "ca": "àçèéíïòóúüñŀ", "gl": "áéíóúüñïç",
+    "en": "", "es": "áéíóúüñ", "fr": "éèêëàâæçîïôœùûüÿ", "de": "äöüß", "it": "àèéìíîòóùú",
+    "pt": "áâãàçéêíóôõú", "nl": "éëïö", "ca": "àçèéíïòóúüŀ", "gl": "áéíóúüñ",
 }  # fmt: skip
-"""Beyond a to z: what a language writes, with the loan words and names that are usual in it."""
+"""Beyond a to z: what a language writes."""
+_LOANS = "áàâäçéèêëíîïñóôöœæúûüåøß"
+"""What stands in names and words that languages borrow from each other."""
 _SAMPLE = 12
 _FOREIGN = 0.02
 """A share of other letters that is no slip."""
@@ -48,7 +49,9 @@ class Alphabets:
         if alphabet is not self.latin or language not in LETTERS:
             return alphabet
         if language not in self._known:
-            self._known[language] = alphabet.expecting(_PLAIN | frozenset(LETTERS[language]))
+            self._known[language] = alphabet.expecting(
+                _PLAIN | frozenset(LETTERS[language]), frozenset(_LOANS)
+            )
         return self._known[language]
 
 

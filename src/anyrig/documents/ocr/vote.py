@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from anyrig.documents.ocr.ctc import Char, certainty, joined
 
 
+_APART = 0.03
+"""How far apart a word may begin in two readings, as a share of the line."""
+
+
 def voted(readings: Sequence[list[Char]]) -> list[Char]:
     """The reading of which each word was seen most often, and most surely.
 
@@ -22,7 +26,20 @@ def voted(readings: Sequence[list[Char]]) -> list[Char]:
     found: list[Char] = []
     for choices in zip(*alike, strict=True):
         found += _best(choices)
+    lengths = [len(reading) for reading in readings]
+    # Readings that part their words elsewhere would give some of them twice.
+    if not min(lengths) <= len(found) <= max(lengths) or _shifted(alike):
+        return max(readings, key=certainty)
     return found
+
+
+def _shifted(alike: Sequence[list[list[Char]]]) -> bool:
+    """Whether words of the same number are not the same words."""
+    for choices in zip(*alike, strict=True):
+        starts = [one[0].column for one in choices]
+        if max(starts) - min(starts) > _APART:
+            return True
+    return False
 
 
 def words(chars: Sequence[Char]) -> list[list[Char]]:
