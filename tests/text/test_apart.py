@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import PastLimit
+from anyrig.text import apart as apart_module
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from tests.text.formats.pdf_making import write
@@ -69,6 +70,21 @@ def test_a_reader_that_hangs_is_ended_at_the_limit(text: Path, tmp_path: Path) -
         assert all("longer than" in each.lack and not each.data for each in drawn)
 
 
+def test_a_page_that_hangs_costs_that_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart_module, "_DRAWN_S", 3.0)
+    scans = tiff(tmp_path / "a.tif", [1, 2, 3, 4, 5, 1, 2, 3, 4, 5])
+    with Apart() as apart:
+        drawn = apart.pictures(scans, range(1, 11))
+        got = [next(drawn)]
+        os.kill(_pid(apart), signal.SIGSTOP)
+        got += drawn
+    assert [each.number for each in got] == list(range(1, 11))
+    lost = [each for each in got if not each.data]
+    assert len(lost) <= 1  # none, where all were drawn before it was stopped
+    assert all("takes too long" in each.lack for each in lost)
+    assert squares(got[-1].data) == 5
+
+
 def test_pictures_that_nobody_takes_do_not_stay(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pdf", [leaf()] * 30)
     with Apart() as apart:
@@ -76,6 +92,18 @@ def test_pictures_that_nobody_takes_do_not_stay(tmp_path: Path) -> None:
             assert drawn.data
             break
         assert len(apart.pages(path).pages) == 30
+
+
+def test_answers_that_were_left_are_not_those_of_the_next_file(text: Path, tmp_path: Path) -> None:
+    scans, others = tiff(tmp_path / "a.tif", [1, 2, 3]), tiff(tmp_path / "b.tif", [4, 5])
+    with Apart() as apart:
+        left = apart.pictures(scans, [1, 2, 3])
+        assert squares(next(left).data) == 1
+        more = apart.pictures(others, [1, 2])
+        assert squares(next(more).data) == 4
+        left.close()  # type: ignore[attr-defined]  # it is a generator
+        assert squares(next(more).data) == 5
+        assert apart.pages(text).text == "some words"
 
 
 def test_the_time_of_whoever_takes_pictures_is_not_counted(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from anyrig.text.pages import DPI, Drawn, Page, Paged
 
 _SILENT_S = 20.0
 """How long one page of a PDF may take: honest ones take hundredths of a second."""
+_DRAWN_S = 60.0
+"""How long one page may take to be drawn: maps of many lines take seconds."""
 _ONCE_MORE_S = 0.05
 """On top, for each page, as all pages are laid out together at the end."""
 _START_S = 60.0
@@ -69,6 +71,7 @@ class Apart:
         self._limits = limits
         self._child: _Child | None = None
         self._num_files = 0
+        self._busy = False
 
     def __enter__(self) -> Apart:
         return self
@@ -79,7 +82,7 @@ class Apart:
     def close(self) -> None:
         """End the process; it starts anew when it is needed."""
         child, self._child = self._child, None
-        self._num_files = 0
+        self._num_files, self._busy = 0, False
         if child is not None:
             child.end()
 
@@ -143,6 +146,7 @@ class Apart:
         Only the time that is waited for an answer counts against the limit.
         """
         child = self._ready()
+        self._busy = True
         left, silent, page = self._limits.seconds, float("inf"), 0
         whole = False
         try:
@@ -155,20 +159,23 @@ class Apart:
                     raise _Died("silent" if silent < left else "time", page + 1) from None
                 left = max(0.0, left - (time.monotonic() - asked))
                 if "done" in answer.said or "refused" in answer.said:
-                    whole = True
+                    whole, self._busy = True, False
                     if "refused" in answer.said:
                         raise _error(answer.said)
                     return
-                if "page" in answer.said:
+                if request["do"] == "pictures":
+                    silent = _DRAWN_S
+                elif "page" in answer.said:
                     page = int(str(answer.said["page"]))
                     silent = _SILENT_S + _ONCE_MORE_S * page
                 yield answer
         finally:
-            if not whole:
+            if not whole and self._child is child:
                 self.close()
 
     def _ready(self) -> _Child:
-        if self._child is not None and self._num_files < _MOST_FILES:
+        """A process that has nothing else to answer: not what a caller left half taken."""
+        if self._child is not None and self._num_files < _MOST_FILES and not self._busy:
             self._num_files += 1
             return self._child
         self.close()
@@ -187,8 +194,7 @@ class Apart:
                 limit="seconds",
             )
         if error.why == "silent":
-            return BadInput(f"{name} takes too long{page}: more than {_SILENT_S:.0f} seconds",
-                            hint=_DAMAGED)  # fmt: skip
+            return BadInput(f"{name} takes too long{page}", hint=_DAMAGED)
         return BadInput(f"{name} is damaged: its reader fails on it{page}", hint=_DAMAGED)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from anyrig.errors import AnyrigError, PastLimit
-from anyrig.text import paging
+from anyrig.text import files, paging
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf_child import limit_memory
 from anyrig.text.pages import Drawn
@@ -69,6 +69,8 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
             _pages(path, limits, out)
         else:
             numbers = cast("list[int]", request["numbers"])
+            if files.format_of_name(path.name) != "eml":  # those take time before the first page
+                _say(out, {"page": 0, "of": len(numbers)})
             for drawn in _drawn(path, numbers, int(str(request["dpi"])), limits):
                 said = {"drawn": drawn.number, "bytes": len(drawn.data), "lack": drawn.lack}
                 _say(out, said, drawn.data)
