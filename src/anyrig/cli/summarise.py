@@ -257,6 +257,8 @@ def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
         from anyrig.documents.summarise.write import Scribe
         from anyrig.memory.limits import Limits
 
+        if not any(gpu.usable for gpu in context.machine.gpus):
+            options.no_bench = True  # there is nothing to choose by figures
         placed = compute.placed(context, pick(context), writer.need())
         return stack.enter_context(
             Scribe(

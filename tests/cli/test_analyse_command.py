@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Anyrig
+from tests.documents.analyse import topics
+
+EVIL = "<script>alert(1)<.txt"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "papers"
+    made.mkdir()
+    topics.make(made)
+    copy = topics.text_of("banking", 0).replace("The", "This")
+    (made / EVIL).write_text(copy, encoding="utf-8")
+    (made / "empty.txt").write_text("")
+    return made
+
+
+def test_a_folder_in_short_and_as_a_page(anyrig: Anyrig, folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out" / "report.html"
+    done = anyrig("analyse", str(folder), "--no-vectors", "-o", str(page))
+    assert done.returncode == 1  # one file could not be read
+    assert "13 documents" in done.stdout
+    assert "clusters" in done.stdout
+    assert f"{EVIL}" in done.stdout
+    assert "empty.txt is empty" in done.stderr
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "papers" in text
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_data_for_programs(anyrig: Anyrig, folder: Path) -> None:
+    (folder / "empty.txt").unlink()
+    done = anyrig(
+        "analyse", str(folder), "--model", "hashing", "--json", "--similar",
+        str(folder / "as1.txt"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["model"] == "hashing"
+    assert found["num_documents"] == 13
+    assert len(found["clusters"]) == 3
+    assert found["left_out"] == []
+    assert found["similar"]["to"] == "as1.txt"
+    assert found["similar"]["files"][0]["file"].startswith("as")
+    copies = {one["file"] for group in found["duplicates"] for one in group["copies"]}
+    assert copies & {EVIL, "ba0.txt"}
+    first = found["documents"][0]
+    assert {"phrases", "ease", "reading_s", "language", "cluster", "date"} <= set(first)
+
+
+def test_wrong_words_are_refused_before_the_work(anyrig: Anyrig, folder: Path) -> None:
+    assert anyrig("analyse", str(folder / "nothing")).returncode == 2
+    done = anyrig("analyse", str(folder), "-o", "report.pdf")
+    assert done.returncode == 2
+    assert ".html" in done.stderr
+    done = anyrig("analyse", str(folder), "--similar", "nothing.txt")
+    assert done.returncode == 2
+
+
+def test_a_folder_of_nothing_is_an_error(anyrig: Anyrig, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    assert anyrig("analyse", str(tmp_path / "bare")).returncode == 2
+    (tmp_path / "bare" / "empty.txt").write_text("")
+    done = anyrig("analyse", str(tmp_path / "bare"), "--no-vectors")
+    assert done.returncode == 1
+    assert "nothing could be read" in done.stderr
