@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.entities import grammar
+from anyrig.documents.entities import grammar, marks
 from anyrig.documents.entities.entity import NAMES, Entity
 from anyrig.documents.entities.labels import cleaned, kind_of
 from anyrig.documents.entities.merge import joined, merged
@@ -152,6 +152,8 @@ class Finder:
 
     def _told(self, job: _Job) -> Found:
         names = self._names(job)
+        if self._kinds is None or any(kind in NAMES for kind in self._kinds):
+            names += marks.find(job.reading)
         entities = merged([*grammar.found(job.reading), *names], unchecked=self._unchecked)
         entities = joined(entities, lambda start, end: job.reading.text[start:end])
         if self._kinds is not None:

@@ -47,6 +47,24 @@ _ABBREVIATED = re.compile(
     r"(?:\b[A-Z]|\b(?:Inc|Ltd|Co|Corp|Jr|Sr|Bros|Cia|C\u00eda|Plc|Ltda|St|Mt|U\.S|S\.A|S\.L|S\.L\.U"
     r"|S\.A\.S|S\.p\.A|N\.V|B\.V|e\.V|GmbH \& Co))\.$"
 )
+_PHRASES = frozenset(
+    ("national insurance", "social security", "securite sociale", "sécurité sociale", "tax id",
+     "unique taxpayer reference", "vat number", "vat no", "p. iva", "partita iva", "credit card")
+)  # fmt: skip
+# A word that says what a place or a body is, and stands before its name.
+_GENERIC = re.compile(
+    r"(?!(?:rue|avenue|boulevard|place|quai|calle|plaza|avenida|paseo|hospital|rio|río|mont|monte|lac"
+    r"|lago|île|isla|mer|mar|street|river|lake|port|puerto|golfe|golfo|cap|cabo) )"
+    r"(?:[a-zà-ÿ]+ ){1,2}(?:(?:de|du|del|de la|en|d['\u2019]) ?)?(?=[A-ZÀ-Þ])"
+)
+_BODY = re.compile(
+    r"(?:société|empresa|groupe|grupo|entreprise|compañía|company|firma|firm|banco|banque) (?=[A-ZÀ-Þ])"
+)
+_TAIL = re.compile(
+    r"[ ](?:en|de|du|del|la|le|les|el|los|las|y|et|and|of|à|a|au|aux|by|for|in|to|que|qui|sur|con|por"
+    r"|[a-zà-ÿ]+ó)$"
+)
+_IMPERATIVE = re.compile(r"[A-ZÀ-Þ][a-zà-ÿ]+ez")
 _MONTHS = frozenset(date_words.months()) | frozenset(date_words.short_months())
 
 
@@ -68,6 +86,7 @@ def cleaned(one: Entity) -> Entity | None:
         if begin is None or begin.end() >= end:
             break
         start, end = _trimmed(one.text, begin.end(), end)
+    start, end = _bare(one, start, end)
     text = one.text[start:end]
     if not _is_name(text):
         return None
@@ -76,6 +95,20 @@ def cleaned(one: Entity) -> Entity | None:
         one, text=text, start=one.start + start, end=one.start + end,
         value=shown if shown != text else "",
     )  # fmt: skip
+
+
+def _bare(one: Entity, start: int, end: int) -> tuple[int, int]:
+    """Less small words around it: `bureau de Lyon`, `Banco Santander ganó`."""
+    if one.kind in ("place", "organisation"):
+        generic = _GENERIC if one.kind == "place" else _BODY
+        begin = generic.match(one.text, start, end)
+        start = begin.end() if begin else start
+    for _ in range(3):
+        tail = _TAIL.search(one.text, start, end)
+        if tail is None:
+            break
+        end = tail.start()
+    return start, end
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -102,6 +135,8 @@ def _is_name(text: str) -> bool:
     if letters < 2 or letters * 2 < len(text) or "@" in text or "://" in text or len(text) > 120:
         return False
     if not any(character.isupper() or ord(character) > 0x2FF for character in text):
+        return False
+    if text.lower() in _PHRASES or _IMPERATIVE.fullmatch(text):
         return False
     words = [word.strip(".,:;'").lower() for word in text.split()]
     return not all(word in _NOT_NAMES or word in _MONTHS or word.isdigit() for word in words)

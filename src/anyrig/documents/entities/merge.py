@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from anyrig.documents.entities.entity import NAMES, Entity
+from anyrig.documents.entities.labels import cleaned
 
 _RANKS = {
     "iban": 0,
@@ -50,8 +51,11 @@ def merged(
 
 def _order(one: Entity) -> tuple[float, float, int, float, int]:
     """The surest first: a check that holds, a strict form, length."""
-    rank = _RANKS.get(one.kind, 5) if one.source == "grammar" else 6
+    rank: float = _RANKS.get(one.kind, 5)
+    if one.source != "grammar":
+        rank = 7.0 if one.source == "gazetteer" else 6.0
     holds = 0 if one.valid or (one.valid is None and one.score >= _SURE) else 1
+    holds = 0 if rank >= 6 else holds
     # A check that fails must not hide a number of another kind whose check holds.
     failed = 4.5 if one.valid is False and rank < 3 else rank
     return (failed, holds, -(one.end - one.start), -one.score, one.start)
@@ -92,7 +96,7 @@ class _Kept:
             return None
         if sum(map(str.isalpha, text)) < 2 or not any(map(str.isupper, text)):
             return None
-        return replace(one, text=text, start=start, end=start + len(text))
+        return cleaned(replace(one, text=text, start=start, end=start + len(text)))
 
     def _overlapped(self, one: Entity) -> list[Entity]:
         at = max(0, bisect.bisect_right(self._starts, one.start) - 1)

@@ -71,9 +71,7 @@ class Reading:
         if end > 0:
             yield max(0, start), min(end, len(self.plain))
 
-    def matches(
-        self, pattern: re.Pattern[str], regions: Iterable[Span]
-    ) -> Iterator[re.Match[str]]:
+    def matches(self, pattern: re.Pattern[str], regions: Iterable[Span]) -> Iterator[re.Match[str]]:
         """Where a pattern stands within some stretches of the plain text."""
         for start, end in regions:
             yield from pattern.finditer(self.plain, start, end)

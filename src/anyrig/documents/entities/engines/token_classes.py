@@ -187,7 +187,9 @@ class _Torch(_Net):
             self._careful = self._load("fp32")
         found = self._forward(self._careful, tokens, mask)
         if not np.isfinite(found).all():
-            raise DeviceError("the model gives no finite scores", hint="Its weights may be damaged.")
+            raise DeviceError(
+                "the model gives no finite scores", hint="Its weights may be damaged."
+            )
         return found
 
     def _forward(
@@ -244,7 +246,9 @@ class _Graph(_Net):
         (made, *_) = self._loaded.session.run(None, fed)
         found: NDArray[np.float32] = np.asarray(made, np.float32)
         if not np.isfinite(found).all():
-            raise DeviceError("the model gives no finite scores", hint="Its weights may be damaged.")
+            raise DeviceError(
+                "the model gives no finite scores", hint="Its weights may be damaged."
+            )
         return found
 
     def tokenizer(self) -> Any:

@@ -10,7 +10,7 @@ _SIGNS = {
     "₫": "VND", "₴": "UAH", "₱": "PHP", "₦": "NGN", "฿": "THB", "US$": "USD", "U$S": "USD",
     "C$": "CAD", "CA$": "CAD", "CAD$": "CAD", "A$": "AUD", "AU$": "AUD", "NZ$": "NZD",
     "HK$": "HKD", "S$": "SGD", "R$": "BRL", "MX$": "MXN", "Mex$": "MXN", "RD$": "DOP",
-    "CLP$": "CLP", "NT$": "TWD", "$": "$",
+    "CLP$": "CLP", "NT$": "TWD", "$": "$", "¢": "",
 }  # fmt: skip
 _CODES = (
     "USD EUR GBP CHF JPY CNY RMB CAD AUD NZD MXN ARS CLP COP PEN UYU BRL INR RUB SEK NOK DKK ISK "
@@ -38,7 +38,7 @@ _WORDS = {
     r"kron(?:or|er)|couronnes?|coronas?": "", r"dirhams?": "", r"dinars?|dinares": "",
     r"cents?|centimes?|centimos?|centavos?": "", r"bitcoins?": "BTC",
 }  # fmt: skip
-HUNDREDTHS = re.compile(r"pence|cents?|centimes?|centimos?|centavos?", re.IGNORECASE)
+HUNDREDTHS = re.compile(r"¢|pence|cents?|centimes?|centimos?|centavos?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
@@ -69,7 +69,9 @@ def anchor() -> re.Pattern[str]:
     ).split()
     marks = {sign[-1].lower() for sign in _SIGNS} | {"zł"}
     names = sorted({*stems, *(name.lower() for name in _CODES)}, key=len, reverse=True)
-    return re.compile(rf"[{''.join(re.escape(m) for m in marks if len(m) == 1)}]|zł|\b(?:{'|'.join(names)})")
+    return re.compile(
+        rf"[{''.join(re.escape(m) for m in marks if len(m) == 1)}]|zł|\b(?:{'|'.join(names)})"
+    )
 
 
 def code(mark: str, language: str) -> str:

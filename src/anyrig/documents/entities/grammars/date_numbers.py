@@ -98,7 +98,7 @@ def _numeric(reading: Reading, found: re.Match[str]) -> Entity | None:
 
 def _short(found: re.Match[str]) -> bool:
     """Whether a year of two digits may be meant: 14.07.24, not 1.2.24."""
-    return len(found["b"]) == 2 and (len(found["a"]) == 2 or found["mark"] == "/")
+    return found["mark"] == "/" or (len(found["b"]) == 2 and len(found["a"]) == 2)
 
 
 def _entity(reading: Reading, found: re.Match[str], values: list[str]) -> Entity:

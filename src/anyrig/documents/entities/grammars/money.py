@@ -69,10 +69,12 @@ def find(reading: Reading) -> Iterator[Entity]:
             yield entity
     for found in reading.matches(_words(), regions):
         language = reading.language(found.start())
-        number = number_words.value(found["number"], language)
-        if number is not None and not _no_money(reading, found.span(), found["mark"]):
+        skip = number_words.without_article(found["number"])
+        span = (found.start() + skip, found.end())
+        number = number_words.value(found["number"][skip:], language)
+        if number is not None and not _no_money(reading, span, found["mark"]):
             mark = found["mark"]
-            yield _entity(reading, found.span(), [Decimal(number)], mark, language, 0.95)
+            yield _entity(reading, span, [Decimal(number)], mark, language, 0.95)
 
 
 def _first(reading: Reading, found: re.Match[str]) -> Entity | None:
@@ -132,7 +134,9 @@ def _entity(
 
 
 def _no_money(reading: Reading, span: tuple[int, int], mark: str) -> bool:
-    """Pounds of sugar, and what a person lost; or a French `cents`, which is a number."""
+    """Pounds of sugar, and what a person lost; a French `cents`, which is a number; `point five`."""
+    if number_words.is_fraction(reading.lower, span[0]):
+        return True
     if mark.lower() in ("cent", "cents"):
         return not reading.language(span[0]).startswith("en")
     if mark.lower() not in ("pound", "pounds"):

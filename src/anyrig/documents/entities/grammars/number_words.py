@@ -77,6 +77,18 @@ def value(text: str, language: str) -> int | None:
     return total + part
 
 
+def without_article(text: str) -> int:
+    """How many characters of an article stand before a number: `un` in `un diez por ciento`."""
+    words = re.split(r"[ -]", text.lower(), maxsplit=2)
+    is_article = words[0] in ("un", "una", "a", "an", "une") and len(words) > 1
+    return len(words[0]) + 1 if is_article and words[1] in worth() else 0
+
+
+def is_fraction(lower: str, at: int) -> bool:
+    """Whether what begins here stands behind a point in words: `cero coma cinco`."""
+    return re.search(r"\b(?:coma|virgule|point|punto) $", lower[max(0, at - 10) : at]) is not None
+
+
 def _times(word: str, language: str) -> int | None:
     if word in ("billion", "billions"):
         return 10**9 if language.startswith("en") else 10**12

@@ -38,9 +38,11 @@ def find(reading: Reading) -> Iterator[Entity]:
     for found in reading.matches(_digits(), regions):
         yield _of_digits(reading, found)
     for found in reading.matches(_words(), reading.around(_WORD, 120, 12)):
-        number = number_words.value(found[1], reading.language(found.start()))
-        if number is not None:
-            yield reading.entity("percent", found.span(), f"{number}%", score=0.97)
+        skip = number_words.without_article(found[1])
+        number = number_words.value(found[1][skip:], reading.language(found.start()))
+        if number is not None and not number_words.is_fraction(reading.lower, found.start()):
+            span = (found.start() + skip, found.end())
+            yield reading.entity("percent", span, f"{number}%", score=0.97)
 
 
 def _of_digits(reading: Reading, found: re.Match[str]) -> Entity:

@@ -92,7 +92,7 @@ _SHAPES = (
 )  # fmt: skip
 _SAID = (
     _Said("fr-siret", r"siret", "[0-9]{14}", checks.fr_siret),
-    _Said("fr-siren", r"siren|rcs(?: [a-z-]{2,20}){0,2}", "[0-9]{9}", checks.fr_siren),
+    _Said("fr-siren", r"siren|rcs(?: [a-z-]{1,20}){0,3}", "[0-9]{9}", checks.fr_siren),
     _Said("fr-spi", r"numero fiscal|spi|identifiant fiscal", "[0-3][0-9]{12}", checks.fr_spi),
     _Said("us-ein", r"f?ein|employer identification|tax(?:payer)? id(?:entification)?|tin",
           "[0-9]{9}", checks.us_ein, checked=False),

@@ -1,0 +1,192 @@
+"""What is found in the labelled passages, by kind and language, beside plain spaCy in the same run.
+
+A find counts when kind and text are those marked, articles at its edges aside. The passages are few
+and written by those who wrote the grammars: the figures show what breaks, and promise nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from anyrig.devices.choose import Wish, choose
+from anyrig.devices.discover import discover
+from anyrig.documents.entities.finder import Finder, Text
+from anyrig.documents.entities.names import choose as namer_of
+from anyrig.documents.entities.names import installed
+from anyrig.placement import place
+from benchmarks.harness import Row
+
+FILE = Path(__file__).resolve().parent / "data" / "entities.txt"
+CHECKED = ("date", "money", "percent", "email", "phone", "iban", "tax", "card")
+NAMES = ("person", "organisation", "place")
+_MARK = re.compile(r"\{([a-z]+)\|([^{}|]+)\}")
+_SPACY = {"PERSON": "person", "PER": "person", "ORG": "organisation", "GPE": "place",
+          "LOC": "place", "FAC": "place", "DATE": "date", "MONEY": "money",
+          "PERCENT": "percent"}  # fmt: skip
+_EDGE = re.compile(r"^(?:the|le|la|les|l'|el|los|las|du|del|au|al) |[.,;:]$", re.IGNORECASE)
+
+
+class Marked(NamedTuple):
+    """A stretch and what it is."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class Passage(NamedTuple):
+    """A text and what it names."""
+
+    language: str
+    text: str
+    marks: tuple[Marked, ...]
+
+
+def passages(path: Path = FILE) -> list[Passage]:
+    """The labelled set."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        language, _, marked = line.partition(" ")
+        text, marks, last = "", [], 0
+        for mark in _MARK.finditer(marked):
+            text += marked[last : mark.start()]
+            marks.append(Marked(mark[1], len(text), len(text) + len(mark[2])))
+            text += mark[2]
+            last = mark.end()
+        found.append(Passage(language, text + marked[last:], tuple(marks)))
+    return found
+
+
+def ours(texts: Sequence[Passage], *, names: bool = True) -> list[list[Marked]]:
+    """What is found by default, the language told by itself."""
+    namer = namer_of() if names else None
+    machine = discover(dict(os.environ))
+    where = choose(machine, (Wish("cpu", "flag"),))
+    placed = place(machine, where, namer.need) if namer is not None else None
+    with Finder(namer, placed=placed, environment=dict(os.environ)) as finder:
+        found = list(finder.find(Text(one.text) for one in texts))
+    return [[Marked(one.kind, one.start, one.end) for one in each.entities] for each in found]
+
+
+def plain_spacy(texts: Sequence[Passage]) -> list[list[Marked]]:
+    """What each language's model says, told the language, its labels in our words."""
+    from anyrig.documents.entities.engines.spacy_names import load
+
+    models = {language: load(name) for language, name in installed().items()}
+    found = []
+    for one in texts:
+        spans = models[one.language](one.text).ents if one.language in models else ()
+        found.append([
+            Marked(_SPACY[span.label_], span.start_char, span.end_char)
+            for span in spans if span.label_ in _SPACY
+        ])  # fmt: skip
+    return found
+
+
+class Score(NamedTuple):
+    """How many were right, found and wanted."""
+
+    right: int
+    found: int
+    wanted: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.right / self.wanted if self.wanted else 1.0
+
+    @property
+    def f1(self) -> float:
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+
+def scored(
+    texts: Sequence[Passage],
+    found: Sequence[Sequence[Marked]],
+    kinds: Iterable[str],
+    language: str = "",
+) -> Score:
+    """Over all passages of a language; of every language when empty."""
+    wanted_kinds = set(kinds)
+    right = num_found = num_wanted = 0
+    for passage, marks in zip(texts, found, strict=True):
+        if language and passage.language != language:
+            continue
+        wanted = Counter(_key(passage, one) for one in passage.marks if one.kind in wanted_kinds)
+        got = Counter(_key(passage, one) for one in marks if one.kind in wanted_kinds)
+        right += (wanted & got).total()
+        num_found += got.total()
+        num_wanted += wanted.total()
+    return Score(right, num_found, num_wanted)
+
+
+def _key(passage: Passage, one: Marked) -> tuple[str, str]:
+    text = passage.text[one.start : one.end].strip()
+    while (bare := _EDGE.sub("", text)) != text:
+        text = bare
+    return one.kind, text
+
+
+def slips(texts: Sequence[Passage], found: Sequence[Sequence[Marked]]) -> Iterable[str]:
+    """What is missed or made up, a line each."""
+    for passage, marks in zip(texts, found, strict=True):
+        wanted = {_key(passage, one) for one in passage.marks}
+        got = {_key(passage, one) for one in marks}
+        for kind, text in sorted(wanted - got):
+            yield f"missed   {passage.language} {kind}: {text}"
+        for kind, text in sorted(got - wanted):
+            yield f"made up  {passage.language} {kind}: {text}"
+
+
+def run(hardware: str) -> list[Row]:
+    texts = passages()
+    found, seconds = _timed(ours, texts)
+    peer, peer_seconds = _timed(plain_spacy, texts)
+    _print(texts, found, peer)
+    for line in slips(texts, found):
+        print(line)
+    rows = []
+    for name, kinds in (("checked kinds", CHECKED), ("names", NAMES)):
+        for language in ("en", "fr", "es"):
+            mine, other = (scored(texts, one, kinds, language) for one in (found, peer))
+            rows.append(Row(
+                f"F1 of {name}, {language}", mine.f1, "", peer=other.f1, peer_name="plain spaCy",
+                low=0.95 if kinds is CHECKED else None,
+                spread=f"precision {mine.precision:.2f}, recall {mine.recall:.2f}",
+            ))  # fmt: skip
+    rows.append(Row("passages", len(texts), "", low=60))
+    rows.append(Row("seconds with loading", seconds, "s", peer=peer_seconds,
+                    peer_name="plain spaCy"))  # fmt: skip
+    return rows
+
+
+def _timed(
+    call: Callable[[Sequence[Passage]], list[list[Marked]]], texts: Sequence[Passage]
+) -> tuple[list[list[Marked]], float]:
+    begin = time.perf_counter()
+    found = call(texts)
+    return found, time.perf_counter() - begin
+
+
+def _print(
+    texts: Sequence[Passage], found: Sequence[Sequence[Marked]], peer: Sequence[Sequence[Marked]]
+) -> None:
+    print("| kind | language | marked | precision | recall | spaCy's precision | recall |\n"
+          "|---|---|---|---|---|---|---|")  # fmt: skip
+    for kind in (*NAMES, *CHECKED):
+        for language in ("en", "fr", "es"):
+            mine, other = (scored(texts, one, (kind,), language) for one in (found, peer))
+            print(f"| {kind} | {language} | {mine.wanted} | {mine.precision:.2f} |"
+                  f" {mine.recall:.2f} | {other.precision:.2f} | {other.recall:.2f} |")  # fmt: skip

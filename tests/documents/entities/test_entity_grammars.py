@@ -1,0 +1,204 @@
+"""What the grammars find: tables of what is written and what it means; a new line is a new test."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyrig.documents.entities import grammar
+from anyrig.documents.entities.entity import Entity
+from anyrig.documents.entities.merge import merged
+from anyrig.documents.entities.reading import read
+
+
+def found(text: str, language: str = "en", *, unchecked: bool = False) -> list[Entity]:
+    entities = merged(grammar.found(read(text, language)), unchecked=unchecked)
+    assert all(text[one.start : one.end] == one.text for one in entities)
+    return entities
+
+
+# language | text before | the thing | text after | what it means
+DATES = """
+en|on |14 July 2024|.|2024-07-14
+en|by |July 14th|, please|--07-14
+en|by |July 14, 2024|.|2024-07-14
+en|the |3rd of May|.|--05-03
+en||2024-07-14|T10:00|2024-07-14
+en||14/07/2024| at noon|2024-07-14
+en||07/14/2024| at noon|2024-07-14
+en||03/04/2024| at noon|
+en-GB||03/04/2024| at noon|2024-04-03
+en-US||03/04/2024| at noon|2024-03-04
+fr|le |03/04/2024|.|2024-04-03
+en|from |3-5 May 2024|.|2024-05-03/2024-05-05
+en|from |30 December to 2 January 2025|.|2024-12-30/2025-01-02
+en|in |May 2024|.|2024-05
+en|since |1998|.|1998
+fr|le |14 juillet|.|--07-14
+fr|le |1er mai 2020| au soir|2020-05-01
+fr|du |3 au 5 mai 2024|.|2024-05-03/2024-05-05
+fr|le |14 févr. 2024|.|2024-02-14
+fr|le |lundi 2 septembre 2024|.|2024-09-02
+es|el |14 de julio de 2024|.|2024-07-14
+es|el |1º de mayo|.|--05-01
+es|el |29 de febrero de 2024|.|2024-02-29
+es|el |3/2/24|.|2024-02-03
+"""
+MONEY = """
+en||$1,234.56||1234.56 USD
+en||£3m| more|3000000 GBP
+en||EUR 12||12 EUR
+en||US$ 5.5 million||5500000 USD
+en||two hundred dollars||200 USD
+en|about |a million pounds||1000000 GBP
+en||CHF 20.-||20 CHF
+fr||1 234,56 €||1234.56 EUR
+fr||1\u202f234,56\u00a0€||1234.56 EUR
+fr||1,5 million d'euros||1500000 EUR
+fr||quatre-vingt-dix mille euros||90000 EUR
+fr||12 milliards de dollars||12000000000 USD
+fr||3 M€||3000000 EUR
+fr||12€50||12.5 EUR
+es||1.234,56 €||1234.56 EUR
+es||12 millones de euros||12000000 EUR
+es||3 mil euros||3000 EUR
+es||dos mil millones de dólares||2000000000 USD
+es||$1,500.00 MXN||1500.00 MXN
+es||15.000 pesos||
+"""
+PERCENT = """
+en||12.5 %||12.5%
+en||ten per cent||10%
+en||5-10 %||5-10%
+fr||12,5%||12.5%
+fr||douze pour cent||12%
+es|un |cinco por ciento||5%
+es||15 por ciento||15%
+"""
+PHONES = """
+en||+44 20 7946 0958||+442079460958
+en||(212) 555-0123||+12125550123
+en|call |020 7946 0958||+442079460958
+en|Fax: |5551234||
+fr||01 23 45 67 89||+33123456789
+fr||+33 (0)1 23 45 67 89||+33123456789
+fr||06.12.34.56.78||+33612345678
+fr||0033 6 12 34 56 78||+33612345678
+es||91 234 56 78||+34912345678
+es|móvil |612345678||+34612345678
+es||+34 612 345 678||+34612345678
+"""
+MAIL = """
+en|to |a.b+c@mail.example.co.uk|.|a.b+c@mail.example.co.uk
+en|<|bob@Example.ORG|>|bob@example.org
+en|mailto:|me@site.org|?subject=x|me@site.org
+fr|« |élodie@exemple.fr| »|élodie@exemple.fr
+"""
+IBAN = """
+en||GB29 NWBK 6016 1331 9268 19| now|GB29NWBK60161331926819
+en||gb82west12345698765432|.|GB82WEST12345698765432
+fr||FR14 2004 1010 0505 0001 3M02 606|.|FR1420041010050500013M02606
+es|IBAN:|ES91-2100-0418-4502-0005-1332|.|ES9121000418450200051332
+"""
+TAX = """
+es|NIF |12345678Z|.|12345678Z
+es||X1234567L|.|X1234567L
+es||A58818501|.|A58818501
+es|DNI |12.345.678-Z|.|12345678Z
+fr|SIREN |732 829 320|.|732829320
+fr|SIRET : |73282932000074|.|73282932000074
+fr||FR 83 404 833 048|.|FR83404833048
+fr||2 55 08 14 168 025 38|.|255081416802538
+en|EIN |91-1144442|.|911144442
+en|SSN |536-90-4399|.|536904399
+en|UTR: |1955839661|.|1955839661
+en||GB 980 7806 84|.|GB980780684
+en||DE136695976|.|DE136695976
+en||IT00743110157|.|IT00743110157
+en||PT501964843|.|PT501964843
+en||NL004495445B01|.|NL004495445B01
+en||BE 0403.170.701|.|BE0403170701
+en||ATU13585627|.|ATU13585627
+en||IE6433435F|.|IE6433435F
+en||CHE-107.787.577|.|CHE107787577
+en|CF |RSSMRA85T10A562S|.|RSSMRA85T10A562S
+"""
+CARDS = """
+en||4111 1111 1111 1111|.|4111111111111111
+en|amex |3782 822463 10005|.|378282246310005
+"""
+TABLES = {"date": DATES, "money": MONEY, "percent": PERCENT, "phone": PHONES, "email": MAIL,
+          "iban": IBAN, "tax": TAX, "card": CARDS}  # fmt: skip
+ROWS = [(kind, *row.split("|")) for kind, rows in TABLES.items() for row in rows.split("\n") if row]
+
+
+@pytest.mark.parametrize(("kind", "language", "before", "thing", "after", "value"), ROWS)
+def test_found_where_it_stands_with_what_it_means(
+    kind: str, language: str, before: str, thing: str, after: str, value: str
+) -> None:
+    (one,) = found(before + thing + after, language)
+    assert (one.kind, one.text, one.start, one.value) == (kind, thing, len(before), value)
+    assert one.valid is not False
+
+
+NOTHING = """
+en|31/02/2024 and 31 February 2024 are in no calendar
+en|Section 5 may be read; it may rain on the march
+en|He lost 10 pounds and bought 5 pounds of sugar
+en|IP 192.168.1.254, version 1.2.2024, ISBN 978-3-16-148410-0
+en|a@b, @x.com, x@.com, x..y@z.com, git@github.com:org/repo.git, https://u:p@host.com/
+en|a score of 3-2, a ratio of 16:9, pages 12-14, 3/4 of it, 24/7
+en|The order 5551234567 and part no. 612-345-678-9
+en|sort code 12-10-56
+en|foo%20bar and 100%25
+fr|rue du 4 Septembre, il a lu douze livres et vu deux cents films
+fr|la référence 0612345678, la loi 2004-575, le 30 février
+es|el hospital 12 de Octubre, el pedido 612345678, la ley 39/2015
+es|una ciudad de 612 345 678 habitantes
+es|el DNI 12345678A y la cuenta ES91 2100 0418 4502 0005 1333
+en|card 4111 1111 1111 1112, GB29 NWBK 6016 1331 9268 18, IBAN GB29 NWBK 6016
+fr|SIREN 732 829 321, TVA FR 84 404 833 048
+"""
+
+
+@pytest.mark.parametrize("row", [row for row in NOTHING.split("\n") if row])
+def test_hard_negatives(row: str) -> None:
+    language, _, text = row.partition("|")
+    assert found(text, language) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("GB29 NWBK 6016 1331 9268 18", "iban"), ("IBAN: FR14 2004 1010 0505", "iban"),
+        ("NIF 12345678A", "tax"), ("card 4111 1111 1111 1112", "card"), ("31/02/2024", "date"),
+        ("31 February 2024", "date"),
+    ],
+)  # fmt: skip
+def test_what_fails_its_check_is_told_when_asked_for_and_never_as_valid(
+    text: str, kind: str
+) -> None:
+    assert found(text) == []
+    (one,) = found(text, unchecked=True)
+    assert (one.kind, one.valid) == (kind, False)
+
+
+def test_a_currency_that_is_not_certain_has_an_amount_and_no_value() -> None:
+    (one,) = found("$500", "es")
+    assert (one.value, dict(one.details)) == ("", {"amount": "500"})
+    assert found("$500")[0].details["currency"] == "USD"
+
+
+def test_a_date_that_may_be_two_tells_both() -> None:
+    (one,) = found("03/04/2024")
+    assert one.details["readings"] == "2024-04-03 or 2024-03-04"
+
+
+def test_a_country_without_doubt_only() -> None:
+    assert found("+1 202 555 0143")[0].details == {}  # the code of twenty countries
+    assert found("+33 1 23 45 67 89")[0].details == {"country": "FR"}
+
+
+def test_accents_that_are_letters_of_their_own_are_read() -> None:
+    text = "le 3 fe\u0301vrier 2024"
+    (one,) = found(text, "fr")
+    assert one.value == "2024-02-03"
