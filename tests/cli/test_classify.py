@@ -1,0 +1,199 @@
+"""`anyrig classify` as a person meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from anyrig.cli import main
+from tests.conftest import Anyrig
+
+BILLS = (
+    "pay the bill by friday", "the bill is due, pay now", "pay this bill of forty euros",
+    "a bill for you to pay soon", "unpaid bill: pay today", "bill number nine, pay it",
+)  # fmt: skip
+LETTERS = (
+    "dear ann, with love from tom", "dear mother, much love to you", "dear all, love, kim",
+    "my dear friend, love and kisses", "dear joe, sending love", "love to my dear aunt",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder() -> Path:
+    """Six bills and six letters."""
+    for label, texts in (("bill", BILLS), ("letter", LETTERS)):
+        for number, text in enumerate(texts):
+            file = Path("examples", label, f"{number}.txt")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    return Path("examples")
+
+
+def _train(anyrig: Anyrig, *more: str, name: str = "post") -> str:
+    done = anyrig("classify", "train", "examples", "--name", name, "--model", "hashing", *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_yet(anyrig: Anyrig) -> None:
+    done = anyrig("classify")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is trained yet" in done.stdout
+    assert json.loads(anyrig("classify", "--list", "--json").stdout)["classifiers"] == []
+
+
+def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
+    told = _train(anyrig)
+    assert "post@1: 2 labels, one a text" in told
+    assert "cross-validated accuracy" in told
+    assert "on 12 examples in 5 folds, 5 times" in told
+    assert "true \\ given" in told
+    assert "nothing new is kept" in _train(anyrig)
+    Path("examples/bill/new.txt").write_text("pay the second bill as well")
+    assert "post@2" in _train(anyrig)
+    Path("new.txt").write_text("please pay the bill, the bill of may")
+    (Path("in") / "deep").mkdir(parents=True)
+    Path("in/deep/a.txt").write_text("dear sister, love")
+    Path("in/empty.txt").write_text("")
+    Path("in/photo.bin").write_bytes(bytes(range(256)) * 20)
+    done = anyrig("classify", "new.txt", "in", "--with", "post")
+    assert done.returncode == 1  # one file could not be read, the others are sorted
+    assert "bill  new.txt" in done.stdout
+    assert "letter  in/deep/a.txt" in done.stdout
+    assert "empty.txt is empty" in done.stderr
+    assert "1 of 3 texts could not be sorted" in done.stderr
+    shown = json.loads(anyrig("classify", "show", "post@1", "--json").stdout)
+    assert shown["counts"] == {"bill": 6, "letter": 6}
+    assert shown["versions"] == [1, 2]
+    assert shown["figures"]["num_tested"] == 12
+    assert "precision" in anyrig("classify", "show", "post").stdout
+    assert "post@2" in anyrig("classify", "list").stdout
+    assert anyrig("classify", "delete", "post@1").stdout == "Deleted post@1.\n"
+    assert "There are: post@2" in anyrig("classify", "new.txt", "--with", "post@1").stderr
+
+
+def test_the_answer_says_why(anyrig: Anyrig, folder: Path) -> None:
+    _train(anyrig)
+    done = anyrig(
+        "classify", "--text", "pay the bill", "--text", "dear you, love", "--with", "post", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["by"] == "post@1"
+    assert [one["label"] for one in data["results"]] == ["bill", "letter"]
+    first = data["results"][0]
+    assert first["calibrated"] is True
+    assert first["why"]["text"] == "pay the bill"
+    assert sum(first["probabilities"].values()) == pytest.approx(1.0, abs=1e-4)
+    assert first["probability"] == max(first["probabilities"].values())
+
+
+def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
+    _train(anyrig)
+    Path("odd.txt").write_text("")
+    done = anyrig("classify", "examples", "odd.txt", "--with", "post", "-o", "out.csv")
+    assert done.returncode == 1
+    assert "12 texts sorted by post@1, in out.csv" in done.stdout
+    with Path("out.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 13
+    assert {row["label"] for row in rows} == {"bill", "letter", ""}
+    assert all(Path(row["name"]).parent.name == row["label"] for row in rows if row["label"])
+    assert "empty" in rows[-1]["error"]
+    assert float(rows[0]["p(bill)"]) + float(rows[0]["p(letter)"]) == pytest.approx(1, abs=1e-5)
+    anyrig("classify", "examples", "--with", "post", "-o", "out.jsonl")
+    lines = Path("out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[0])["label"] == "bill"
+
+
+def test_by_names_alone_from_every_side(anyrig: Anyrig) -> None:
+    words = ("--labels", "invoice: a bill to be paid,love letter,cooking recipe", "--json")
+    done = anyrig("classify", "-", *words, input="Dear Ann, I love you and miss you. Yours, Tom")
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(done.stdout)["results"]
+    assert (one["name"], one["label"], one["calibrated"]) == (
+        "standard input",
+        "love letter",
+        False,
+    )
+    lines = "Please pay 40 euros within ten days.\n\nFry the onions and add rice.\n"
+    done = anyrig("classify", "--lines", "-", *words, input=lines)
+    assert [one["label"] for one in json.loads(done.stdout)["results"]] == [
+        "invoice", "cooking recipe",
+    ]  # fmt: skip
+    odd = "The mitochondrion produces most of the energy that a cell uses."
+    done = anyrig("classify", "--text", odd, "--other", *words)
+    (one,) = json.loads(done.stdout)["results"]
+    assert (one["label"], one["labels"]) == (None, [])
+    done = anyrig("classify", "--text", odd, "--other", *words[:2])
+    assert "(none of these)  text 1" in done.stdout
+
+
+def test_several_labels(anyrig: Anyrig) -> None:
+    rows = ["text,labels"]
+    rows += [f'"{text}",bill' for text in BILLS] + [f'"{text}",letter' for text in LETTERS]
+    rows += [f'"{a}. {b}",bill|letter' for a, b in zip(BILLS, LETTERS, strict=True)]
+    rows += [f"weather was fine on day {n}," for n in range(6)]
+    Path("examples.csv").write_text("\n".join(rows), encoding="utf-8")
+    words = ("--name", "mixed", "--model", "hashing")
+    done = anyrig("classify", "train", "examples.csv", *words)
+    assert "mixed@1: 2 labels, any number a text" in done.stdout, done.stderr
+    texts = ("pay the bill, dear ann, love", "pay the bill now", "the weather was fine")
+    flags = [word for text in texts for word in ("--text", text)]
+    data = json.loads(anyrig("classify", *flags, "--with", "mixed", "--json").stdout)
+    assert [sorted(one["labels"]) for one in data["results"]] == [["bill", "letter"], ["bill"], []]
+
+
+def test_trouble_with_examples_is_told(anyrig: Anyrig, folder: Path) -> None:
+    Path("examples/bill/empty.txt").write_text("")
+    Path("examples/bill/copy.txt").write_text(BILLS[0])
+    Path("examples/alone").mkdir()
+    Path("examples/alone/one.txt").write_text("nothing like the others")
+    done = anyrig("classify", "train", "examples", "--name", "post", "--model", "hashing")
+    assert done.returncode == 1
+    assert "bill/empty.txt" in done.stderr
+    assert "1 example said the same as another" in done.stderr
+    assert "nothing can be said of: alone" in done.stdout
+    assert "post@1" in anyrig("classify").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "hint"),
+    [
+        (("a.txt",), "what are the labels?", "--labels"),
+        (("--text", "x"), "what are the labels?", "--labels"),
+        (("--labels", "a,b"), "there is nothing to sort", "--text"),
+        (("--labels", "a", "--text", "x"), "nothing to choose", "--multi"),
+        (("--labels", "a,b", "--with", "c", "--text", "x"), "are two ways", "Leave one"),
+        (("--with", "none", "--text", "x"), "no classifier 'none'", "train"),
+        (("--with", "owner/name", "--text", "x"), "not on this machine", "--fetch"),
+        (("none.txt", "--labels", "a,b"), "there is no file none.txt", ""),
+        (("--labels", "a,b", "--text", "x", "-o", "out.xyz"), "is no table", ".csv"),
+        (("--labels", "a,b", "--text", "x", "--threshold", "2"), "--threshold 2", "0 to 1"),
+        (("--labels", "a,b", "--text", "x", "--template", "no"), "no place for a label", "{}"),
+        (("train", "none", "--name", "a"), "there is no none", "folder"),
+        (("train", "none"), "what is it called?", "--name"),
+        (("train",), "wants one word more", "train EXAMPLES"),
+        (("show", "none"), "no classifier", "train"),
+        (("delete", "../.."), "is no name", "Letters"),
+    ],
+)
+def test_what_is_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str, hint: str
+) -> None:
+    code = main(["classify", *words, "--model", "hashing"])
+    told = capsys.readouterr().err
+    assert code in (2, 4), told
+    assert said in told
+    assert hint in told
+
+
+def test_another_model_is_refused(anyrig: Anyrig, folder: Path) -> None:
+    _train(anyrig)
+    done = anyrig("classify", "--text", "pay", "--with", "post", "--model", "minilm")
+    assert done.returncode == 2
+    assert "was trained on vectors of hashing" in done.stderr
+    assert "--model hashing" in done.stderr
