@@ -1,7 +1,8 @@
 """Letters that look the same in many fonts, set right where a language leaves no doubt.
 
 `I` and `l` are one stroke in most fonts without serifs. No word has a capital I after a small
-letter; and before an apostrophe, French, Italian and Catalan have an `l`, never an `I`.
+letter; before an apostrophe, French, Italian and Catalan have an `l`, never an `I`; and a French
+sentence begins with `Il`, not with the number II.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ def mended(chars: Sequence[Char], language: str) -> list[Char]:
         third = found[at + 2].text if at + 2 < len(found) else " "
         inside = before.isalpha() and before.islower() and not after.isupper()
         elided = language in _ELISION and not before.isalpha() and after in _MARKS
-        if char.text == "I" and (inside or (elided and third.islower())):
+        he = language == "fr" and before == "I" and not after.isalpha() and _starts(found, at - 1)
+        if char.text == "I" and (inside or he or (elided and third.islower())):
             found[at] = replace(char, text="l")
     return found
+
+
+def _starts(chars: Sequence[Char], at: int) -> bool:
+    """Whether a sentence may begin here: no king's number does."""
+    before = [char.text for char in chars[max(0, at - 2) : at] if not char.text.isspace()]
+    return not before or before[-1] in '.!?…«“"—–:;('

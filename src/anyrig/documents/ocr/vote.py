@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from anyrig.documents.ocr.ctc import Char, certainty, joined
 
-
 _APART = 0.03
 """How far apart a word may begin in two readings, as a share of the line."""
 
