@@ -34,6 +34,7 @@ THEMES = {
     "speech": ("cpu",),
     "embed": ("h200",),
     "embed_cpu": ("cpu",),
+    "search": ("cpu",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

@@ -8,9 +8,11 @@ written: its words are quoted, so that nothing in it is an operator.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 MOST_WORDS = 32
 """Of a question; a longer one is asked by its rarest."""
@@ -18,6 +20,7 @@ _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf90
 _LONE = re.compile(f"[{_DENSE}]")
 _RUN = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036f])*")
 _LONGEST = 64  # characters of a word
+_STEM = 4  # letters that words with other endings have in common
 # Words that say nothing of what a text is about; they are asked for when a question has no others.
 STOP_WORDS = frozenset(
     "a about all also am an and any are as at be been but by can could did do does for from get "
@@ -74,8 +77,11 @@ def tokens(term: str) -> list[str]:
     return [folded(piece) for piece in spaced(term).split()]
 
 
+@lru_cache(maxsize=1 << 16)
 def folded(text: str) -> str:
     """Small letters without accents, as the tokenizer compares them."""
+    if text.isascii():
+        return text.lower()
     parts = unicodedata.normalize("NFD", text.lower())
     return "".join(one for one in parts if not unicodedata.combining(one))
 
@@ -85,23 +91,27 @@ def matches(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
 
     A word of the text that begins like one of the question counts as well: `tenants` for `tenant`.
     """
-    wanted = [folded(word) for word in words]
-    if not wanted:
-        return []
-    found = []
-    for match in _RUN.finditer(text):
+    by_stem: dict[str, list[str]] = {}
+    dense = []
+    for word in map(folded, words):
+        by_stem.setdefault(word[:_STEM], []).append(word)
+        if _LONE.match(word):
+            dense.append(word)
+    found: list[tuple[int, int]] = []
+    for match in _RUN.finditer(text) if by_stem else ():
         word = folded(match[0])
-        if _LONE.match(match[0]):
-            found += _within(match, wanted)
-        elif any(word == one or _related(word, one) for one in wanted):
+        alike = by_stem.get(word[:_STEM])
+        if alike and any(word == one or _related(word, one) for one in alike):
             found.append(match.span())
+        elif dense and _LONE.match(match[0]):
+            found += _within(match, dense)
     return sorted(set(found))
 
 
 def _within(match: re.Match[str], wanted: Iterable[str]) -> list[tuple[int, int]]:
     run, found = match[0], []
     for one in wanted:
-        at = run.find(one) if _LONE.match(one) else -1
+        at = run.find(one)
         while at >= 0:
             found.append((match.start() + at, match.start() + at + len(one)))
             at = run.find(one, at + len(one))
@@ -110,12 +120,8 @@ def _within(match: re.Match[str], wanted: Iterable[str]) -> list[tuple[int, int]
 
 def _related(word: str, asked: str) -> bool:
     """Whether they differ by an ending: the stem is long, the endings are short."""
-    stem = 0
-    for one, two in zip(word, asked, strict=False):
-        if one != two:
-            break
-        stem += 1
-    return stem >= 4 and len(word) - stem <= 3 and len(asked) - stem <= 2
+    stem = len(os.path.commonprefix((word, asked)))
+    return stem >= _STEM and len(word) - stem <= 3 and len(asked) - stem <= 2
 
 
 def _composed(text: str) -> str:
