@@ -22,7 +22,7 @@ _WESTERN = frozenset("en fr es de it pt nl da sv no nb nn fi is ca gl eu ga af o
 _WESTERN_SIGNS = frozenset(
     "àâäáãåæçèéêëìíîïñòóôöõøœùúûüýÿßðþ"
     "ÀÂÄÁÃÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÖÕØŒÙÚÛÜÝŸÐÞ"
-    "ªº«»¡¿“”‘’‚„–—…•·°§©®™€£¢¥½¼¾×÷ \xa0\xad†‡´¨"
+    "ªº«»¡¿“”‘’‚„–—…•·°§©®™€£¢¥½¼¾×÷µ±²³¹¶ \xa0\xad†‡´¨"
 )
 # Guessers mix these up, as most of their bytes are Cyrillic letters in each. The first wins a draw.
 _CYRILLIC = ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "cp855", "koi8_u", "cp1125")

@@ -74,6 +74,7 @@ def test_a_header_is_told_from_rows(rows: list[list[str]], header: bool) -> None
         ("utf-8-sig", "René", "Besançon"),
         ("latin-1", "René", "Besançon"),
         ("cp1252", "Zoë", "Nîmes – “Gare”"),
+        ("latin-1", "5 µm ± 2", "12 m²"),
         ("utf-16", "René", "Besançon"),
         ("utf-16-le", "Rene", "Lyon"),
         ("utf-16-be", "Иван", "Москва"),
