@@ -20,7 +20,7 @@ from anyrig.errors import BadInput, MissingPackage, NeedsWeights
 from anyrig.placement import Need
 from anyrig.recognise import moonshine, whisper
 from anyrig.recognise.choose import choose
-from anyrig.recognise.protocol import INSTALL
+from anyrig.recognise.protocol import INSTALL, Recording
 from anyrig.work.engine import Recipe
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,10 @@ class Model:
     def translates(self) -> bool:
         """Whether it can say in English what is said in another language."""
         return self.multilingual
+
+    def cost(self, recording: Recording) -> float:
+        """What it costs to hear a recording: in batches every one is padded to half a minute."""
+        return 30.0 if self.engine == "transformers" else recording.cost
 
     def need(self, most_workers: int = 1 << 30, *, cuda: bool = False) -> Need:
         """What it asks of a machine.

@@ -196,7 +196,7 @@ class Transcriber:
             return
         pool, ahead = self._pool(model, task)
         yield from pool.run(
-            chain([first], recordings), cost=lambda one: one.cost, look_ahead=ahead, noted=keep
+            chain([first], recordings), cost=model.cost, look_ahead=ahead, noted=keep
         )
 
     def _pool(self, model: Model, task: Task) -> tuple[Pool, int]:

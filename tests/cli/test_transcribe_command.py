@@ -1,0 +1,98 @@
+"""`anyrig transcribe` from outside: files, folders, errors, JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from anyrig.recognise.compare import word_errors
+from anyrig.services.jobs import check, words_of
+from anyrig.services.transcribe import sources_of
+from tests.conftest import Anyrig
+from tests.speech.sound.takes import RATE, said, sentences
+
+TEXT = " ".join(sentences()[:3])
+
+
+def record(path: Path) -> Path:
+    parts = [said(text).samples for text in sentences()[:3]]
+    rest = np.zeros(RATE // 2, np.float32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, np.concatenate([one for part in parts for one in (part, rest)]), RATE)
+    return path
+
+
+def test_a_recording_is_written_down_and_kept(anyrig: Anyrig, tmp_path: Path) -> None:
+    path = record(tmp_path / "talk.wav")
+    first = anyrig("transcribe", str(path), "--language", "en")
+    assert first.returncode == 0, first.stderr
+    assert word_errors(TEXT, first.stdout).rate <= 0.1
+    assert "times real time" in first.stderr
+    made = anyrig("transcribe", str(path), "--language", "en", "-o", str(tmp_path / "talk.srt"))
+    assert made.returncode == 0, made.stderr
+    assert "1 of 1 piece kept" in made.stdout
+    assert (tmp_path / "talk.srt").read_text(encoding="utf-8").startswith("1\n00:00:0")
+    told = anyrig("transcribe", str(path), "--language", "en", "--json")
+    last = json.loads(told.stdout.splitlines()[-1])
+    assert last["event"] == "done"
+    assert last["kept"] == 1
+    assert last["transcripts"][0]["segments"][0]["start"] >= 0
+
+
+def test_one_bad_file_does_not_stop_the_rest(anyrig: Anyrig, tmp_path: Path) -> None:
+    folder = tmp_path / "sounds"
+    soundfile.write(record(folder / "a" / "quiet.wav"), np.zeros(16000 * 3), 16000)
+    (folder / "bad.mp3").write_bytes(b"this is no sound")
+    (folder / "notes.txt").write_text("not a recording")
+    out = tmp_path / "out"
+    made = anyrig("transcribe", str(folder), "-o", str(out), "--format", "txt,json")
+    assert made.returncode == 1
+    assert "bad.mp3 cannot be read as sound" in made.stderr
+    assert "1 of 2 recordings could not be read" in made.stderr
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    assert found == ["a/quiet.json", "a/quiet.txt"]
+    assert (out / "a" / "quiet.txt").read_text() == ""
+
+
+def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.zeros(1600), 16000)
+    for words, said_of_it in (
+        (["nothing.wav"], "there is no nothing.wav"),
+        ([str(path), "--format", "doc"], "no format 'doc'"),
+        ([str(path), "--language", "tlh"], "tlh"),
+        ([str(path), "--model", "moonshine", "--translate"], "translates nothing"),
+        ([str(path), str(path.with_name("b.wav"))], "no place for their texts"),
+    ):
+        made = anyrig("transcribe", *words)
+        assert made.returncode == 2, made.stderr
+        assert said_of_it in made.stderr
+        assert "hint:" in made.stderr
+        assert not made.stdout
+
+
+def test_it_can_be_queued(anyrig: Anyrig, tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.zeros(16000), 16000)
+    made = anyrig("transcribe", str(path), "-o", str(tmp_path / "a.srt"), "--queue")
+    assert made.returncode == 0, made.stderr
+    done = anyrig("jobs", "run")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.srt").exists()
+
+
+def test_names_that_would_be_the_same_are_told_apart(tmp_path: Path) -> None:
+    for name in ("x/talk.mp3", "x/talk.wav", "y/one.wav", "z/one.wav"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    found = sources_of([tmp_path / "x", tmp_path / "y", tmp_path / "z"])
+    assert len({source.name for source in found}) == 4
+
+
+def test_a_job_becomes_a_command(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"x")
+    checked = check("transcribe", {"file": "a.wav", "format": ["srt", "txt"]}, tmp_path)
+    assert words_of("transcribe", checked)[-1] == "--format=srt,txt"
