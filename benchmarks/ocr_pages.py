@@ -1,0 +1,104 @@
+"""OCR beside its engines as they come: characters wrong and CPU seconds, page by page.
+
+Pages of about 4,150 characters drawn in a serif font, in three languages and four conditions: clean
+and noisy at 200 dpi, clean at 100 dpi, and upside down. The peers are `rapidocr` at its defaults
+and Tesseract on the same picture, each in the same run on one thread; Tesseract reads only what its
+data cover.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from anyrig.devices.discover import discover
+from anyrig.documents.ocr import tesseract
+from anyrig.documents.ocr.engine import Sheet
+from anyrig.documents.ocr.rapid import Rapid
+from anyrig.documents.ocr.sample import error
+from anyrig.placement import Placement
+from benchmarks.harness import Row
+from tests.documents.ocr.ocr_pages import SERIF, TEXTS, noisy, page, png
+
+LENGTH = 4150
+MOST = 0.1  # per cent of the characters
+Peer = Callable[[Image.Image], str]
+
+
+def run(hardware: str) -> list[Row]:
+    device = discover().cpu_device
+    drive = next(drive for drive in device.drives if drive.backend == "onnx")
+    ours = Rapid(Placement(device, drive, threads=1))
+    plain = _plain_rapidocr()
+    rows: list[Row] = []
+    for language in TEXTS:
+        peers: list[tuple[str, Peer]] = [("rapidocr, defaults", partial(_rapidocr, plain))]
+        program = tesseract.find(os.environ, language)
+        if program.reads(language):
+            peers.append(("tesseract", partial(_tesseract, program, language)))
+        for condition, image, text in _pages(language):
+            rows += _compared(f"{language}, {condition}", ours, peers, image, text)
+    return rows
+
+
+def _pages(language: str) -> list[tuple[str, Image.Image, str]]:
+    large, text = page(TEXTS[language], dpi=200, name=SERIF, length=LENGTH)
+    small, coarse = page(TEXTS[language], dpi=100, name=SERIF, length=LENGTH)
+    return [
+        ("clean", large, text), ("noisy", noisy(large), text), ("100 dpi", small, coarse),
+        ("upside down", large.rotate(180), text),
+    ]  # fmt: skip
+
+
+def _compared(
+    what: str, ours: Rapid, peers: list[tuple[str, Peer]], image: Image.Image, text: str
+) -> list[Row]:
+    (found,) = ours.run([Sheet(png(image))])
+    wrong = 100 * error(text, found.text)
+    print(f"{what}: {wrong:.3f} %, {found.cpu_s:.1f} CPU-s", file=sys.stderr, flush=True)
+    rows: list[Row] = []
+    for name, peer in peers:
+        before = _cpu_s()
+        said = peer(image)
+        spent = _cpu_s() - before
+        theirs = 100 * error(text, said)
+        print(f"  {name}: {theirs:.3f} %, {spent:.1f} CPU-s", file=sys.stderr, flush=True)
+        rows.append(Row(f"{what}: characters wrong", wrong, "%", theirs, name, high=MOST))
+        rows.append(Row(f"{what}: a page", found.cpu_s, "CPU-s", spent, name))
+    return rows
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _plain_rapidocr() -> Any:
+    from rapidocr import RapidOCR
+
+    one = {"EngineConfig.onnxruntime.intra_op_num_threads": 1, "Global.log_level": "error"}
+    return RapidOCR(params=one)
+
+
+def _rapidocr(engine: Any, image: Image.Image) -> str:
+    found = engine(np.asarray(image.convert("RGB"))[:, :, ::-1])
+    return "\n".join(found.txts or ())
+
+
+def _tesseract(program: tesseract.Program, language: str, image: Image.Image) -> str:
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    code = tesseract.CODES[language]
+    done = subprocess.run(
+        [program.binary, "stdin", "stdout", "-l", code], input=out.getvalue(), check=True,
+        capture_output=True, env={**os.environ, **program.environment},
+    )  # fmt: skip
+    return done.stdout.decode()

@@ -1,0 +1,85 @@
+"""`anyrig ocr` from files to files: formats, pages, what fails, what was kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pypdfium2 as pdfium
+import pytest
+from PIL import Image
+
+from tests.documents.ocr.ocr_pages import page
+
+pytest.importorskip("rapidocr")
+LONG = (
+    "A page with so few words is taken for a picture with a caption, and its own text is not"
+    " trusted. This one has several lines, as pages of books and letters have, so that whoever"
+    " opens the file afterwards finds that there is nothing left to read on it."
+)
+LINES = ("The first page has one line.", "And here is the second one.", "A third ends the file.")
+
+
+@pytest.fixture
+def scans() -> list[Image.Image]:
+    return [page(line, dpi=100, name="", inches=4)[0] for line in LINES]
+
+
+def test_a_tiff_is_read_page_by_page_and_kept(
+    anyrig: Callable[..., Any], scans: list[Image.Image]
+) -> None:
+    first = scans[0]
+    first.save("scan.tiff", save_all=True, append_images=[scans[1].rotate(180), scans[2]])
+    done = anyrig("ocr", "scan.tiff", "--no-bench", "--device", "cpu")
+    assert done.stdout.split("\n\n") == [LINES[0], LINES[1], f"{LINES[2]}\n"], done.stderr
+    again = anyrig("ocr", "scan.tiff", "--json", "--pages", "2-")
+    told = json.loads(again.stdout)
+    pages = told["files"][0]["pages"]
+    assert told["engine"] == "rapidocr"
+    assert told["reason"]
+    assert [(p["number"], p["kept"], p["turned_degrees"]) for p in pages] == [
+        (2, True, 180), (3, True, 0),
+    ]  # fmt: skip
+    assert pages[0]["lines"][0]["words"][0]["text"] == "And"
+
+
+def test_a_scanned_pdf_becomes_one_that_is_searched_and_a_bad_file_stops_nothing(
+    anyrig: Callable[..., Any], scans: list[Image.Image], tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    image, text = page(LONG, dpi=100, name="")
+    image.save(folder / "scan.pdf", save_all=True, append_images=scans[1:2], resolution=100)
+    scans[2].convert("RGB").save(folder / "third.jpg", dpi=(100, 100))
+    (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
+    done = anyrig("ocr", str(folder), "-o", "out/", "--format", "pdf", "--language", "en",
+                  "--engine", "rapidocr")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "bad.png" in done.stderr
+    texts = []
+    for name in ("scan.pdf", "third.pdf"):
+        document = pdfium.PdfDocument(Path("out") / name)
+        texts += [document[n].get_textpage().get_text_range().split() for n in range(len(document))]
+        document.close()
+    assert texts == [text.split(), LINES[1].split(), LINES[2].split()]
+    again = anyrig("ocr", "out/scan.pdf", "-o", "own.json", "--json")  # its own text is there now
+    assert json.loads(again.stdout)["files"][0]["pages"][0]["source"] == "text", again.stderr
+
+
+def test_slips_of_the_pen_are_told_at_once(
+    anyrig: Callable[..., Any], scans: list[Image.Image]
+) -> None:
+    scans[0].save("one.png")
+    for words, said in (
+        (["none.png"], "there is no file"), (["one.png", "--format", "doc"], "no format"),
+        (["one.png", "--pages", "x"], "names no pages"), (["one.png", "--dpi", "5"], "--dpi 5"),
+        (["one.png", "--format", "pdf"], "cannot be printed"),
+        (["one.png", "--engine", "magic"], "no OCR engine"),
+        (["one.png", "-o", "one.png", "--format", "txt"], "written over"),
+    ):  # fmt: skip
+        done = anyrig("ocr", *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert said in done.stderr
+        assert "hint:" in done.stderr

