@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -260,6 +262,24 @@ def test_characters_that_nothing_takes_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"some words\x00and more" + b" of them" * 20)
     assert "\x00" not in pages(tmp_path / "a.txt").text
     pages(tmp_path / "a.txt").text.encode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
+def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 \n.txt"))
+    path.write_text("words")
+    assert pages(path).text == "words"
+    path.write_bytes(b"")
+    with pytest.raises(BadInput) as caught:
+        pages(path)
+    assert "\n" not in caught.value.message
+    caught.value.message.encode()
+
+
+def test_relative_paths_are_kept_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("words")
+    assert pages(Path("a.txt")).file == Path("a.txt")
 
 
 def test_pages_are_named_as_people_do() -> None:

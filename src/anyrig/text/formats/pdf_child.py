@@ -10,6 +10,7 @@ that a first page that cannot be drawn costs no more than the picture.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import gc
 import io
@@ -74,8 +75,10 @@ def limit_memory() -> None:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # not every system lets this be set
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[str, object]]:
