@@ -37,6 +37,8 @@ THEMES = {
     "embed_cpu": ("cpu",),
     "search": ("cpu",),
     "ocr_pages": ("cpu",),
+    "transcribe": ("cpu",),
+    "entities": ("cpu",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import compute, entities_show
+from anyrig.cli import compute, entities_show, reading
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_warning
 from anyrig.errors import BadInput
@@ -25,6 +26,9 @@ HELP = """People, organisations, places, dates, amounts of money, percentages, e
 telephone, IBAN, tax and card numbers in documents, with their place. Numbers that have check digits
 are verified, and told only if they hold."""
 MIXED = True
+_TEXTS = frozenset(
+    ".txt .text .md .log .csv .tsv .html .htm .eml .epub .docx .odt .rtf .fb2 .mobi".split()
+)
 _BYTES_A_WORKER = 2_000_000
 
 
@@ -40,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="en, fr, es, en-GB; found out for each paragraph when not given",
     )  # fmt: skip
     parser.add_argument(
-        "--engine", default="auto", metavar="NAME",
+        "--engine", default="auto", metavar="NAME", dest="names",
         help="what finds names: auto, grammar (no names), spacy, tokens or gliner",
     )  # fmt: skip
     parser.add_argument(
@@ -73,6 +77,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="write there: .csv, .jsonl; a folder for --redact of several files",
     )  # fmt: skip
     parser.add_argument("--models", action="store_true", help="list kinds and models of names")
+    reading.arguments(parser)
     compute.arguments(parser)
 
 
@@ -86,8 +91,8 @@ def run(options: argparse.Namespace) -> int:
 
     kinds = _kinds(options.kinds)
     labels = tuple(one.strip() for one in options.labels.split(",") if one.strip())
-    namer = choose(options.engine, model=options.model, labels=labels, threshold=options.threshold)
-    sources = list(_sources(options))
+    namer = choose(options.names, model=options.model, labels=labels, threshold=options.threshold)
+    sources = list(_sources(context))
     if not sources:
         raise BadInput("nothing to look at", hint="Name a file, a folder, - or --text.")
     out = entities_show.output(options, num_sources=len(sources))
@@ -111,10 +116,10 @@ def _share(text: str) -> float:
     return value
 
 
-def _sources(options: argparse.Namespace) -> Iterator[Source]:
+def _sources(context: Context) -> Iterator[Source]:
     from anyrig.services.entities import Source
-    from anyrig.text import folder
 
+    options = context.options
     if options.text is not None:
         yield Source("text", text=options.text)
     for name in options.files:
@@ -122,14 +127,9 @@ def _sources(options: argparse.Namespace) -> Iterator[Source]:
             yield Source("-", text=_stdin())
             continue
         path = Path(name).expanduser()
-        if not path.is_dir():
-            yield Source(str(path), path)
-            continue
-        found = folder.find(path)
-        for one in found.files:
-            yield Source(str(one), one)
-        for skipped in found.unreadable:
-            print_warning(f"{skipped.path}: {skipped.reason}")
+        # One that is not there is told among the others, with its error.
+        named = reading.paths(context, [name]) if path.exists() else [path]
+        yield from (Source(str(one), one) for one in named)
 
 
 def _stdin() -> str:
@@ -177,28 +177,35 @@ def _work(
 ) -> int:
     from anyrig.documents.entities.names import lacking
     from anyrig.services.entities import find
-    from anyrig.services.reading import limits_of
 
-    settings = context.loaded.settings.documents
-    limits = limits_of(
-        max_mb=settings.max_mb, max_pages=settings.max_pages, max_seconds=settings.max_seconds
-    )
+    mode = reading.mode(context)
     failed: list[Told] = []
     nameless: dict[str, None] = {}
-    with Progress(len(sources), "entities") as progress, out:
+    with Progress(len(sources), "entities") as progress, out, ExitStack() as stack:
         progress.step("loading" if finder.namer is not None else "reading")
-        told_all = find(sources, finder, language=context.options.language, limits=limits)
+        ocr = reading.ocr(context, stack) if mode != "never" and _has_pages(sources) else None
+        told_all = find(
+            sources, finder, language=context.options.language, ocr=ocr,
+            limits=reading.limits(context), mode=mode,
+        )  # fmt: skip
         for told in told_all:
             progress.step(told.source.name)
             out.tell(told)
             failed += [told] if told.error else []
             nameless |= dict.fromkeys(told.nameless)
             progress.done()
-    if context.options.engine != "grammar":
+    if context.options.names != "grammar":
         for language in nameless:
             print_warning(
-                f"names in {language!r} were not looked for: {lacking(finder.namer, language)}"
+                f"no model reads names in {language!r}, only those with a mark of their own were"
+                f" found: {lacking(finder.namer, language)}"
             )
     if failed and len(sources) > 1:
         print_warning(f"{plural(len(failed), 'file')} of {len(sources)} could not be read")
     return 1 if failed else 0
+
+
+def _has_pages(sources: list[Source]) -> bool:
+    """Whether any may hold pictures of text: an engine of OCR takes time to choose."""
+    files = [source.file for source in sources if source.file is not None]
+    return any(file.suffix.lower() not in _TEXTS for file in files)

@@ -80,7 +80,8 @@ def test_a_card_and_its_digit(body: str) -> None:
 
 _PIECES = st.sampled_from(
     ["14 July", "31/02/2024", "$5", "1.234,56 €", "+33 1", "a@b.co", "ES91 ", "12345678Z", "%", " ",
-     "\n\n", "é", "5 mai", "-", "(", "'", "٣", "𝟙𝟚", "İ", "ß", "\u0301", "tel ", "one hundred ", "NIF ",
+     "\n\n", "é", "5 mai", "-", "(", "'", "٣", "𝟙𝟚", "İ", "ß", "\u0301", "tel ",
+     "one hundred ", "NIF ",
      "Mr. A. ", "Acme Ltd", "\u202f", "\x00", "４", "de ", "2024-", "VAT no "]
 )  # fmt: skip
 
@@ -109,9 +110,11 @@ def test_windows_cover_a_text_and_each_place_has_one_owner(words: list[str], siz
 
 
 HOSTILE = {
-    "digits": "1234567890", "pairs": "12 34 56 78 90 ", "ats": "@", "mails": "a@", "dots": "1.2.3.4.",
+    "digits": "1234567890", "pairs": "12 34 56 78 90 ", "ats": "@", "mails": "a@",
+    "dots": "1.2.3.4.",
     "commas": "1,234,", "brackets": "((((", "marks": ".,;:!?-'\"", "heads": "ES91 ", "plus": "+1",
-    "words": "one hundred and ", "vingt": "vingt-", "dollars": "$1", "days": "1 May ", "tel": "tel ",
+    "words": "one hundred and ", "vingt": "vingt-", "dollars": "$1", "days": "1 May ",
+    "tel": "tel ",
     "labels": "VAT no ", "dashes": "1-1-1-", "letters": "A.", "names": "Mr. A. ", "new lines": "\n",
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ class Entity:
     """What found it: a grammar, or the name of a model."""
     score: float = 1.0
     valid: bool | None = None
-    """Whether its check digits, or its day in the calendar, hold; None when it has no such thing."""
+    """Whether its check digits, or its day in the calendar, hold; None when it has none."""
     details: Mapping[str, str] = field(default_factory=dict, hash=False)
     """More of what it means: amount and currency, country, the kind of tax number."""
 

@@ -24,20 +24,25 @@ _KINDS = {
 _BY_LABEL = {label: kind for kind, labels in _KINDS.items() for label in labels.split()}
 _NOT_NAMES = frozenset(
     "iban bic swift nif nie cif dni siren siret tva vat ein ssn utr nino tel fax email e-mail mail "
-    "phone mobile telephone telefono movil portable cc bcc re rcs iva btw ust iban: eur usd gbp chf "
+    "phone mobile telephone telefono movil portable cc bcc re rcs iva btw ust iban: eur "
+    "usd gbp chf "
     "tax id invoice facture factura order ref date total page monday tuesday wednesday thursday "
     "friday saturday sunday lundi mardi mercredi jeudi vendredi samedi dimanche lunes martes "
     "miercoles jueves viernes sabado domingo mr mrs ms dr m mme mlle sr sra don dona bonjour merci "
-    "hola gracias hello dear hi thanks regards cordialement atentamente visa mastercard pdf url http "
+    "hola gracias hello dear hi thanks regards cordialement atentamente visa mastercard "
+    "pdf url http "
     "llame llamar appelez call contact contacto telefax euro euros dollar dollars".split()
 )
 _TITLE = re.compile(
-    r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Prof|Sir|Dame|Lord|Lady|M|MM|Mme|Mlle|Me|Sr|Sra|Srta|Dra|Don|Do\u00f1a|D"
-    r"|D\u00f1a|Professor|President|Presidente|Pr\u00e9sident|Docteur|Doctor|Ma\u00eetre|Monsieur|Madame"
+    r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Prof|Sir|Dame|Lord|Lady|M|MM|Mme|Mlle|Me|Sr|Sra|Srta|Dra"
+    r"|Don|Do\u00f1a|D"
+    r"|D\u00f1a|Professor|President|Presidente|Pr\u00e9sident|Docteur|Doctor|Ma\u00eetre"
+    r"|Monsieur|Madame"
     r"|Se\u00f1or|Se\u00f1ora)\.? )+(?=[A-Z\u00c0-\u00de])"
 )
 _DETERMINER = re.compile(
-    r"(?:the|a|an|le|la|les|un|une|du|des|de|el|los|las|una|del|al|y|et|and|en|by|from|in|of|to|at) "
+    r"(?:the|a|an|le|la|les|un|une|du|des|de|el|los|las|una|del|al|y|et|and|en|by|from|in"
+    r"|of|to|at) "
     r"|[ld]['\u2019]|The (?!Hague\b)"
 )
 _ENDS = re.compile(
@@ -53,15 +58,18 @@ _PHRASES = frozenset(
 )  # fmt: skip
 # A word that says what a place or a body is, and stands before its name.
 _GENERIC = re.compile(
-    r"(?!(?:rue|avenue|boulevard|place|quai|calle|plaza|avenida|paseo|hospital|rio|río|mont|monte|lac"
+    r"(?!(?:rue|avenue|boulevard|place|quai|calle|plaza|avenida|paseo|hospital|rio|río"
+    r"|mont|monte|lac"
     r"|lago|île|isla|mer|mar|street|river|lake|port|puerto|golfe|golfo|cap|cabo) )"
     r"(?:[a-zà-ÿ]+ ){1,2}(?:(?:de|du|del|de la|en|d['\u2019]) ?)?(?=[A-ZÀ-Þ])"
 )
 _BODY = re.compile(
-    r"(?:société|empresa|groupe|grupo|entreprise|compañía|company|firma|firm|banco|banque) (?=[A-ZÀ-Þ])"
+    r"(?:société|empresa|groupe|grupo|entreprise|compañía|company|firma|firm|banco"
+    r"|banque) (?=[A-ZÀ-Þ])"
 )
 _TAIL = re.compile(
-    r"[ ](?:en|de|du|del|la|le|les|el|los|las|y|et|and|of|à|a|au|aux|by|for|in|to|que|qui|sur|con|por"
+    r"[ ](?:en|de|du|del|la|le|les|el|los|las|y|et|and|of|à|a|au|aux|by|for|in|to|que|qui"
+    r"|sur|con|por"
     r"|[a-zà-ÿ]+ó)$"
 )
 _IMPERATIVE = re.compile(r"[A-ZÀ-Þ][a-zà-ÿ]+ez")

@@ -28,15 +28,19 @@ _PERSON = re.compile(
 _DOTLESS_M = re.compile(r"M [A-Z]")
 _COMPANY = re.compile(
     rf"(?<![\w.])(?P<name>{_CAPITAL}(?:(?: & | |-){_CAPITAL}){{0,4}},? "
-    r"(?:Inc|Ltd|LLC|LLP|PLC|plc|Plc|Corp|Co|GmbH|AG|KG|SE|S\.A\.S|S\.A\.U|S\.A|SAS|SARL|SASU|EURL|SNC|SCI"
-    r"|S\.L\.U|S\.L|SLU|SL|S\.p\.A|SpA|S\.r\.l|B\.V|BV|N\.V|NV|Oy|Limited|Incorporated|Corporation|SA)"
+    r"(?:Inc|Ltd|LLC|LLP|PLC|plc|Plc|Corp|Co|GmbH|AG|KG|SE|S\.A\.S|S\.A\.U|S\.A|SAS|SARL"
+    r"|SASU|EURL|SNC|SCI"
+    r"|S\.L\.U|S\.L|SLU|SL|S\.p\.A|SpA|S\.r\.l|B\.V|BV|N\.V|NV|Oy|Limited|Incorporated"
+    r"|Corporation|SA)"
     r"(?![A-Za-z])\.?)"
 )
 _ARTICLE = re.compile(r"(?:The|A|La|Le|Les|El|Los|Las|Un|Une|Una|Notre|Our|Nuestra) (?=[A-Z])")
 _ABBREVIATED = re.compile(r"(?:Inc|Ltd|Corp|Co|\.[A-Za-z])\.$")
 _OTHER_WORDS = frozenset(
-    "jordan chad georgia jersey guernsey regina stanley wallis wake midway easter chatham davis casey "
-    "palmer mawson troll vincennes knox nome center currie eucla lindeman winamac marengo vevay monaco "
+    "jordan chad georgia jersey guernsey regina stanley wallis wake midway easter "
+    "chatham davis casey "
+    "palmer mawson troll vincennes knox nome center currie eucla lindeman winamac "
+    "marengo vevay monaco "
     "melbourne santiago victoria adelaide sydney samara azores truk johnston reunion turkey guinea "
     "antigua saint creston dawson jujuy lima faso mahe man martin nassau paz sal thule north pole "
     "vaduz cuba niger mali benin togo oman inuvik resolute unknown city chile guam ujung union onu "
@@ -87,7 +91,7 @@ def _names() -> re.Pattern[str]:
         if usual and len(plain) > 3 and not set(plain.lower().split()) & _OTHER_WORDS:
             names.add(re.escape(plain))
     longest = sorted(names, key=len, reverse=True)
-    return re.compile(rf"(?<![\w'@./-])(?:{'|'.join(longest)})(?![\w@]|\.[a-z]|-[a-z])")
+    return re.compile(rf"(?<![\w@./-])(?:{'|'.join(longest)})(?![\w@]|\.[a-z]|-[a-z])")
 
 
 def _listed() -> Iterator[str]:
@@ -103,10 +107,13 @@ def _listed() -> Iterator[str]:
             if region in ("Europe", "Asia", "America", "Africa", "Australia"):
                 yield str(told.get("city") or city.replace("_", " "))
     yield from (
-        "Madrid Barcelona Sevilla Valencia Bilbao Zaragoza Granada Lyon Marseille Toulouse Bordeaux "
-        "Nice Nantes Strasbourg Lille Geneva Genève Ginebra Munich Hamburg Frankfurt Milan Florence "
+        "Madrid Barcelona Sevilla Valencia Bilbao Zaragoza Granada Lyon Marseille "
+        "Toulouse Bordeaux "
+        "Nice Nantes Strasbourg Lille Geneva Genève Ginebra Munich Hamburg Frankfurt "
+        "Milan Florence "
         "Barcelone Séville Lisbon Lisbonne Lisboa Bruxelles Bruselas Brussels London Londres "
-        "Manchester Birmingham Liverpool Edinburgh Glasgow Bristol Boston Seattle Washington Houston "
+        "Manchester Birmingham Liverpool Edinburgh Glasgow Bristol Boston Seattle "
+        "Washington Houston "
         "Dallas Miami Philadelphia Atlanta Montréal Montreal Québec Quebec Ottawa Vancouver Osaka "
         "Kyoto Mumbai Delhi Beijing"
     ).split()

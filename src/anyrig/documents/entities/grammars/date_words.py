@@ -10,7 +10,8 @@ from anyrig.documents.entities.grammars import number_words
 _MONTHS = {
     "en": "january february march april may june july august september october november december",
     "fr": "janvier fevrier mars avril mai juin juillet aout septembre octobre novembre decembre",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
+    "diciembre",
 }
 _ALSO = {"setiembre": 9}
 _SHORT = {

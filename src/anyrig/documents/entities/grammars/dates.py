@@ -110,7 +110,7 @@ def _dated(
         end = found.end("dot") if _abbreviated(found["month"]) else found.end("month")
     value = (", " if both else "/").join(value for value in values if value) if holds else ""
     return reading.entity("date", (found.start(), end), value, score=0.98 if holds else 0.3,
-                          valid=True if holds else False)  # fmt: skip
+                          valid=bool(holds))  # fmt: skip
 
 
 def _months(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
@@ -193,10 +193,7 @@ def _intervals(reading: Reading, found: list[Entity]) -> Iterator[Entity]:
     for one in found:
         if waiting is not None:
             between = reading.plain[waiting.end : one.start]
-            if (
-                waiting.value.startswith("--") and one.valid and "/" not in one.value + waiting.value
-                and len(between) < 16 and _JOINED.match(between)
-            ):  # fmt: skip
+            if _shares_year(waiting, one) and len(between) < 16 and _JOINED.match(between):
                 yield _joined(reading, waiting, one)
                 waiting = None
                 continue
@@ -204,6 +201,11 @@ def _intervals(reading: Reading, found: list[Entity]) -> Iterator[Entity]:
         waiting = one
     if waiting is not None:
         yield waiting
+
+
+def _shares_year(first: Entity, last: Entity) -> bool:
+    single = "/" not in first.value + last.value
+    return first.value.startswith("--") and bool(last.valid) and single
 
 
 def _joined(reading: Reading, first: Entity, last: Entity) -> Entity:

@@ -29,7 +29,8 @@ def _before() -> re.Pattern[str]:
         rf"|Frs?\.)(?P<sign2>-)? ?(?P<low>{NUMBER}|\.[0-9]{{2}}(?![0-9]))"
         rf"(?: ?[-\u2013] ?(?:{currencies.signs()})?(?P<high>{NUMBER}))?{_SCALE}"
         rf"(?P<tail>\.?[-\u2013](?![\w-]))?"
-        rf"(?: ?(?P<mark2>{currencies.codes()})(?![A-Za-z])| (?P<mark3>(?i:{currencies.words()}))(?![A-Za-z]))?"
+        rf"(?: ?(?P<mark2>{currencies.codes()})(?![A-Za-z])"
+        rf"| (?P<mark3>(?i:{currencies.words()}))(?![A-Za-z]))?"
         r"(?![0-9A-Za-z%]|,[0-9]{3})"
     )
 
@@ -134,7 +135,7 @@ def _entity(
 
 
 def _no_money(reading: Reading, span: tuple[int, int], mark: str) -> bool:
-    """Pounds of sugar, and what a person lost; a French `cents`, which is a number; `point five`."""
+    """Pounds of sugar or of a person, a French `cents`, which is a number, and `point five`."""
     if number_words.is_fraction(reading.lower, span[0]):
         return True
     if mark.lower() in ("cent", "cents"):

@@ -70,7 +70,7 @@ def value(text: str, language: str) -> int | None:
             part = part - part % 100 + (part % 100 or 1) * 100 if part < 100 else part + 100
         elif times == 1000 or not total % (times * 1000):
             total, part = total + (part or 1) * times, 0
-            if times > 1000 and 0 < total - times * (total // times):
+            if times > 1000 and total - times * (total // times) > 0:
                 return None
         else:  # `dos mil millones`
             total, part = (total + part) * times, 0

@@ -11,7 +11,10 @@ from anyrig.documents.entities.grammars import number_words
 from anyrig.documents.entities.grammars.numbers import NUMBER, parsed, told
 from anyrig.documents.entities.reading import Reading
 
-_SIGN = r"(?: ?[%\uff05](?![\w%])| ?-?(?:per ?cent|pct|pour ?-?cents?|p\. ?100|por ?ciento)(?![A-Za-z]))"
+_SIGN = (
+    r"(?: ?[%\uff05](?![\w%])"
+    r"| ?-?(?:per ?cent|pct|pour ?-?cents?|p\. ?100|por ?ciento)(?![A-Za-z]))"
+)
 
 
 _ANCHOR = re.compile(r"[%\uff05]|per ?cent|pct|pour ?-?cent|p\. ?100|por ?ciento")

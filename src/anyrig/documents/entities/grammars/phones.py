@@ -1,4 +1,4 @@
-"""Telephone numbers: international ones, and the national forms of France, Spain, the UK and the US.
+"""Telephone numbers: international ones, and national forms of France, Spain, the UK and the US.
 
 Digits alone are not enough. A number needs a + and a calling code that exists, a form that a
 country writes its numbers in, or a word such as `Tel.` before it. The form of E.164 is given where
@@ -16,13 +16,15 @@ from anyrig.documents.entities.grammars.phone_plans import PLANS, code_of, fits
 from anyrig.documents.entities.reading import Reading, Span, label
 
 _INTERNATIONAL = re.compile(
-    r"(?<![\w+.,/-])(?:\(?\+ ?|(?<!0)00[ .-]?(?=[1-9]))\(?(?P<rest>[1-9](?:[ .()/\u2013-]{0,3}[0-9]){5,18})"
+    r"(?<![\w+.,/-])(?:\(?\+ ?|(?<!0)00[ .-]?(?=[1-9]))\(?"
+    r"(?P<rest>[1-9](?:[ .()/\u2013-]{0,3}[0-9]){5,18})"
     r"(?![0-9]|[.,-][0-9])"
 )
 _WORDS = (
     r"t(?:el|elf|lf|fno)|telephone|telefono|phone|fax|mobile|mob|cell(?:ular)?|movil|portable|gsm"
     r"|whatsapp|ph|call(?: us)?(?: on| at)?|ring(?: us)?(?: on)?|text|dial|hotline|helpline"
-    r"|(?:llame|llamar|llamenos|llama)(?: al)?|(?:appelez|appeler|joindre)(?:[ -]\w{1,5})?(?: au| le)?"
+    r"|(?:llame|llamar|llamenos|llama)(?: al)?"
+    r"|(?:appelez|appeler|joindre)(?:[ -]\w{1,5})?(?: au| le)?"
     r"|contact(?:o)?|standard|centralita|joignable au|reached (?:on|at)"
 )
 _LABEL = label(_WORDS)
@@ -75,20 +77,30 @@ def _pattern(body: str) -> re.Pattern[str]:
     return re.compile(f"{_NOT_BEFORE}(?:{body}){_NOT_AFTER}")
 
 
+_FR = r"\(?0[1-9]\)?(?P<s>[ .-]?)[0-9]{2}(?:(?P=s)[0-9]{2}){3}"
+_FR_FREE = r"0[ .]?8[0-9]{2}(?P<s>[ .])[0-9]{3}(?P=s)[0-9]{3}"
+_ES_PAIRS = r"\(?[6-9][0-9]{2}\)?(?P<s>[ .-])[0-9]{2}(?P=s)[0-9]{2}(?P=s)[0-9]{2}"
+_ES_CITY = r"\(?[89][0-9]\)?(?P<s>[ .-])[0-9]{3}(?P=s)[0-9]{2}(?P=s)[0-9]{2}"
+_ES_THREES = r"[679][0-9]{2}(?P<s>[ -])[0-9]{3}(?P=s)[0-9]{3}|[89][0-9] [0-9]{3} [0-9]{4}"
+_ES_BARE = r"[679][0-9]{8}|[679][0-9]{2}\.[0-9]{3}\.[0-9]{3}"
+_GB = (
+    r"\(?0(?:2[0-9]\)?[ -][0-9]{4}[ -]?[0-9]{4}|[1389][0-9]{2}\)?[ -][0-9]{3}[ -]?[0-9]{3,4}"
+    r"|[17][0-9]{3}\)?[ -](?:[0-9]{6}|[0-9]{3}[ -][0-9]{3}|[0-9]{5}))"
+)
+_US = re.compile(
+    r"(?<![0-9A-Za-z+$€£_])(?<![0-9][.,/:-])(?<![/-])(?:1[ .-])?"
+    r"(?:\([2-9][0-9]{2}\)[ .-]?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}" + _NOT_AFTER
+)
 _FORMS = (
-    _Form("33", ("fr",), _pattern(r"\(?0[1-9]\)?(?P<s>[ .-]?)[0-9]{2}(?:(?P=s)[0-9]{2}){3}"), _trunk),
-    _Form("33", ("fr",), _pattern(r"0[ .]?8[0-9]{2}(?P<s>[ .])[0-9]{3}(?P=s)[0-9]{3}"), _trunk),
-    _Form("34", ("es",), _pattern(r"\(?[6-9][0-9]{2}\)?(?P<s>[ .-])[0-9]{2}(?P=s)[0-9]{2}(?P=s)[0-9]{2}"), str),
-    _Form("34", ("es",), _pattern(r"\(?[89][0-9]\)?(?P<s>[ .-])[0-9]{3}(?P=s)[0-9]{2}(?P=s)[0-9]{2}"), str),
-    _Form("34", ("es",), _pattern(r"[679][0-9]{2}(?P<s>[ -])[0-9]{3}(?P=s)[0-9]{3}|[89][0-9] [0-9]{3} [0-9]{4}"), str),
-    _Form("34", ("es",), _pattern(r"[679][0-9]{8}|[679][0-9]{2}\.[0-9]{3}\.[0-9]{3}"), str, alone=False),
-    _Form("1", ("en",), re.compile(
-        r"(?<![0-9A-Za-z+$€£_])(?<![0-9][.,/:-])(?<![/-])(?:1[ .-])?"
-        r"(?:\([2-9][0-9]{2}\)[ .-]?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}" + _NOT_AFTER), _american),
-    _Form("44", ("en",), _pattern(
-        r"\(?0(?:2[0-9]\)?[ -][0-9]{4}[ -]?[0-9]{4}|[1389][0-9]{2}\)?[ -][0-9]{3}[ -]?[0-9]{3,4}"
-        r"|[17][0-9]{3}\)?[ -](?:[0-9]{6}|[0-9]{3}[ -][0-9]{3}|[0-9]{5}))"), _trunk),
-)  # fmt: skip
+    _Form("33", ("fr",), _pattern(_FR), _trunk),
+    _Form("33", ("fr",), _pattern(_FR_FREE), _trunk),
+    _Form("34", ("es",), _pattern(_ES_PAIRS), str),
+    _Form("34", ("es",), _pattern(_ES_CITY), str),
+    _Form("34", ("es",), _pattern(_ES_THREES), str),
+    _Form("34", ("es",), _pattern(_ES_BARE), str, alone=False),
+    _Form("1", ("en",), _US, _american),
+    _Form("44", ("en",), _pattern(_GB), _trunk),
+)
 
 
 def find(reading: Reading) -> Iterator[Entity]:

@@ -75,7 +75,8 @@ _DNI_WORDS = label(
 _SHAPES = (
     _Shape("es-nif", _shape(r"(?:[0-9]{8}|[0-9]{1,2}\.[0-9]{3}\.[0-9]{3})[ -]?[A-HJ-NP-TV-Z]"),
            lambda n: checks.es_dni(n.rjust(9, "0")), _DNI_WORDS),
-    _Shape("es-nie", _shape(r"[XYZKLM][ -]?[0-9]{7}[ -]?[A-HJ-NP-TV-Z]"), checks.es_dni, _DNI_WORDS),
+    _Shape("es-nie", _shape(r"[XYZKLM][ -]?[0-9]{7}[ -]?[A-HJ-NP-TV-Z]"), checks.es_dni,
+           _DNI_WORDS),
     _Shape("es-cif", _shape(r"[ABCDEFGHJNPQRSUVW][ -]?[0-9]{7}[ -]?[0-9A-J]"
                             r"|[ABCDEFGHJNPQRSUVW]-?[0-9]{2}\.[0-9]{3}\.[0-9]{2}[0-9A-J]"),
            checks.es_cif, _DNI_WORDS),
@@ -84,7 +85,7 @@ _SHAPES = (
            checks.fr_nir, label(r"nir|securite sociale|secu|insee|ss|assure")),
     _Shape("us-ssn", _shape(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), checks.us_ssn,
            label(r"ssn|social security"), checked=False),
-    _Shape("gb-nino", _shape(r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D]"),
+    _Shape("gb-nino", _shape(r"[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?(?:[0-9]{2} ?){3}[A-D]"),
            lambda n: n[:2] not in ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ"),
            label(r"nino|ni|national insurance"), checked=False),
     _Shape("it-cf", _shape(r"[A-Z]{6}[0-9]{2}[ABCDEHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z]"),
@@ -97,7 +98,7 @@ _SAID = (
     _Said("us-ein", r"f?ein|employer identification|tax(?:payer)? id(?:entification)?|tin",
           "[0-9]{9}", checks.us_ein, checked=False),
     _Said("us-ssn", r"ssn|social security", "[0-9]{9}", checks.us_ssn, checked=False),
-    _Said("gb-utr", r"utr|unique taxpayer reference|taxpayer reference", "[0-9]{10}", checks.gb_utr),
+    _Said("gb-utr", r"utr|(?:unique )?taxpayer reference", "[0-9]{10}", checks.gb_utr),
     _Said("gb-vat", r"vat(?: reg(?:istration)?)?", "[0-9]{9}", checks.gb_vat),
     _Said("it-iva", r"p(?:artita|\.)? ?iva", "[0-9]{11}", checks.it_iva),
     _Said("de-steuer-id", r"steuer-?id(?:entifikations)?(?:nummer|nr\.?)?|idnr\.?", "[0-9]{11}",
@@ -110,8 +111,9 @@ _SAID = (
 _SEVERAL = re.compile(r"(?:[0-9][ ./-]{0,2}){3}")
 _DIGITS = re.compile(r"[0-9](?:[ .-]?[0-9]){8,13}(?![0-9A-Za-z])")
 _WORDS = re.compile(
-    rf"(?<![A-Za-z])(?:{'|'.join(f'(?P<s{n}>{one.words})' for n, one in enumerate(_SAID))})(?![A-Za-z])"
-    r"(?:[\W_]{0,4}(?:no|nr|num|number|numero|id|reg|code|is|est|es|of|de|du|del|n)\b){0,3}[\W_]{0,4}",
+    rf"(?<![A-Za-z])(?:{'|'.join(one.words for one in _SAID)})(?![A-Za-z])"
+    r"(?:[\W_]{0,4}(?:no|nr|num|number|numero|id|reg|code|is|est|es|of|de|du|del"
+    r"|n)\b){0,3}[\W_]{0,4}",
     re.IGNORECASE,
 )
 
