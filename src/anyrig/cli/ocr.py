@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     form, targets = _targets(options, files)
     order = _order(options, files, form)
     language = _language(options.language)
-    chosen = engine(context, language)
+    chosen = engine(context, language, options.engine)
     plan = plan_of(order, reading.limits(context))
     with ExitStack() as stack:
         store = None if options.fresh else stack.enter_context(keeping(context))
@@ -88,16 +88,15 @@ def reads(context: Context, stack: ExitStack) -> Reads | None:
     """What reads pictures for other commands; None where no engine is installed."""
     from anyrig.errors import MissingPackage
 
-    language = getattr(context.options, "language", "") or ""
     try:
-        chosen = engine(context, language if len(language) == 2 else "")
+        chosen = engine(context, "")
     except MissingPackage:
         return None
     store = stack.enter_context(keeping(context))
     return stack.enter_context(_reader(context, chosen, "", store))
 
 
-def engine(context: Context, language: str) -> Chosen:
+def engine(context: Context, language: str, wanted: str = "auto") -> Chosen:
     """The engine for a language; both are measured once, unless --no-bench."""
     from anyrig.documents.ocr.choose import choose
     from anyrig.documents.ocr.sample import trial
@@ -107,8 +106,7 @@ def engine(context: Context, language: str) -> Chosen:
         return _reader(context, chosen, language, None, 2)
 
     return choose(
-        language, context.environment, wanted=getattr(context.options, "engine", "auto") or "auto",
-        figures=context.folders.cache / "ocr.json",
+        language, context.environment, wanted=wanted, figures=context.folders.cache / "ocr.json",
         try_=trial(opened) if context.measures else None,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from anyrig.work.engine import Recipe
 log = logging.getLogger(__name__)
 EngineName = Literal["rapidocr", "tesseract"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
-MOST_WRONG = 0.001
+MOST_WRONG = 0.002
 """The share of characters that an engine may get wrong on a sample, or its speed is no matter."""
 _NOT_RAPID = {"ru", "uk", "be", "bg", "sr", "mk", "el", "ar", "he", "hi", "th", "ko", "vi"}
 _FORMAT = 1

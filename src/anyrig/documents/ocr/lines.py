@@ -19,7 +19,7 @@ HIGH = 48
 SQUEEZE = 0.8
 """How much narrower than it is a line is read. It costs a fifth less and reads no worse: of three
 fonts, `maïs` and `naïveté` lost their dots at full width and kept them so."""
-_NARROWEST, _WIDEST = 48, 3200
+_NARROWEST, _WIDEST = 48, 6400
 _STRAIGHT = 0.004
 """A slope under which a line is cut out as it lies: turning it would only blur it."""
 _ALIKE = 1.08

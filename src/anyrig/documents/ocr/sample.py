@@ -27,7 +27,7 @@ TEXT = (
 
 def pages() -> list[bytes]:
     """The sample clean at 200 dpi, and as a small and dirty scan."""
-    return [_png(_drawn(30)), _png(_dirty(_drawn(18)))]
+    return [_png(_drawn(30)), _png(_dirty(_drawn(20)))]
 
 
 def _drawn(size: int) -> Image.Image:
