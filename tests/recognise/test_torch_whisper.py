@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from tests.recognise import tiny_whisper as tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 rng = np.random.default_rng(3)
-Make = Callable[..., Path]
 
 
 def sound(seconds: float) -> Samples:
@@ -38,6 +38,12 @@ def sound(seconds: float) -> Samples:
 SOUNDS = [sound(28), sound(5), sound(1)]
 
 
+@pytest.fixture(autouse=True)
+def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights are never good: two tries of each are enough here."""
+    monkeypatch.setattr("anyrig.recognise.torch_whisper.TEMPERATURES", (0.0, 0.6))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.make(tmp_path_factory.mktemp("tiny") / "whisper")
@@ -46,7 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def placement(precision: str = "fp32") -> Placement:
     machine = discover({})
     need = find_need(precision)
-    return place(machine, choose(machine, ()), need, environment={}).placements[0]
+    found = place(machine, choose(machine, ()), need, environment={}).placements[0]
+    return replace(found, threads=1)
 
 
 def find_need(precision: str) -> Any:
@@ -129,7 +136,7 @@ def test_the_language_is_found_out(engine: TorchWhisper) -> None:
 def test_memory_that_runs_out_halves_the_batch(engine: TorchWhisper, folder: Path) -> None:
     sizes: list[int] = []
 
-    def tight(batch: list[Recording]) -> list[Any]:
+    def tight(batch: Sequence[Recording]) -> list[Any]:
         sizes.append(len(batch))
         if len(batch) > 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -185,5 +192,5 @@ def test_a_folder_without_a_model_is_told(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NeedsWeights, match="tokenizer"):
         TorchWhisper(placement(), model=str(bare))
     (bare / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(Exception, match=r"bare|header|safetensors"):
+    with pytest.raises(NeedsWeights, match="no Whisper can be loaded"):
         TorchWhisper(placement(), model=str(bare))

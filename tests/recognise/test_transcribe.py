@@ -18,6 +18,7 @@ from anyrig.recognise.compare import word_errors
 from anyrig.recognise.gather import Progress, Transcription
 from anyrig.recognise.model import MOONSHINE, WHISPER_BASE, find
 from anyrig.recognise.protocol import RATE, Transcript
+from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
 from anyrig.recognise.tongue import elected
 from anyrig.recognise.transcribe import Transcriber, Wishes
@@ -31,9 +32,12 @@ TEXTS = sentences()[:14]
 @pytest.fixture(scope="module")
 def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Over a minute of speech, with a long silence in it."""
-    parts = []
+    parts: list[Samples] = []
     for number, text in enumerate(TEXTS):
-        parts += [said(text).samples, np.zeros(VOICE_RATE * (6 if number == 6 else 1) // 2)]
+        parts += [
+            said(text).samples,
+            np.zeros(VOICE_RATE * (6 if number == 6 else 1) // 2, np.float32),
+        ]
     path = tmp_path_factory.mktemp("talk") / "talk.flac"
     soundfile.write(path, np.concatenate(parts), VOICE_RATE)
     return path

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import DeviceError, NeedsWeights
+from anyrig.memory import oom
 from anyrig.recognise.guard import MOST_COMPRESSED, careful, compression_ratio
 from anyrig.recognise.protocol import RATE, Line, Recording, Transcript
 from anyrig.work.engine import Usual
@@ -82,7 +83,9 @@ class TorchWhisper(Usual):
             model = loader.from_pretrained(
                 self._folder, dtype=kinds.get(precision, torch.float32), local_files_only=True
             )
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except Exception as error:  # whatever a damaged file makes its readers throw
+            if oom.recognise(error) is not None:
+                raise
             raise NeedsWeights(
                 f"no Whisper can be loaded from {self._folder}: {str(error).splitlines()[0][:200]}",
                 hint="A folder as transformers saves it: config.json, *.safetensors, tokenizer.",
@@ -236,13 +239,18 @@ def _readers(folder: str, config: Any) -> tuple[Any, Any]:
     from transformers import AutoTokenizer, WhisperFeatureExtractor
 
     makers: tuple[Any, Any] = (AutoTokenizer, WhisperFeatureExtractor)
+    why = "it knows no words"
     try:
         tokenizer = makers[0].from_pretrained(folder, local_files_only=True)
+        if len(tokenizer.get_vocab()) < config.eos_token_id:  # one is made up where none is
+            tokenizer = None
     except (OSError, ValueError, KeyError) as error:
+        tokenizer, why = None, str(error).partition("\n")[0][:160]
+    if tokenizer is None:
         raise NeedsWeights(
-            f"{folder} has no tokenizer: {str(error).splitlines()[0][:160]}",
+            f"{folder} has no tokenizer: {why}",
             hint="Copy tokenizer.json and tokenizer_config.json of the model into it.",
-        ) from error
+        )
     try:
         extractor = makers[1].from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError):
