@@ -91,6 +91,14 @@ def test_the_answer_says_why(anyrig: Anyrig, folder: Path) -> None:
     assert first["probability"] == max(first["probabilities"].values())
 
 
+def test_a_folder_of_the_same_name_is_not_in_the_way(anyrig: Anyrig, folder: Path) -> None:
+    _train(anyrig, name="examples")
+    done = anyrig("classify", "--text", "pay the bill", "--with", "examples")
+    assert done.stdout.endswith("bill  text 1\n"), done.stderr
+    done = anyrig("classify", "--text", "pay the bill", "--with", "./examples")
+    assert "is no model: config.json" in done.stderr
+
+
 def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
     _train(anyrig)
     Path("odd.txt").write_text("")

@@ -184,11 +184,15 @@ def _word(asked: str | None, name: str) -> str:
 
 def fine_tuned(context: Context) -> FineTuned | None:
     """The model of transformers that --with names, by its folder or its name on the hub."""
-    from anyrig.documents.classify.finetuned import in_folder
+    from anyrig.documents.classify import shelf
+    from anyrig.documents.classify.finetuned import in_folder, is_one
 
     name: str = context.options.by
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    bare = folder.name == name
+    if bare and shelf.versions(shelf_of(context), name.partition("@")[0]):
+        return None  # the folder of its examples may have the same name
+    if folder.is_dir() and (is_one(folder) or not bare):
         return in_folder(folder.resolve())
     if name.count("/") != 1 or name.startswith((".", "~", "/")):
         return None
