@@ -35,6 +35,7 @@ THEMES = {
     "embed": ("h200",),
     "classify": ("cpu",),
     "embed_cpu": ("cpu",),
+    "documents_tasks": ("cpu", "h200"),
     "search": ("cpu",),
     "ocr_pages": ("cpu",),
     "transcribe": ("cpu",),
