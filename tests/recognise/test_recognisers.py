@@ -11,6 +11,7 @@ import pytest
 
 from anyrig.errors import BadInput, MissingPackage, NeedsWeights, StoreFailed
 from anyrig.recognise import Recording, choose, recipe, word_errors
+from anyrig.recognise.model import find
 from anyrig.recognise.moonshine import Moonshine
 from anyrig.recognise.protocol import check_hashes
 from anyrig.recognise.whisper import Whisper, joined
@@ -89,6 +90,16 @@ def test_the_joined_model_is_checked(whisper_folder: Path, tmp_path: Path) -> No
         joined(copy)
     assert "--force-reinstall" in caught.value.hint
     assert not (copy / "model.bin").exists(), "the next run joins it anew"
+
+
+def test_a_folder_for_ctranslate2_is_a_model_by_its_path(whisper_folder: Path) -> None:
+    found = find(str(whisper_folder))
+    assert found.engine == "whisper"
+    assert found.multilingual
+    assert found.recipe("unused").options["model"] == str(whisper_folder)
+    assert found.fingerprint
+    with pytest.raises(BadInput, match="is run by whisper"):
+        find(str(whisper_folder), engine="transformers")
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:

@@ -220,11 +220,12 @@ class Transcriber:
         if model.engine != "whisper":
             return self._seats(model.need(most_workers))
         placed = self._seats(model.need(most_workers, cuda=True))
-        gpus = [seat for seat in placed.placements if seat.device.kind == "gpu"]
+        gpus = [seat.device for seat in placed.placements if seat.device.kind == "gpu"]
         if not gpus:
             return placed
-        fit = tuple(seat for seat in gpus if seat.device.vendor == "nvidia")
-        if fit and drives_cuda():
+        if any(gpu.vendor == "nvidia" for gpu in gpus) and drives_cuda():
+            others = {gpu.id for gpu in gpus if gpu.vendor != "nvidia"}
+            fit = tuple(seat for seat in placed.placements if seat.device.id not in others)
             return replace(placed, placements=fit)
         return self._seats(model.need(most_workers))
 
