@@ -28,7 +28,6 @@ with --mode. Each hit has its file, page and passage, with the words of the ques
 that say the same are shown once. Filters: --folder, --type, --language, --after and --before,
 which go by the day a file was last changed: 2026-03-01, 2026-03, 2026, or 30d for thirty days
 ago. --json has offsets in page and file."""
-MIXED = True
 _SPANS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
 _MOST_LINES = 6
 _CONTEXT = 80

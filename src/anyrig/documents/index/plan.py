@@ -109,9 +109,13 @@ def plan(
         and (path not in there or is_under(path, excluded))
     ]  # fmt: skip
     chosen = {stamp.path for stamp in todo}
-    errors = [known[path] for path in sorted(there - chosen) if path in known and known[path].error]
+    errors = [
+        known[stamp.path]
+        for stamp in kept
+        if stamp.path not in chosen and stamp.path in known and known[stamp.path].error
+    ]
     return Plan(
-        tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo),
+        tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo) - len(errors),
         num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
         found={stamp.path: stamp for stamp in stamps},
     )  # fmt: skip

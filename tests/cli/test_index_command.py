@@ -1,0 +1,191 @@
+"""`anyrig index` and `anyrig search` as people and programs use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.cli.index_show import line
+from anyrig.cli.search import day
+from anyrig.documents.index.progress import Progress
+from anyrig.errors import BadInput
+from tests.conftest import Anyrig
+
+HASHING = ("--model", "hashing")
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "lease.txt").write_text("The rent is due on the first of the month.\n")
+    (folder / "sub" / "pets.md").write_text("# House rules\n\nDogs are welcome, parrots are not.\n")
+    (folder / "table.csv").write_text("name,amount\nrent,950\ndeposit,1900\n")
+    return folder
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in text.splitlines()]
+
+
+def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
+    anyrig: Anyrig, docs: Path
+) -> None:
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    made = anyrig("index", str(docs), *HASHING)
+    assert made.returncode == 1, made.stderr
+    assert made.stdout.startswith("default: 3 new, 1 not read; 3 passages")
+    assert "broken.pdf" in made.stderr
+    found = anyrig("search", "rent", "due", "--limit", "1")
+    assert found.returncode == 0, found.stderr
+    assert "lease.txt" in found.stdout
+    assert "The rent is due on the first of the month." in found.stdout
+    again = anyrig("index")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("default: 3 as before")
+
+    told = json.loads(anyrig("search", "parrots", "--json", "--mode", "keywords").stdout)
+    (hit,) = told["hits"]
+    assert Path(hit["file"]) == docs / "sub" / "pets.md"
+    text = hit["text"]
+    assert [text[a:b] for a, b in hit["matches"]] == ["parrots"]
+    assert hit["end"] - hit["start"] == len(text)
+
+    status = json.loads(anyrig("index", "--status", "--json").stdout)
+    assert (status["files"], status["model"]) == (3, "hashing")
+    assert [Path(one["file"]).name for one in status["failed"]] == ["broken.pdf"]
+    assert "docs: 3 files" in anyrig("index", "--status").stdout
+
+    removed = anyrig("index", "--remove", str(docs / "lease.txt"))
+    assert "1 file removed, with 1 passage that stood nowhere else and 1 kept vector" in (
+        removed.stdout
+    ), removed.stderr
+    for file in Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite*"):
+        assert b"due on the first" not in file.read_bytes(), file
+    assert "1 excluded" in anyrig("index").stdout
+    assert "lease.txt" not in anyrig("search", "rent").stdout
+    included = anyrig("index", "--include", str(docs / "lease.txt"))
+    assert "1 new" in included.stdout, included.stderr
+    assert "lease.txt" in anyrig("search", "rent due", "--files").stdout
+
+    assert "hashing" in anyrig("index", "--list").stdout
+    assert anyrig("index", "--drop").returncode == 0
+    assert "There is no index yet" in anyrig("index", "--list").stdout
+
+
+def test_events_for_programs(anyrig: Anyrig, docs: Path) -> None:
+    made = anyrig("index", str(docs), "--json", *HASHING)
+    assert made.returncode == 0, made.stderr
+    told = events(made.stdout)
+    assert (told[0]["event"], told[-1]["event"]) == ("begin", "done")
+    assert (told[-1]["new"], told[-1]["failed"]) == (3, [])
+    wrong = anyrig("index", "nowhere", "--json")
+    assert wrong.returncode == 2
+    assert events(wrong.stdout)[-1]["event"] == "failed"
+
+
+def test_filters_of_the_command_line(anyrig: Anyrig, docs: Path) -> None:
+    anyrig("index", str(docs), *HASHING)
+    old = time.time() - 40 * 86400
+    os.utime(docs / "table.csv", (old, old))
+    anyrig("index")
+
+    def files(*flags: str) -> set[str]:
+        done = anyrig("search", "rent dogs deposit", "--json", *flags)
+        assert done.returncode == 0, done.stderr
+        return {Path(hit["file"]).name for hit in json.loads(done.stdout)["hits"]}
+
+    assert files() == {"lease.txt", "pets.md", "table.csv"}
+    assert files("--type", "csv,md") == {"pets.md", "table.csv"}
+    assert files("--folder", str(docs / "sub")) == {"pets.md"}
+    assert files("--before", "30d") == {"table.csv"}
+    assert files("--after", "30d", "--type", "*.txt") == {"lease.txt"}
+
+
+def test_what_is_wrong_is_said_with_what_to_do(anyrig: Anyrig, docs: Path) -> None:
+    cases = [
+        (("search", "words"), "there is no index 'default'", "anyrig index FOLDER"),
+        (("index",), "no folder was named", "anyrig index FOLDER"),
+        (("index", "nowhere"), "there is no folder nowhere", "Name one"),
+        (("index", "--remove"), "--remove needs a file or folder", "Name one"),
+        (("index", "--index", "../x", "."), "cannot be the name of an index", "Letters"),
+        (("index", "--status", "--list"), "were both given", "one of them"),
+    ]
+    for words, message, hint in cases:
+        done = anyrig(*words)
+        assert done.returncode == 2, words
+        assert message in done.stderr, words
+        assert hint in done.stderr, words
+    anyrig("index", str(docs), *HASHING)
+    for words, message in (
+        (("search", "rent", "--after", "soon"), "'soon' is no date"),
+        (("search", "rent", "--limit", "0"), "--limit 0"),
+        (("search", "rent", "--model", "minilm"), "was made with the model hashing"),
+    ):
+        done = anyrig(*words)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    for hostile in ("AND (", '"', "*", "-x", "x" * 10_000):
+        assert anyrig("search", "--mode", "keywords", "--", hostile).returncode == 0
+
+
+def test_a_queued_index(anyrig: Anyrig, docs: Path) -> None:
+    queued = anyrig("index", str(docs), "--queue", "--index", "mine", *HASHING)
+    assert queued.returncode == 0, queued.stderr
+    assert "docs is queued" in queued.stdout
+    worked = anyrig("jobs", "run")
+    assert worked.returncode == 0, worked.stderr + worked.stdout
+    (job,) = json.loads(anyrig("jobs", "--json").stdout)
+    assert (job["state"], job["result"]["new"], job["result"]["index"]) == ("done", 3, "mine")
+    assert "pets.md" in anyrig("search", "dogs", "--index", "mine").stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_watching_ends_clean_by_an_interrupt(docs: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "index", str(docs), "--watch", "--json", *HASHING],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    said = [json.loads(child.stdout.readline()) for _ in range(1)]
+    while said[-1]["event"] != "done":
+        said.append(json.loads(child.stdout.readline()))
+    assert said[-1]["new"] == 3
+    (docs / "later.txt").write_text("A later word.")
+    while said[-1].get("new") != 1:
+        said.append(json.loads(child.stdout.readline()))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert events(out)[-1]["event"] == "stopped"
+    assert child.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_a_line_of_progress() -> None:
+    now = Progress("indexing", 0.45, 120, 400, 800, 1, "letter.pdf", 60.0, 2.0, 13.3, 73.0)
+    told = line(now, 200)
+    assert told == (
+        "indexing  45%, file 120/400, 2.0 files/s, 13 passages/s, 1 not read, 1 min 13 s left"
+        "  letter.pdf"
+    )
+    assert len(line(now, 40)) == 40
+
+
+def test_days_as_people_write_them() -> None:
+    import datetime
+
+    now = datetime.datetime(2026, 3, 31, 12)
+    assert day("2026-03-01") == datetime.datetime(2026, 3, 1).timestamp()
+    assert day("2026/3") == day("2026-03") == datetime.datetime(2026, 3, 1).timestamp()
+    assert day("2026") == datetime.datetime(2026, 1, 1).timestamp()
+    assert day("2w", now) == datetime.datetime(2026, 3, 17, 12).timestamp()
+    for wrong in ("", "yesterday", "2026-13", "2026-02-30", "12", "9" * 30 + "d", "2026-1-1-1"):
+        with pytest.raises(BadInput):
+            day(wrong)
