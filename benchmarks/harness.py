@@ -40,6 +40,7 @@ THEMES = {
     "ocr_pages": ("cpu",),
     "transcribe": ("cpu",),
     "entities": ("cpu",),
+    "analyse": ("cpu",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

@@ -26,6 +26,7 @@ NEAR = 0.5
 """The share of shingles in common from which texts count as near-duplicates: about one word in
 eleven may differ."""
 _BANDS, _ROWS = 40, 3  # half alike is found with 99.5 %, a fifth alike is looked at with 27 %
+_LOOKED_AT = 0.3  # of MinHash values in common: fewer cannot be half alike
 _MOST_SHOWN = 6
 _MOST_SENTENCES = 3_000
 _SHOWN = 160
@@ -119,31 +120,37 @@ def _candidates(texts: Sequence[Shingled], fewest_words: int) -> Iterable[tuple[
             distinct.append(index)
         else:
             seen.add((first, index))
+    signatures = {index: _signature(texts[index]) for index in distinct}
     buckets: dict[bytes, list[int]] = defaultdict(list)
-    for index in distinct:
-        signature = _signature(texts[index])
+    for index, signature in signatures.items():
         for band in range(_BANDS):
             part = signature[band * _ROWS : (band + 1) * _ROWS]
             buckets[bytes([band]) + part.tobytes()].append(index)
+    met: set[tuple[int, int]] = set()
     for bucket in buckets.values():
         # A bucket of thousands is one form filled in again and again: neighbours join it up.
-        pairs = (
-            combinations(bucket, 2) if len(bucket) <= 64 else zip(bucket, bucket[1:], strict=False)
-        )
-        seen.update(pairs)
+        few = len(bucket) <= 64
+        met.update(combinations(bucket, 2) if few else zip(bucket, bucket[1:], strict=False))
+    seen.update(
+        pair for pair in met
+        if float((signatures[pair[0]] == signatures[pair[1]]).mean()) >= _LOOKED_AT
+    )  # fmt: skip
     return sorted(seen)
 
 
 def _signature(text: Shingled) -> NDArray[np.uint64]:
-    """MinHash values: the smallest hash under each of many orders.
+    """MinHash values in one pass: the smallest hash of each bin; an empty bin has its neighbour's.
 
-    Of the sketch only: which has the same smallest hashes as the text would under the first order,
-    and is a fair sample of it under the others as long as lengths are alike.
+    Of the sketch only, which is a fair sample of a text as long as lengths are alike.
     """
     import numpy as np
 
-    seeds = mixed(np.arange(1, _BANDS * _ROWS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    return np.array([mixed(text.sketch ^ seed).min() for seed in seeds], np.uint64)
+    count = _BANDS * _ROWS
+    # The sketch is in order, so the first of each bin is its smallest.
+    bins, firsts = np.unique(mixed(text.sketch) % np.uint64(count), return_index=True)
+    filled = np.searchsorted(bins, np.arange(count)) % len(bins)
+    found: NDArray[np.uint64] = text.sketch[firsts[filled]]
+    return found
 
 
 def _joined(pairs: Iterable[tuple[int, int]]) -> list[list[int]]:

@@ -91,6 +91,20 @@ def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return scaled
 
 
+def condensed(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.float32]:
+    """The same points in their `most` main directions (a randomised SVD), again of length 1."""
+    import numpy as np
+
+    if min(points.shape) <= 2 * most:
+        return points
+    dice = np.random.default_rng(seed)
+    sides = dice.standard_normal((points.shape[1], most + 8)).astype(np.float32)
+    for _ in range(3):  # each turn leans them more towards the main directions
+        sides, _ = np.linalg.qr(points.T @ (points @ sides))
+    values, turn = np.linalg.eigh((seen := points @ sides).T @ seen)
+    return unit(seen @ turn[:, np.argsort(-values)[:most]])
+
+
 def nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[int, float]]:
     """The documents most like one, with their cosines, the most alike first."""
     import numpy as np

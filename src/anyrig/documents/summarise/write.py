@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.summarise.extract import cut
 from anyrig.documents.summarise.seq2seq import Piece, tokenizer
 from anyrig.documents.summarise.writer import Writer
-from anyrig.errors import WorkFailed
+from anyrig.errors import NeedsWeights, WorkFailed
 from anyrig.text import language as languages
 from anyrig.work.outcome import Outcome
 from anyrig.work.pool import Pool
@@ -73,13 +74,12 @@ class Scribe:
     ) -> None:
         """Start the workers; they load while this goes on."""
         self.writer = writer
-        self._tokenizer: Any = tokenizer(str(writer.folder))
+        self._count, extra = _counter(writer.folder)
         self._pool = Pool(
             placed.placements, writer.recipe(), environment=environment, fallback=placed.fallback,
             limits=limits, stamp=stamp,
         )  # fmt: skip
-        extra = len(self._ids(writer.prefix)) + self._tokenizer.num_special_tokens_to_add()
-        self._room = max(16, writer.longest - extra - 1)
+        self._room = max(16, writer.longest - extra - self._count(writer.prefix) - 1)
 
     @property
     def warnings(self) -> list[str]:
@@ -145,19 +145,13 @@ class Scribe:
         while waiting:
             start, end = waiting.pop()
             # A space before: a sentence inside a text has one, and some tokenizers count it.
-            size = len(self._ids(" " + text[start:end])) + 1
+            size = self._count(" " + text[start:end]) + 1
             if size <= self._room or end - start < 2:
                 yield start, end, size
                 continue
             middle = text.rfind(" ", start + 1, (start + end) // 2 + 1)
             middle = middle if middle > start else (start + end) // 2
             waiting += [(middle, end), (start, middle)]
-
-    def _ids(self, text: str) -> list[int]:
-        found: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
-        return found
 
     def _written(self, texts: Sequence[str], wanted: int, tell: Tell | None) -> list[str]:
         pieces = [self._piece(text, wanted) for text in texts]
@@ -169,9 +163,39 @@ class Scribe:
         return found
 
     def _piece(self, text: str, wanted: int) -> Piece:
-        size = len(self._ids(text))
+        size = self._count(text)
         most = max(4, min(wanted, round(_SHRINK * size))) if size > 20 else max(4, size)
         return Piece(text, size, min(most // 3, 30), most)
+
+
+def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
+    """What counts a text's tokens, and how many are added to each text.
+
+    transformers takes seconds to load, so its own tokenizer is asked only where there is no file
+    that the small library reads.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        theirs = tokenizer(str(folder))
+
+        def count(text: str) -> int:
+            return len(theirs(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+        return count, int(theirs.num_special_tokens_to_add())
+    from tokenizers import Tokenizer
+
+    try:
+        ours: Tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
+        raise NeedsWeights(
+            f"{path} is no tokenizer: {error}", hint="Save the model anew."
+        ) from error
+    ours.no_truncation()
+    ours.no_padding()
+    return (
+        lambda text: len(ours.encode(text, add_special_tokens=False).ids),
+        ours.num_special_tokens_to_add(False),
+    )
 
 
 def _told(outcome: Outcome[Any]) -> str:
