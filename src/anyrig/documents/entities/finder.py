@@ -6,6 +6,7 @@ with Finder(choose(), placed=placed, environment=environment) as finder:
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from anyrig.documents.entities.entity import NAMES, Entity
 from anyrig.documents.entities.labels import cleaned, kind_of
 from anyrig.documents.entities.merge import joined, merged
 from anyrig.documents.entities.names import Namer
-from anyrig.documents.entities.reading import Reading, read
+from anyrig.documents.entities.reading import Reading, label, read
 from anyrig.documents.entities.stretches import Cut, cuts, stretches, windows
 from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed
 
+_COLON = re.compile(r"\.? ?:(?!//)")
+_BANK = label(r"bic|swift")
 LOOK_AHEAD = 512
 """Windows that may be made ahead."""
 
@@ -185,8 +188,8 @@ class Finder:
         if namer is None:
             return found
         for cut, outcome in zip(job.cuts, job.results, strict=False):
-            for start, end, label, score in outcome.result or ():
-                kind = kind_of(label, known_only=not namer.own_labels)
+            for start, end, named, score in outcome.result or ():
+                kind = kind_of(named, known_only=not namer.own_labels)
                 start, end = start + cut.start, end + cut.start
                 if not kind or not cut.own_start <= start < cut.own_end:
                     continue
@@ -195,9 +198,17 @@ class Finder:
                 text = job.reading.text[start:end]
                 one = Entity(kind, text, start, end, "", namer.source(cut.language), score)
                 clean = cleaned(one) if kind in NAMES else one
-                if clean is not None:
+                if clean is not None and not _is_label(job.reading, clean):
                     found.append(clean)
         return found
+
+
+def _is_label(reading: Reading, one: Entity) -> bool:
+    """`Courriel :` names what follows it, and what follows `BIC` is a code."""
+    if one.kind not in ("organisation", "place"):
+        return False
+    lone = " " not in one.text and _COLON.match(reading.plain, one.end) is not None
+    return lone or reading.labelled(one.start, _BANK, 10)
 
 
 def wants_names(namer: Namer | None, kinds: Sequence[str] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import replace
 
 from anyrig.documents.entities.entity import Entity
@@ -31,7 +32,10 @@ _NOT_NAMES = frozenset(
     "miercoles jueves viernes sabado domingo mr mrs ms dr m mme mlle sr sra don dona bonjour merci "
     "hola gracias hello dear hi thanks regards cordialement atentamente visa mastercard "
     "pdf url http "
-    "llame llamar appelez call contact contacto telefax euro euros dollar dollars".split()
+    "n ttc ht tva bic reglement montant echeance client cliente objet asunto fecha importe annexe "
+    "tableau table figure article courriel correo telf tlf dna concepto b.sc m.sc bsc msc ph.d phd "
+    "ba ma mba cv llame llamar appelez call contact contacto telefax euro euros dollar "
+    "dollars".split()
 )
 _TITLE = re.compile(
     r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Prof|Sir|Dame|Lord|Lady|M|MM|Mme|Mlle|Me|Sr|Sra|Srta|Dra"
@@ -138,6 +142,11 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
+def _plain(text: str) -> str:
+    """Without accents, and with what stands for other letters kept."""
+    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
+
+
 def _is_name(text: str) -> bool:
     letters = sum(map(str.isalpha, text))
     if letters < 2 or letters * 2 < len(text) or "@" in text or "://" in text or len(text) > 120:
@@ -146,5 +155,5 @@ def _is_name(text: str) -> bool:
         return False
     if text.lower() in _PHRASES or _IMPERATIVE.fullmatch(text):
         return False
-    words = [word.strip(".,:;'").lower() for word in text.split()]
+    words = [word.strip(".,:;'°º").lower() for word in _plain(text).split()]
     return not all(word in _NOT_NAMES or word in _MONTHS or word.isdigit() for word in words)

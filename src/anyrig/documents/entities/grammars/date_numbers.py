@@ -54,6 +54,12 @@ _YEARS = re.compile(
     rf"{_FOLLOWS}",
     re.IGNORECASE,
 )
+_LINE = re.compile(
+    r"^[ \t*\u2022-]{0,6}(?P<late>(?!))?(?P<low>(?:19|20)[0-9]{2}) ?[-\u2013] ?"
+    r"(?P<high>(?:19|20)[0-9]{2})"
+    r"(?=[ \t]*(?:[:,;]|$|[ \t][A-Z(]))",
+    re.MULTILINE,
+)
 _MARKED = re.compile(r"[0-9] ?[./-] ?[0-9]")
 _FOUR = re.compile(r"(?<![0-9])[12][0-9]{3}(?![0-9])")
 _LIFE = re.compile(rf"\((?:c\. ?)?(?P<late>(?!))?(?P<low>{_YEAR}) ?[-\u2013] ?(?P<high>{_YEAR})\)")
@@ -133,7 +139,7 @@ def _iso(year: int | None, month: int, day: int) -> str:
 def find_years(reading: Reading) -> Iterator[Entity]:
     """`in 1998`, `depuis 2001`, `(1879-1955)`: where what stands around says that it is a year."""
     regions = list(reading.around(_FOUR, 24, 24))
-    for pattern in (_YEARS, _LIFE):
+    for pattern in (_YEARS, _LIFE, _LINE):
         for found in reading.matches(pattern, regions):
             name = "low" if found["low"] else "late"
             low, high = found[name], found["high"]
