@@ -73,7 +73,8 @@ def looking(types: Sequence[str] = ()) -> Look:
         if not root.exists():
             return Found((), () if root.parent.is_dir() and _was_file(root) else (root,))
         found = find(root, types=types)
-        return Found(found.files, tuple(one.path for one in found.unreadable))
+        unseen = tuple(one.path for one in found.unreadable)
+        return Found(found.files, unseen, partly=bool(types))
 
     return look
 
@@ -206,15 +207,14 @@ def remove(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> for
     _there(path)
     others = [one for one in path.parent.glob(f"*{database.ENDING}") if one != path]
     with IndexFile(path) as file:
-        places = [whole(place) for place in named]
-        return forget.remove(file, places, forget=drop_cached, others=others)
+        return forget.remove(file, _known(file, named), forget=drop_cached, others=others)
 
 
 def include(path: Path, named: Sequence[Path]) -> int:
     """Let removed files be indexed again; how many of the named were excluded."""
     _there(path)
     with IndexFile(path) as file:
-        return forget.include(file, [whole(place) for place in named])
+        return forget.include(file, _known(file, named))
 
 
 def drop(path: Path) -> None:
@@ -223,6 +223,17 @@ def drop(path: Path) -> None:
     with alone(path):
         for ending in ("", "-wal", "-shm", "-journal", *BESIDE):
             path.with_name(f"{path.name}{ending}").unlink(missing_ok=True)
+
+
+def _known(file: IndexFile, named: Sequence[Path]) -> list[bytes]:
+    """Places as the index names them: some were reached through a link within a folder."""
+    known = [*file.read(rows.known), *file.read(rows.excluded)]
+    found = []
+    for place in named:
+        plain = os.fsencode(os.path.abspath(place.expanduser()))
+        linked = any(rows.is_under(path, [plain]) for path in known)
+        found.append(plain if linked else whole(place))
+    return found
 
 
 def _there(path: Path) -> None:

@@ -121,6 +121,20 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
     assert bag.vector(shared).tobytes() in data
 
 
+def test_a_file_behind_a_link_is_removed(tmp_path: Path) -> None:
+    write(tmp_path / "far", {"note.txt": SECRET})
+    (tmp_path / "docs").mkdir()
+    try:
+        (tmp_path / "docs" / "link").symlink_to(tmp_path / "far")
+    except OSError:
+        pytest.skip("no links here")
+    path = tmp_path / "i.sqlite"
+    index(path, tmp_path / "docs", Bag())
+    service.remove(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
+    assert contents(path)["texts"] == 0
+    assert index(path, tmp_path / "docs", Bag()).num_excluded == 1
+
+
 def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "indexes" / "i.sqlite"
     index(path, folder, Bag())

@@ -105,6 +105,16 @@ def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) 
         index(path, folder, bag)
 
 
+def test_files_of_other_types_are_not_taken_for_deleted(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, folder, bag)
+    (folder / "alice.txt").unlink()
+    some = Ways(service.looking(["md"]), read_texts)
+    done = service.index(path, service.places([folder]), bag, some)
+    assert (done.num_gone, done.num_same) == (1, 1)
+    assert status(path).num_files == 2
+
+
 def test_errors_are_kept_and_tried_again_when_the_file_changes(
     folder: Path, tmp_path: Path
 ) -> None:

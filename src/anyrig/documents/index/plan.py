@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ class Found:
     files: tuple[Path, ...]
     unseen: tuple[Path, ...] = ()
     """Folders that could not be looked into: their files are not taken for deleted."""
+    partly: bool = False
+    """Whether some files were left out: what is not listed may be there still."""
 
 
 Look = Callable[[Path], Found]
@@ -103,10 +105,11 @@ def plan(
     if wait_for is not None:
         todo = [stamp for stamp in todo if wait_for.get(stamp.path) == stamp]
     hidden = [os.fsencode(folder.absolute()) for folder in unseen]
+    partly = any(found.partly for found in looked)
     gone = [
         path for path in known
         if is_under(path, roots) and not is_under(path, hidden)
-        and (path not in there or is_under(path, excluded))
+        and (is_under(path, excluded) or _is_gone(path, there, partly))
     ]  # fmt: skip
     chosen = {stamp.path for stamp in todo}
     errors = [
@@ -119,6 +122,10 @@ def plan(
         num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
         found={stamp.path: stamp for stamp in stamps},
     )  # fmt: skip
+
+
+def _is_gone(path: bytes, there: Set[bytes], partly: bool) -> bool:
+    return path not in there and not (partly and os.path.exists(path))
 
 
 def _changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
