@@ -47,7 +47,7 @@ def run(hardware: str) -> list[Row]:
             rows.append(
                 Row(f"{name}: seconds of sound in a CPU second", lasts_s / cpu, "x",
                     lasts_s / peer_cpu, "faster-whisper base, int8", judge="ratio",
-                    low=0.9 if name == "whisper-base" else 1.5)
+                    low=0.9 if name == "whisper-base" else 0.7)
             )  # fmt: skip
             rows.append(
                 Row(f"{name}: wrong words", 100 * wrong, "%", 100 * peer,
