@@ -18,6 +18,12 @@ _BORROWED, _RARE = 2.0, 4.0
 of e, seven and fifty times."""
 
 
+_OVERLOOKED = {"ï": 4.0, "ë": 2.0, "ü": 2.0, "œ": 2.0}
+"""Letters that the recogniser prints too seldom, where a language has them. Of 72 letters in noisy
+French lines, it held `ï` for e to the 7th times less likely than `i`, or less, on every plain `i`,
+and for at most e times less likely on every `ï`."""
+
+
 @dataclass(frozen=True)
 class Char:
     """A character in a line."""
@@ -52,6 +58,8 @@ class Alphabet:
         for number, one in enumerate(self.characters):
             if one.isalpha() and one.lower() not in own:
                 bias[number] -= _BORROWED if one.lower() in loans else _RARE
+            elif one.isalpha():
+                bias[number] += _OVERLOOKED.get(one.lower(), 0.0)
         return replace(self, bias=bias)
 
     def best(self, seen: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:

@@ -29,7 +29,8 @@ FIRST_SIDE = 1280
 _FULL_HEIGHT = 11.0
 """A line lower than this, in the detector's pixels, is looked for again in a larger picture."""
 _WANTED_HEIGHT = 16.0
-_LARGEST_SIDE = 3200
+_MOST_LOOKED_AT = 7_000_000
+"""Pixels of the largest picture that the detector is given: they are its memory."""
 _SAMPLE = 8 * HIGH
 """How much of a line is read to vote on which way up the page is."""
 SECOND_LOOKS = (1.0, 0.68)
@@ -107,6 +108,7 @@ class Reader:
         """The lines of a page; a second look where they are small."""
         scale = min(1.0, FIRST_SIDE / max(page.shape))
         scale = max(scale, min(2.0, 320 / max(1, min(page.shape))))
+        scale = min(scale, (_MOST_LOOKED_AT / page.size) ** 0.5)
         quads = detect(page, self._detector, scale)
         if not len(quads):
             return quads
@@ -115,7 +117,7 @@ class Reader:
         usual = float(np.median(np.minimum(high, wide))) * scale
         if usual >= _FULL_HEIGHT:
             return quads
-        larger = min(scale * _WANTED_HEIGHT / usual, _LARGEST_SIDE / max(page.shape))
+        larger = min(scale * _WANTED_HEIGHT / usual, (_MOST_LOOKED_AT / page.size) ** 0.5)
         return detect(page, self._detector, larger) if larger > scale * 1.2 else quads
 
     def _sureness(self, page: Grey, quads: Quads) -> turn.Sure:

@@ -15,7 +15,7 @@ _LATER = "ȘșȚțƠơƯưƏəǍǎǏǐǑǒǓǔǪǫ"
 """Latin letters of living languages beyond the first two blocks; the rest are phonetic signs."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz")
 LETTERS = {
-    "en": "", "es": "áéíóúüñ", "fr": "éèêëàâæçîïôœùûüÿ", "de": "äöüß", "it": "àèéìíîòóùú",
+    "en": "ï", "es": "áéíóúüñ", "fr": "éèêëàâæçîïôœùûüÿ", "de": "äöüß", "it": "àèéìíîòóùú",
     "pt": "áâãàçéêíóôõú", "nl": "éëïö", "ca": "àçèéíïòóúüŀ", "gl": "áéíóúüñ",
 }  # fmt: skip
 """Beyond a to z: what a language writes."""

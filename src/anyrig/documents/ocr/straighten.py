@@ -21,6 +21,7 @@ LEAST_DEGREES = 0.15
 """Less than this is no harm to a line, and turning blurs it."""
 _SIDE = 1000
 _FEWEST_INK = 200
+_LEAST_SIDE = 8
 # How much steeper the sides must be than those of the page as it lies.
 _BETTER = 1.02
 Matrix = NDArray[np.float64]
@@ -29,6 +30,8 @@ Matrix = NDArray[np.float64]
 
 def skew(page: Grey) -> float:
     """Degrees by which lines run down to the right; 0 where there is nothing to tell."""
+    if min(page.shape) * min(1.0, _SIDE / max(page.shape)) < _LEAST_SIDE:
+        return 0.0  # a strip has no lines to compare
     ink = _ink(page)
     if int(np.count_nonzero(ink)) < _FEWEST_INK:
         return 0.0
