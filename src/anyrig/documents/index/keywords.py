@@ -1,8 +1,8 @@
 """Texts by their words: what FTS5 ranks, in a time that does not grow with how common a word is.
 
 FTS5 takes some 2 µs for each text it ranks, so a word that stands in 70,000 texts costs 0.2 s and
-tells little. The rarest words of a question are taken while their texts are few enough; the common
-ones count where they come together.
+tells little. The rarest words of a question are taken while their texts are few enough; where all
+of them are common, texts that have all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from anyrig.documents.index import words
 
-MOST_RANKED = 8_000
+MOST_RANKED = 4_000
 """Texts that are ranked for a question."""
 
 
@@ -30,10 +30,28 @@ class Asked(NamedTuple):
     """What FTS5 would give a text of middle length that has every word once."""
 
 
-def asked(connection: sqlite3.Connection, question: str, *, most: int = MOST_RANKED) -> Asked:
-    """What to ask FTS5 for, by how common each word is in this index."""
+def asked(
+    connection: sqlite3.Connection,
+    question: str,
+    *,
+    most: int = MOST_RANKED,
+    known: dict[str, int] | None = None,
+) -> Asked:
+    """What to ask FTS5 for, by how common each word is in this index.
+
+    Args:
+        connection: to read.
+        question: as it was written.
+        most: texts that may be ranked.
+        known: how common words are; what is found out is added.
+    """
     told = words.telling(words.terms(question))
-    counted = [(_num_texts(connection, word), word) for word in told[: 4 * words.MOST_WORDS]]
+    some = told[: 4 * words.MOST_WORDS]
+    known = {} if known is None else known
+    for word in some:
+        if word not in known:
+            known[word] = _num_texts(connection, word)
+    counted = [(known[word], word) for word in some]
     # Those that stand nowhere come last: they cost nothing, and we may only have folded them amiss.
     there = sorted(counted, key=lambda one: (not one[0], one[0]))[: words.MOST_WORDS]
     rare, ranked = [], 0
@@ -43,12 +61,10 @@ def asked(connection: sqlite3.Connection, question: str, *, most: int = MOST_RAN
         ranked += num_texts
         rare.append(word)
     common = [word for _, word in there[len(rare) :]]
-    parts = [words.any_of(rare)] if rare else []
-    if common:
-        parts.append("(" + " AND ".join(words.quoted(word) for word in common[:4]) + ")")
+    expression = words.any_of(rare) or " AND ".join(words.quoted(word) for word in common[:4])
     ((total,),) = connection.execute("SELECT count(*) FROM texts").fetchall()
     weight = sum(_rarity(num_texts, total) for num_texts, _ in counted)
-    return Asked(tuple(told), " OR ".join(parts), weight)
+    return Asked(tuple(told), expression, weight)
 
 
 def ranked(

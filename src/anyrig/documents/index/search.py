@@ -216,7 +216,7 @@ class Searcher:
 
     def _by_words(self, asked: _Asked) -> tuple[tuple[str, ...], dict[int, float]]:
         with self._connection() as connection:
-            told = keywords.asked(connection, asked.question)
+            told = keywords.asked(connection, asked.question, known=asked.snapshot.counted)
             among = None if asked.contents is None else asked.texts.tolist()
             return told.words, keywords.ranked(connection, told, asked.depth, among)
 
@@ -311,7 +311,7 @@ def _place(file: FileRow, page: int, start: int, file_start: int, title: str) ->
 def _said(hit: Hit) -> tuple[frozenset[str], frozenset[str]]:
     """The words of a hit, and those of them that were asked for."""
     bright = (words.folded(hit.text[start:end]) for start, end in hit.matches)
-    return frozenset(map(words.folded, words.terms(hit.text))), frozenset(bright)
+    return words.said(hit.text), frozenset(bright)
 
 
 def _alike(

@@ -95,6 +95,8 @@ class Snapshot:
     """All vectors, where they are held as one."""
     note: str = ""
     """What a person should know of how it searches."""
+    counted: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """How many texts words stand in, as far as they were asked for."""
 
     @property
     def num_lacking(self) -> int:

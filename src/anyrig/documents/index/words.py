@@ -19,6 +19,7 @@ MOST_WORDS = 32
 _DENSE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _LONE = re.compile(f"[{_DENSE}]")
 _RUN = re.compile(f"[{_DENSE}]+|[^\\W_{_DENSE}](?:[^\\W_{_DENSE}]|[\u0300-\u036f])*")
+_PLAIN = re.compile("[a-z0-9]+")
 _LONGEST = 64  # characters of a word
 _STEM = 4  # letters that words with other endings have in common
 # Words that say nothing of what a text is about; they are asked for when a question has no others.
@@ -91,21 +92,39 @@ def matches(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
 
     A word of the text that begins like one of the question counts as well: `tenants` for `tenant`.
     """
-    by_stem: dict[str, list[str]] = {}
-    dense = []
-    for word in map(folded, words):
-        by_stem.setdefault(word[:_STEM], []).append(word)
-        if _LONE.match(word):
-            dense.append(word)
+    wanted = list(map(folded, words))
+    alike = _alike(said(text), wanted)
+    dense = [word for word in wanted if _LONE.match(word)]
+    if text.isascii():  # a hundred words by one expression, not one by one
+        if not alike:
+            return []
+        expression = f"(?<![a-z0-9])(?:{'|'.join(map(re.escape, alike))})(?![a-z0-9])"
+        return [match.span() for match in re.finditer(expression, text.lower())]
     found: list[tuple[int, int]] = []
-    for match in _RUN.finditer(text) if by_stem else ():
-        word = folded(match[0])
-        alike = by_stem.get(word[:_STEM])
-        if alike and any(word == one or _related(word, one) for one in alike):
+    for match in _RUN.finditer(text):
+        if folded(match[0]) in alike:
             found.append(match.span())
         elif dense and _LONE.match(match[0]):
             found += _within(match, dense)
     return sorted(set(found))
+
+
+def said(text: str) -> frozenset[str]:
+    """The words of a text, folded."""
+    if text.isascii():
+        return frozenset(_PLAIN.findall(text.lower()))
+    return frozenset(map(folded, _RUN.findall(text)))
+
+
+def _alike(there: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    """Those words that are wanted, or differ from one that is by an ending."""
+    by_stem: dict[str, list[str]] = {}
+    for word in wanted:
+        by_stem.setdefault(word[:_STEM], []).append(word)
+    return sorted(
+        word for word in there
+        if any(word == one or _related(word, one) for one in by_stem.get(word[:_STEM], ()))
+    )  # fmt: skip
 
 
 def _within(match: re.Match[str], wanted: Iterable[str]) -> list[tuple[int, int]]:
