@@ -50,11 +50,11 @@ _OTHER_WORDS = frozenset(
 
 def find(reading: Reading) -> Iterator[Entity]:
     """Every name with a mark, and every country or great city that stands by itself."""
-    for found in _PERSON.finditer(reading.plain):
+    for found in reading.matches(_PERSON, reading.islands):
         if not _DOTLESS_M.match(found[0]) or reading.language(found.start()).startswith("fr"):
             span = found.span("name")
             yield replace(reading.entity("person", span, score=0.9), source=SOURCE)
-    for found in _COMPANY.finditer(reading.plain):
+    for found in reading.matches(_COMPANY, reading.islands):
         start, end = found.span("name")
         article = _ARTICLE.match(reading.plain, start, end)
         start = article.end() if article else start
@@ -66,7 +66,7 @@ def find(reading: Reading) -> Iterator[Entity]:
 
 def _places(reading: Reading) -> Iterator[Entity]:
     """Known names that are no part of a longer one: `England` in `Bank of England` is left out."""
-    for found in _names().finditer(reading.plain):
+    for found in reading.matches(_names(), reading.islands):
         before = reading.plain[max(0, found.start() - 24) : found.start()]
         after = reading.plain[found.end() : found.end() + 16]
         # A capital before it, or the name of a body of which it is a part.

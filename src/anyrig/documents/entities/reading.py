@@ -25,7 +25,7 @@ _ODD = {
 
 
 _RUN = re.compile(r"[0-9]{41,}|@{2,}|[.,:;+$%()/-]{12,}")  # nothing that is looked for
-DIGIT = re.compile(r"[0-9]")
+_SEA = re.compile(r"~{64,}|[ \n]{64,}")
 
 
 @lru_cache(maxsize=1)
@@ -48,6 +48,8 @@ class Reading:
     plain: str
     lower: str
     """The plain text in small letters, to look for words in."""
+    islands: tuple[Span, ...]
+    """All of it but for long runs in which nothing can stand."""
     starts: tuple[int, ...]
     languages: tuple[str, ...]
 
@@ -61,7 +63,8 @@ class Reading:
         A cheap look for what a thing cannot be without spares a dear one at every character.
         """
         start = end = -1
-        for found in anchor.finditer(self.lower):
+        places = (one for span in self.islands for one in anchor.finditer(self.lower, *span))
+        for found in places:
             low, high = found.start() - before, found.end() + after
             if low > end:
                 if end > 0:
@@ -123,8 +126,22 @@ def read(text: str, languages: Mapping[int, str] | str = "en") -> Reading:
         languages = {0: languages}
     ordered = sorted(languages.items()) or [(0, "en")]
     return Reading(
-        text, plain, lower, tuple(start for start, _ in ordered), tuple(name for _, name in ordered)
+        text,
+        plain,
+        lower,
+        _islands(plain),
+        tuple(start for start, _ in ordered),
+        tuple(name for _, name in ordered),
     )
+
+
+def _islands(plain: str) -> tuple[Span, ...]:
+    found, last = [], 0
+    for sea in _SEA.finditer(plain):
+        if sea.start() > last:
+            found.append((last, sea.start()))
+        last = sea.end()
+    return (*found, (last, len(plain))) if last < len(plain) else tuple(found)
 
 
 def collected(plain: str, at: int, count: int, between: str = " -") -> int | None:
