@@ -69,7 +69,7 @@ def _vectors(where: str, model: Model) -> Iterator[Embedder]:
     wanted = Wanted(precision="fp32" if where == "cpu" else "auto")
     placed = place(machine, choice, need, wanted, environment=os.environ)
     placed = replace(placed, placements=placed.placements[:1])
-    with Embedder(model, placed=placed, environment=os.environ, here=where == "cpu") as made:
+    with Embedder(model, placed=placed, environment=os.environ) as made:
         made.wait_ready()
         first = placed.placements[0]
         print(f"{where}: {first.title}", flush=True)
@@ -135,11 +135,13 @@ def _classified(
 ) -> Row:
     from anyrig.documents.classify.labels import labels
     from anyrig.documents.classify.zero import ByName
+    from anyrig.documents.reading import read_all
     from anyrig.services.classify import Source, classify
 
     chooser = ByName(labels(LABELS), vectors)
     sources = [Source(str(number), text=text) for number, text in enumerate(texts)]
-    ours = _timed(lambda: list(classify(sources, chooser, vectors, read=lambda _: iter(()))))
+    assert len(list(classify(sources, chooser, vectors, read=read_all))) == len(texts)
+    ours = _timed(lambda: list(classify(sources, chooser, vectors, read=read_all)))
     marks = peer(LABELS.split(", "))
     theirs = _timed(lambda: (peer(texts) @ marks.T).argmax(axis=1))
     return _row(f"{where}: classification of 32 documents by label names", ours, theirs,

@@ -1,0 +1,129 @@
+"""`anyrig embed` as people and programs use it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["embed", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_words_become_a_line_of_json_each(capsys: Any) -> None:
+    code, out, _ = run(capsys, "The cat sleeps.", "El gato duerme.", "--model", "minilm")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [line["name"] for line in lines] == ["The cat sleeps.", "El gato duerme."]
+    assert all(len(line["vector"]) == 384 for line in lines)
+
+
+def test_every_format_holds_the_same_vectors(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "lines.txt").write_text("one thing\n\nanother, with a comma\n", encoding="utf-8")
+    found = {}
+    for end in ("npy", "npz", "jsonl", "csv"):
+        code, out, _ = run(capsys, "--lines", "lines.txt", "-o", f"x.{end}", "--model", "hashing",
+                           "--json")  # fmt: skip
+        told = json.loads(out)
+        assert (code, told["texts"], told["dimension"]) == (0, 2, 256)
+    found["npy"] = np.load("x.npy")
+    packed = np.load("x.npz")
+    assert packed["names"].tolist() == ["1", "3"]
+    found["npz"] = packed["vectors"]
+    lines = Path("x.jsonl").read_text().splitlines()
+    found["jsonl"] = np.array([json.loads(line)["vector"] for line in lines], np.float32)
+    with Path("x.csv").open(newline="") as file:
+        found["csv"] = np.array([list(map(float, row[1:])) for row in csv.reader(file)], np.float32)
+    for made in found.values():
+        np.testing.assert_allclose(made, found["npy"], atol=1e-7)
+
+
+def test_files_and_folders_and_one_that_is_broken(tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "a.txt").write_text("A letter about the harbour.")
+    (folder / "b.html").write_text("<html><body><p>A page about ships.</p></body></html>")
+    (folder / "c.pdf").write_bytes(b"%PDF-1.7 cut short")
+    code, out, err = run(capsys, str(folder), "-o", "x.npz", "--model", "hashing", "--json")
+    assert code == 1
+    told = json.loads(out)
+    assert told["texts"] == 2
+    assert "c.pdf" in told["failed"][0]["file"]
+    assert "c.pdf" in err
+    assert len(np.load("x.npz")["names"]) == 2
+
+
+def test_similar_texts_are_told(capsys: Any) -> None:
+    _, out, _ = run(capsys, "a red car", "a scarlet automobile", "boiled potatoes", "--similar",
+                    "--json", "--model", "minilm")  # fmt: skip
+    near = json.loads(out)["similarity"]
+    assert near[0][1] > 0.5 > near[0][2]
+
+
+def test_models_are_listed(capsys: Any) -> None:
+    code, out, _ = run(capsys, "--models", "--json")
+    assert code == 0
+    assert [one["name"] for one in json.loads(out)][0] == "minilm"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to embed"),
+        (["x", "-o", "x.txt"], "no format for vectors"),
+        (["x", "-o", "no/such/x.npy"], "no folder"),
+        (["x", "--model", "nosuch"], "no embedding model"),
+        (["x", "--model", "owner/name"], "not on this machine"),
+        (["--lines", "nosuch.txt"], "no file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_error_with_a_hint(
+    words: list[str], said: str, capsys: Any
+) -> None:
+    code, _, err = run(capsys, *words)
+    assert code in (2, 4)
+    assert said in err
+    assert "hint:" in err
+    assert not list(Path().glob("x.*"))
+
+
+def test_a_second_run_takes_what_is_kept(capsys: Any) -> None:
+    first = run(capsys, "Something to keep.", "--model", "minilm")[1]
+    assert run(capsys, "Something to keep.", "--model", "minilm")[1] == first
+    main(["cache", "--json"])
+    kinds = json.loads(capsys.readouterr().out)["kinds"]
+    assert kinds["embedding"]["results"] == 1 if isinstance(kinds, dict) else kinds
+
+
+def test_a_cold_process_loads_no_framework(tmp_path: Path) -> None:
+    code = (
+        "import sys; from anyrig.cli import main\n"
+        "code = main(['embed', 'The first vector.', '--no-cache'])\n"
+        "bad = [n for n in ('torch', 'transformers', 'scipy', 'sklearn') if n in sys.modules]\n"
+        "print(code, bad, file=sys.stderr)"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.stderr.splitlines()[-1] == "0 []", done.stderr

@@ -1,0 +1,55 @@
+"""The default model through WebGPU, which drives any brand of GPU: here on a software adapter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
+CODE = """
+import sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+import numpy as np
+from anyrig.devices.describe import Device, Drive
+from anyrig.devices.discover import discover
+from anyrig.documents.bundle import bundles
+from anyrig.documents.engines import encoder
+from anyrig.documents.model import find
+from anyrig.placement import Placement
+model = find("minilm", models=Path())
+cpu = discover().cpu_device
+seats = [
+    Placement(Device("x", "gpu", "other", "software"),
+              Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, ""), threads=1),
+    Placement(cpu, next(d for d in cpu.drives if d.backend == "onnx"), threads=1),
+]
+rows = [np.array([101, 1996, 4937, 102], np.int32), np.array([101, 7592, 102], np.int32)]
+(bundle,) = bundles(rows)
+found = []
+for seat in seats:
+    engine = encoder(seat, form="encoder", folder=str(model.folder))
+    found.append(np.frombuffer(engine.run([bundle.data])[0], np.float32))
+    print(engine.bound.name)
+print(float(np.abs(found[0] - found[1]).max()) < 1e-4)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.system("chromium", SWIFTSHADER)
+def test_a_gpu_embeds_what_the_cpu_embeds() -> None:
+    pytest.importorskip("onnxruntime_ep_webgpu")
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(paths=[str(root / "src")])],
+        capture_output=True, text=True, timeout=900,
+        env={**os.environ, "VK_ICD_FILENAMES": SWIFTSHADER,
+             "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER": "1",
+             "LD_LIBRARY_PATH": str(Path(SWIFTSHADER).parent)},
+    )  # fmt: skip
+    told = done.stdout.splitlines()
+    assert told == ["WebGpuExecutionProvider", "CPUExecutionProvider", "True"], done.stderr[-800:]
