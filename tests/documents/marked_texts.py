@@ -51,9 +51,10 @@ def _read(path: Path) -> Marked:
 
 def matches(phrase: str, wanted: Sequence[str]) -> bool:
     """Whether a phrase is one of those wanted: at least half of the words of both are common."""
-    mine = _stems(phrase)
-    return any(len(mine & (other := _stems(one))) >= 0.5 * len(mine | other) for one in wanted)
+    mine = stems(phrase)
+    return any(len(mine & (other := stems(one))) >= 0.5 * len(mine | other) for one in wanted)
 
 
-def _stems(phrase: str) -> set[str]:
+def stems(phrase: str) -> set[str]:
+    """The words of a phrase, as they are counted."""
     return {stem(plain(word.text)) for word in words(phrase)}

@@ -26,6 +26,7 @@ _WITH_VALUE = (
     " --kinds --labels --threshold"
     " --dpi"
     " --shape --tokens --length --sizes --most --longest"
+    " --similar --sentences --share"
 ).split()
 
 

@@ -331,8 +331,8 @@ def refined(
     text: NDArray[np.float32],
     *,
     most: int,
-    nearness: float = 0.5,
-    diversity: float = 0.3,
+    nearness: float = 0.3,
+    diversity: float = 0.15,
 ) -> list[Phrase]:
     """The phrases that are near the text and far from each other (maximal marginal relevance).
 
