@@ -109,12 +109,9 @@ def _measured(size: str, folder: Path, texts: list[str]) -> list[Row]:
 
 
 def _theirs(folder: Path, texts: list[str]) -> dict[str, float]:
-    import sentence_transformers  # type: ignore[import-not-found]
+    import sentence_transformers
     import torch
-    from sentence_transformers.models import (  # type: ignore[import-not-found]
-        Pooling,
-        Transformer,
-    )
+    from sentence_transformers.models import Pooling, Transformer
 
     word = Transformer(str(folder), max_seq_length=256)
     model = sentence_transformers.SentenceTransformer(

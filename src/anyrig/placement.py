@@ -32,8 +32,6 @@ class Need:
     """For reasons and errors: `the voice amy`."""
     backends: tuple[BackendName, ...] = ("onnx", "torch")
     """Libraries its engine has a way through, the best first."""
-    gpu_backends: tuple[BackendName, ...] = ()
-    """The same on a GPU, where another order is best there; empty is no other."""
     precisions: tuple[Precision, ...] = ("fp32",)
     """Number formats its weights bear, its author's best first."""
     worker_bytes: int = 0
@@ -45,6 +43,8 @@ class Need:
     """How many cores of a CPU one process keeps busy; more cores get more processes. None: all."""
     most_workers: int = 1 << 30
     """More processes than this would have nothing to do."""
+    gpu_backends: tuple[BackendName, ...] = ()
+    """The libraries on a GPU, where another order is best there; empty is no other."""
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.audiobooks.captions import (
-    Caption,
     captions,
     chapters_vtt,
-    srt,
-    vtt,
     write_captions,
     write_chapter_captions,
 )
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
 from anyrig.speech.audio import WordTime
+from anyrig.text.captions import Caption, srt, vtt
 from anyrig.text.captions_cut import LINE, pieces, width, wrapped
 
 RATE = 24000

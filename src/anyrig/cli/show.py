@@ -23,7 +23,9 @@ from anyrig.units import bytes_text, plural, seconds_text
 
 _INDENT = " " * 8
 Fix = Callable[[str], str]
-_COLOURS = {"good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33"}
+_COLOURS = {
+    "good": "32", "warning": "33", "broken": "31", "bold": "1", "dim": "2", "bright": "1;33",
+}  # fmt: skip
 
 
 def print_error(error: AnyrigError) -> None:

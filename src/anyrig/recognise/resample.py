@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np  # noqa: TID253 - it only handles arrays
-from numpy.typing import NDArray  # noqa: TID253
+import numpy as np
+from numpy.typing import NDArray
 
 from anyrig.errors import BadInput
 

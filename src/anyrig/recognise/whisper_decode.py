@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch  # noqa: TID253 - useless without it
+import torch
 
 from anyrig.recognise.protocol import Line
 from anyrig.recognise.whisper import LANGUAGES

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
+import numpy as np
 
 from anyrig.documents.classify.solve import (
     Array,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
+import numpy as np
 
 from anyrig.documents.classify.solve import Array, Kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
+import numpy as np
 
 from anyrig.documents.classify.calibrate import evened
 from anyrig.documents.classify.solve import Array, Kind

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray  # noqa: TID253
+import numpy as np
+from numpy.typing import NDArray
 
 from anyrig.documents.classify.solve import Array, Kind
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray  # noqa: TID253
+import numpy as np
+from numpy.typing import NDArray
 
 from anyrig.documents.classify.figures import Figures
 from anyrig.documents.classify.solve import Array, Kind, probabilities

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray  # noqa: TID253
+import numpy as np
+from numpy.typing import NDArray
 
 from anyrig.documents.classify.calibrate import Prior, Scale, calibrate, evened, plain
 from anyrig.documents.classify.figures import Figures, figures

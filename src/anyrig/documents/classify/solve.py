@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
-from numpy.typing import NDArray  # noqa: TID253
+import numpy as np
+from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Kind = Literal["one", "many"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
+import numpy as np
 
 from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253 - nothing here works without arrays
+import numpy as np
 
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.solve import Array, Kind, probabilities
