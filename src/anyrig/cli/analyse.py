@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         print(printed(found))
         if output is not None:
             print(f"\nThe report is in {output}")
-    return _finish(found, as_json=options.json)
+    return _finish(found)
 
 
 def _analysed(context: Context, files: Sequence[Path], similar: Path | None) -> Analysis:
@@ -132,7 +132,7 @@ def _write(path: Path, found: Analysis) -> None:
     write_text(path, html(found))
 
 
-def _finish(found: Analysis, *, as_json: bool) -> int:
+def _finish(found: Analysis) -> int:
     """Name what was left out; an error where nothing could be read."""
     if found.left and not found.docs:
         first = found.left[0]
@@ -141,6 +141,11 @@ def _finish(found: Analysis, *, as_json: bool) -> int:
             f"nothing could be read; the first, {first.name}: {first.why}{more}",
             hint=first.hint or "Give documents with text in them.",
         )
+    told = [f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings]
+    for words in told[:_MOST_NAMED]:
+        print_warning(words)
+    if len(told) > _MOST_NAMED:
+        print_warning(f"and {plural(len(told) - _MOST_NAMED, 'more warning')}; --json has them all")
     for one in found.left[:_MOST_NAMED]:
         print_warning(f"{one.name}: {one.why}")
     if len(found.left) > _MOST_NAMED:

@@ -136,3 +136,10 @@ def test_languages_of_a_mixed_text() -> None:
     assert [one.language for one in shares] == ["en", "fr"]
     assert shares[0].share > 0.5
     assert sum(one.share for one in shares) == pytest.approx(1.0)
+
+
+def test_a_giant_text_is_cut_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyrig.documents.analyse.digest._LONGEST", 500)
+    found = digest(paged("log.txt", TEXT * 20), name="log.txt", vectors=False)
+    assert found.statistics.num_characters == 500
+    assert "first 500" in found.facts.warnings[-1]

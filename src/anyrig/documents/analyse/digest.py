@@ -9,7 +9,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from anyrig.documents.analyse.shingles import Shingled
     from anyrig.text.pages import Paged
 
+_LONGEST = 5_000_000
+"""Characters: a log of hundreds of megabytes would fill memory with its words."""
 _MOST_PARAGRAPHS = 80
 _FEWEST_LETTERS = 60  # of a paragraph whose language counts: a heading tells little
 _LEAST_SHARE = 0.03
@@ -87,12 +89,17 @@ def digest(paged: Paged, *, name: str, vectors: bool) -> Digest:
         name: under which it is shown.
         vectors: whether passages are wanted.
     """
-    text = paged.text
+    whole = paged.text
+    text = whole[:_LONGEST]
     shares = language_shares(text)
     main = shares[0].language
     spans = sentences(text, main)
+    told = facts(paged, name)
+    if len(whole) > _LONGEST:
+        cut = f"of {len(whole):,} characters the first {_LONGEST:,} were looked at"
+        told = replace(told, warnings=(*told.warnings, cut))
     return Digest(
-        facts(paged, name),
+        told,
         main,
         shares,
         statistics(text, spans, main),
