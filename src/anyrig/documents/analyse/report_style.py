@@ -60,14 +60,16 @@ del::before{content:"− "}ins::before{content:"+ "}
 blockquote{margin:4px 0 0;padding-left:10px;border-left:3px solid var(--line);color:var(--dim);
 overflow-wrap:anywhere}
 footer{margin-top:22px;color:var(--dim);font-size:.9em}
-@media screen and (max-width:760px){main{padding:16px 12px 32px}.plots{grid-template-columns:minmax(0,1fr)}
+@media screen and (max-width:760px){main{padding:16px 12px 32px}
+.plots{grid-template-columns:minmax(0,1fr)}
 section{padding:13px 12px;margin-bottom:12px}.tiles li{flex:1 1 28%;min-width:0;padding:6px 10px}
 .tiles b{font-size:1.1rem}}
 @media print{:root{--back:#fff;--card:#fff;--text:#000;--dim:#444;--line:#bbb;--track:#eee;
 --c0:#3566a8;--c1:#c8591b;--c2:#2c8a57;--c3:#a63a79;--c4:#8a6d00;--c5:#0d7f93;--c6:#7353ba;
 --c7:#b03a3a}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}body{font-size:9.5pt}
 main{max-width:none;padding:0}.plots{gap:0 12px}
-section{padding:10px 12px;margin-bottom:12px}svg{max-width:340px}.scroll{overflow:visible}.files{min-width:0}
+section{padding:10px 12px;margin-bottom:12px}svg{max-width:340px}.scroll{overflow:visible}
+.files{min-width:0}
 .files td:first-child,.files .key{min-width:0}summary{display:none}
 details::details-content{content-visibility:visible;display:block}
 @page{margin:14mm}}
