@@ -51,6 +51,8 @@ en||US$ 5.5 million||5500000 USD
 en||two hundred dollars||200 USD
 en|about |a million pounds||1000000 GBP
 en||CHF 20.-||20 CHF
+en||half a million dollars||500000 USD
+es||medio millón de euros||500000 EUR
 fr||1 234,56 €||1234.56 EUR
 fr||1\u202f234,56\u00a0€||1234.56 EUR
 fr||1,5 million d'euros||1500000 EUR
@@ -156,6 +158,7 @@ es|el hospital 12 de Octubre, el pedido 612345678, la ley 39/2015
 es|una ciudad de 612 345 678 habitantes
 es|el DNI 12345678A y la cuenta ES91 2100 0418 4502 0005 1333
 en|card 4111 1111 1111 1112, GB29 NWBK 6016 1331 9268 18, IBAN GB29 NWBK 6016
+fr|RIB 30002 00550 0000157841Z 25
 fr|SIREN 732 829 321, TVA FR 84 404 833 048
 """
 

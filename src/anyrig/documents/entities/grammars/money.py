@@ -13,6 +13,7 @@ from anyrig.documents.entities.grammars.numbers import LONG, NUMBER, SHORT, pars
 from anyrig.documents.entities.reading import Reading
 
 _SCALE = rf"(?: ?-?(?P<scale>(?i:{LONG})(?![A-Za-z])|{SHORT}(?![A-Za-z]|'[A-Za-z])))?"
+_HALF = re.compile(r"\b(?:half|medio|demi) $")
 _WEIGHT = re.compile(r"(?:weigh\w*|lost|lose|losing|gain\w*|shed|heavier|lighter|weight)\b.{0,24}$",
                      re.IGNORECASE)  # fmt: skip
 _OF_WEIGHT = re.compile(
@@ -69,13 +70,21 @@ def find(reading: Reading) -> Iterator[Entity]:
         if entity := _last(reading, found):
             yield entity
     for found in reading.matches(_words(), regions):
-        language = reading.language(found.start())
-        skip = number_words.without_article(found["number"])
-        span = (found.start() + skip, found.end())
-        number = number_words.value(found["number"][skip:], language)
-        if number is not None and not _no_money(reading, span, found["mark"]):
-            mark = found["mark"]
-            yield _entity(reading, span, [Decimal(number)], mark, language, 0.95)
+        if entity := _in_words(reading, found):
+            yield entity
+
+
+def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
+    language, mark = reading.language(found.start()), found["mark"]
+    skip = number_words.without_article(found["number"])
+    span = (found.start() + skip, found.end())
+    number = number_words.value(found["number"][skip:], language)
+    if number is None or _no_money(reading, span, mark):
+        return None
+    amount = Decimal(number)
+    if half := _HALF.search(reading.lower, max(0, found.start() - 8), found.start()):
+        span, amount = (half.start(), found.end()), amount / 2
+    return _entity(reading, span, [amount], mark, language, 0.95)
 
 
 def _first(reading: Reading, found: re.Match[str]) -> Entity | None:

@@ -46,5 +46,7 @@ def code_of(digits: str) -> str:
 
 def fits(code: str, rest: str) -> bool:
     """Whether digits can follow a calling code."""
+    if rest.startswith("0") and code != "39":  # only Italy dials its nought from abroad
+        return False
     shape = _SHAPES.get(code)
     return len(rest) in PLANS[code][1] and (shape is None or shape.fullmatch(rest) is not None)
