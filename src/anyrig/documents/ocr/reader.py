@@ -152,7 +152,7 @@ class Reader:
         chars = [mend.mended(said, language) for said in chars]
         if alphabet is self._alphabets.latin:
             pairs = zip(quads, chars, strict=True)
-            chars = [spaces.spaced(cut(page, quad, 1.0), said) for quad, said in pairs]
+            chars = [spaces.spaced(cut(page, quad, 1.0), said, language) for quad, said in pairs]
         return chars, language
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.picture import Grey
 
 _CLOSING = ".,;:!?)]}»”’\"'…%"
-"""No space that was lost stands before one of these: where one does, it is read."""
+"""No space that was lost stands before one of these."""
+_FRENCH = ".,)]}”’\"'…"
 _FEWEST = 4
 """Spaces in a line from which their width is known."""
 _WIDE, _WIDER, _NARROW = 0.8, 1.1, 0.3
@@ -27,13 +28,15 @@ _WIDE, _WIDER, _NARROW = 0.8, 1.1, 0.3
 letters, where few are lost, and white that is none."""
 
 
-def spaced(line: Grey, chars: Sequence[Char]) -> list[Char]:
+def spaced(line: Grey, chars: Sequence[Char], language: str = "") -> list[Char]:
     """A line with its spaces where the white is.
 
     Args:
         line: the line as it was cut out.
         chars: what was read of it.
+        language: French sets a space before some signs.
     """
+    closing = _FRENCH if language == "fr" else _CLOSING
     written = [char for char in chars if not char.text.isspace()]
     if len(chars) - len(written) < _FEWEST:
         return list(chars)
@@ -52,7 +55,7 @@ def spaced(line: Grey, chars: Sequence[Char]) -> list[Char]:
     for before, char, gap, cut in zip(written, written[1:], gaps, split, strict=False):
         kept = cut and not (made_up and gap <= _NARROW * usual)
         least = _WIDE if not (before.text + char.text).isalnum() else _WIDER
-        put = lost and not cut and gap >= least * usual and char.text not in _CLOSING
+        put = lost and not cut and gap >= least * usual and char.text not in closing
         if kept or put:
             column = (before.column + char.column) / 2
             found.append(Char(" ", column, min(before.confidence, char.confidence)))
