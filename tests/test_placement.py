@@ -187,3 +187,11 @@ def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
     assert way.usable
     assert way.word.startswith("tensorrt:")
     assert "tensorrt-cu13 10.14.1" in way.reason
+
+
+def test_the_word_cpu_leaves_the_way_to_the_engine(machine: Machines) -> None:
+    for backends in (("onnx", "torch"), ("torch", "onnx")):
+        need = Need("a model", backends=backends)  # type: ignore[arg-type]
+        found = placed(machine("h200-linux"), "cpu", need=need)
+        usable = [drive.backend for drive in found.placements[0].device.drives if drive.usable]
+        assert found.placements[0].drive.backend == next(b for b in backends if b in usable)

@@ -221,7 +221,10 @@ class _Maker:
         """What the word asks for where the engine has that way; else the engine's own best."""
         asked = drive_for(device, self._choice.word)
         word = self._choice.word.strip().lower().partition(":")[0]
-        if asked and asked.word.partition(":")[0] == word and asked.backend in self._need.backends:
+        # `cpu` is what every library calls it: that word asks for the device, not for a way.
+        alike = [one for one in device.drives if asked and one.word == asked.word]
+        named = len(alike) == 1 and alike[0].word.partition(":")[0] == word
+        if asked and named and asked.backend in self._need.backends:
             return asked
         own = self._need.gpu_backends if device.kind == "gpu" else ()
         for backend in own or self._need.backends:
