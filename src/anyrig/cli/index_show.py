@@ -128,6 +128,8 @@ def line(now: Progress, room: int) -> str:
     parts = [f"{_STAGES[now.stage]} {now.done:4.0%}"]
     if now.stage == "indexing":
         parts.append(f"file {now.file:,}/{now.num_files:,}")
+        if now.num_read > now.file:
+            parts.append(f"{now.num_read:,} read")
         parts.append(f"{now.files_per_s:.1f} files/s")
     if now.num_passages:
         parts.append(f"{now.passages_per_s:.0f} passages/s")

@@ -30,6 +30,8 @@ class Progress:
     files_per_s: float
     passages_per_s: float
     left_s: float | None
+    num_read: int = 0
+    """Files that were opened: those ahead of `file` wait for their vectors."""
 
     def plain(self) -> dict[str, object]:
         """For programs."""
@@ -40,6 +42,7 @@ class Progress:
             "files_per_s": round(self.files_per_s, 2),
             "passages_per_s": round(self.passages_per_s, 2),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
+            "num_read": self.num_read,
         }  # fmt: skip
 
 
@@ -57,7 +60,7 @@ class Pace:
         self._all = sum(size + _FILE_WEIGHT for size in sizes)
         self._clock = clock
         self._began = clock()
-        self._through = self._files = self._passages = self._failed = 0
+        self._through = self._files = self._passages = self._failed = self._read = 0
         self._title = ""
 
     def add(self, size: int, *, passages: int = 0, failed: bool = False, title: str = "") -> None:
@@ -66,6 +69,11 @@ class Pace:
         self._files += 1
         self._passages += passages
         self._failed += failed
+        self._title = title
+
+    def read(self, title: str) -> None:
+        """One more is opened."""
+        self._read += 1
         self._title = title
 
     def embedded(self, passages: int = 1) -> None:
@@ -81,4 +89,5 @@ class Pace:
         return Progress(
             self._stage, done, self._files, self._num_files, self._passages, self._failed,
             self._title, wall, self._files / wall, self._passages / wall, left,
+            self._read,
         )  # fmt: skip

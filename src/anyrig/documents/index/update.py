@@ -238,7 +238,9 @@ class _Run:
                     if stream != self._stream_number:
                         return  # it broke, and another has begun
                     lacking = self._queue(stamp, what)
+                    self._pace.read(stamp.file.name)
                     self._write_ready(again)
+                self._tell(self._pace.now)
                 yield from lacking
         finally:
             close = getattr(found, "close", None)
