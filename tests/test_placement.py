@@ -191,7 +191,7 @@ def test_tensorrt_is_a_way_where_its_libraries_are(machine: Machines) -> None:
 
 def test_the_word_cpu_leaves_the_way_to_the_engine(machine: Machines) -> None:
     for backends in (("onnx", "torch"), ("torch", "onnx")):
-        need = Need("a model", backends=backends)  # type: ignore[arg-type]
+        need = Need("a model", backends=backends)
         found = placed(machine("h200-linux"), "cpu", need=need)
         usable = [drive.backend for drive in found.placements[0].device.drives if drive.usable]
         assert found.placements[0].drive.backend == next(b for b in backends if b in usable)

@@ -18,6 +18,7 @@ from anyrig.cli.search import day
 from anyrig.documents.index.progress import Progress
 from anyrig.errors import BadInput
 from tests.conftest import Anyrig
+from tests.documents.index.folder import aged
 
 HASHING = ("--model", "hashing")
 
@@ -40,6 +41,7 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     anyrig: Anyrig, docs: Path
 ) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    aged(docs / "broken.pdf")
     made = anyrig("index", str(docs), *HASHING)
     assert made.returncode == 1, made.stderr
     assert made.stdout.startswith("default: 3 new, 1 not read; 3 passages")
