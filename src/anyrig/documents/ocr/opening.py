@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np  # noqa: TID253
+import numpy as np
 
 from anyrig.documents.ocr.ctc import Char
 from anyrig.documents.ocr.ink import Run, baseline, inked, owners, runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np  # noqa: TID253
+import numpy as np
 
 from anyrig.documents.ocr import mend, opening, order, scripts, spaces, straighten, turn
 from anyrig.documents.ocr.clean import cleaned

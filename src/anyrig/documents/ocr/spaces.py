@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np  # noqa: TID253
+import numpy as np
 
 from anyrig.documents.ocr.ctc import Char
 from anyrig.documents.ocr.ink import inked, runs
