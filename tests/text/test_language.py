@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.text.language import by_paragraph, detect
+from anyrig.text.language import _NOISE, by_paragraph, detect
 from anyrig.text.sentences import paragraphs
 from tests.conftest import ROOT
 
@@ -92,3 +92,15 @@ def test_any_text_has_an_answer(text: str) -> None:
     found = detect(text)
     assert found.language
     assert 0.0 <= found.confidence <= 1.001
+
+
+@pytest.mark.parametrize("run", ["a", "@", "a@", "[[", "<", "www", "_a"])
+def test_noise_is_taken_out_of_a_long_run_without_end(run: str) -> None:
+    # Looked for from every letter, an address in a run of this length takes minutes.
+    assert _NOISE.sub("", run * 300_000 + " joe@example.org the rest").endswith(" the rest")
+
+
+def test_addresses_do_not_speak_for_a_language() -> None:
+    text = "Voici le texte de la lettre que nous avons reçue hier."
+    noisy = f"{text} <the.of.and@was.this.that> www.the-and-of.com mailto:the@and.of, {text}"
+    assert detect(noisy).language == "fr"

@@ -59,7 +59,10 @@ _GREETINGS = {
     "bonjour": "fr", "merci": "fr", "bonsoir": "fr", "hola": "es", "gracias": "es",
     "danke": "de", "grazie": "it", "obrigado": "pt", "olá": "pt", "buongiorno": "it",
 }  # fmt: skip
-_NOISE = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|\[\[[^\]]{0,200}\]\]|<[^<>]{0,200}>|[\d_]+")
+# An address is looked for from the start of its word only: anywhere, a long run costs its square.
+_NOISE = re.compile(
+    r"https?://\S+|www\.\S+|(?<!\S)\S*@\S*|\[\[[^\]]{0,200}\]\]|<[^<>]{0,200}>|[\d_]+"
+)
 _OTHER_SCRIPT = re.compile("[\u0370-\u1cff\u2c00-\ud7ff]")
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
