@@ -119,6 +119,24 @@ class Stops:
             yield ReadPicture("the first")
 
 
+class Chokes:
+    """Fails on the second picture and finds nothing on the third."""
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        for number, _ in enumerate(pictures):
+            failure = "its worker died" if number == 1 else ""
+            yield ReadPicture("" if number else "words", failure=failure)
+
+
+def test_a_page_that_ocr_fails_on_is_told_apart_from_one_that_is_bare(tmp_path: Path) -> None:
+    paged = read(tiff(tmp_path / "a.tif", [1, 2, 3]), ocr=Chokes())
+    assert [page.text for page in paged.pages] == ["words", "", ""]
+    assert paged.warnings == (
+        "page 2 could not be read: its worker died",
+        "no text was found on the picture of page 3",
+    )
+
+
 def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Path) -> None:
     paths = [tiff(tmp_path / "a.tif", [1]), tmp_path / "b.txt"]
     paths[1].write_text("words")

@@ -48,6 +48,8 @@ class ReadPicture:
     """From 0 to 1, over its characters."""
     language: str = ""
     """The one it was read in, where the engine knows; `en`, `fr`."""
+    failure: str = ""
+    """Why the picture could not be read; empty where it was."""
 
 
 class Reads(Protocol):
@@ -204,9 +206,9 @@ def _with_pictures(paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dp
         return _by_layers(paged, reason)
     told = _Told()
     read_pages = dict(_read_pictures(paged.file, wanted, apart, ocr, dpi, told))
-    if told.undrawn and len(told.undrawn) == len(wanted) and not _has_text(paged):
+    if told.unread and len(told.unread) == len(wanted) and not _has_text(paged):
         raise BadInput(
-            next(iter(told.undrawn.values())), hint="Get the file anew, or save it again."
+            next(iter(told.unread.values())), hint="Get the file anew, or save it again."
         )
     pages = [_chosen(page, read_pages.get(page.number), told) for page in paged.pages]
     warnings = dict.fromkeys((*paged.warnings, *told.warnings()))
@@ -228,15 +230,15 @@ class _Told:
     """What is to be said of pages at the end."""
 
     def __init__(self) -> None:
-        self.undrawn: dict[int, str] = {}
+        self.unread: dict[int, str] = {}
         self.bare: list[int] = []
         self.unsure: list[int] = []
         self.doubtful: list[int] = []
 
     def warnings(self) -> Iterator[str]:
-        if self.undrawn:
-            reason = next(iter(self.undrawn.values()))
-            yield f"{named(sorted(self.undrawn))} could not be read: {reason}"
+        if self.unread:
+            reason = next(iter(self.unread.values()))
+            yield f"{named(sorted(self.unread))} could not be read: {reason}"
         if self.bare:
             yield f"no text was found on the picture of {named(self.bare)}"
         if self.doubtful:
@@ -248,7 +250,7 @@ class _Told:
 def _read_pictures(
     path: Path, wanted: Sequence[int], apart: Apart, ocr: Reads, dpi: int, told: _Told
 ) -> Iterator[tuple[int, ReadPicture]]:
-    """The number of each page that could be drawn, and what stands on it."""
+    """The number of each page that could be read, and what stands on its picture."""
     order: deque[int] = deque()
 
     def pictures(drawn: Iterator[Drawn]) -> Iterator[bytes]:
@@ -257,12 +259,16 @@ def _read_pictures(
                 order.append(page.number)
                 yield page.data
             else:
-                told.undrawn[page.number] = page.lack
+                told.unread[page.number] = page.lack
 
     for found in ocr.read(pictures(apart.pictures(path, wanted, dpi=dpi))):
-        yield order.popleft(), found
+        number = order.popleft()
+        if found.failure:
+            told.unread[number] = found.failure
+        else:
+            yield number, found
     for number in order:
-        told.undrawn[number] = "OCR gave no answer"
+        told.unread[number] = "OCR gave no answer"
 
 
 def _chosen(page: Page, found: ReadPicture | None, told: _Told) -> Page:

@@ -9,7 +9,6 @@ It is also what `documents.reading` wants of whoever reads pictures.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from anyrig.placement import Placed
     from anyrig.store.protocol import Results
 
-log = logging.getLogger(__name__)
 KIND = "page"
 
 
@@ -82,12 +80,11 @@ class Pages:
         self._pool = None
 
     def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
-        """What stands on each picture; nothing, and no confidence, where it cannot be read."""
+        """What stands on each picture, or why it cannot be read."""
         for found in self.pages(pictures):
             if found.page is None:
-                said = found.failure.said if found.failure else "no answer"
-                log.warning("a page could not be read: %s", said)
-                yield ReadPicture("", confidence=0.0)
+                said = found.failure.said if found.failure else ""
+                yield ReadPicture("", confidence=0.0, failure=said or "OCR gave no answer")
                 continue
             page = found.page
             yield ReadPicture(page.text, page.turned_degrees, page.confidence, page.language)
