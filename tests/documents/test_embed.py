@@ -207,6 +207,16 @@ def test_odd_texts_have_vectors_too(minilm: Model) -> None:
     assert embedded(minilm, []).shape == (0, 384)
 
 
+def test_nothing_is_loaded_for_nothing(minilm: Model) -> None:
+    with Embedder(minilm, placed=on_cpu(minilm), environment=os.environ, here=True) as made:
+        assert list(made.embed([])) == []
+        assert made.engine is None
+        list(made.embed(["a text"]))
+        assert made.engine is not None
+    with pytest.raises(WorkFailed, match="closed"):
+        list(made.embed(["a text"]))
+
+
 def test_order_is_kept_over_many_lengths(tmp_path: Path) -> None:
     sentence_transformer(tmp_path)
     model = in_folder(tmp_path, name="tiny")

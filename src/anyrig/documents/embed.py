@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from anyrig.documents.protocol import Use
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placed
     from anyrig.work.engine import Engine
 
 LOOK_AHEAD = 1024
@@ -51,7 +51,7 @@ class Embedder:
         long: Long = "windows",
         deterministic: bool = False,
     ) -> None:
-        """Start the workers; they load while this goes on.
+        """Nothing is loaded before a text comes: where all vectors are kept, none does.
 
         Args:
             model: whose vectors.
@@ -70,26 +70,25 @@ class Embedder:
         self._tokeniser = _tokeniser(model, long)
         self._engine: Engine | None = None
         self._pool: Pool | None = None
-        recipe = _recipe(model, deterministic)
+        self._closed = False
         self.deterministic = deterministic
+        self._placed = placed
         first = placed.placements[0]
         self.precision = "fp32" if first.precision in ("fp32", "tf32") else "half"
         """The class of number format that vectors are made in."""
-        if here and len(placed.placements) == 1 and first.device.kind == "cpu":
-            self._placement: Placement = first
-            self._recipe = recipe
-            return
-        self._pool = Pool(
-            placed.placements, recipe, environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp, deterministic=deterministic,
-        )  # fmt: skip
+        self._recipe = _recipe(model, deterministic)
+        self._here = here and len(placed.placements) == 1 and first.device.kind == "cpu"
+        self._start: dict[str, Any] = {
+            "environment": environment, "fallback": placed.fallback, "limits": limits,
+            "stamp": stamp, "deterministic": deterministic,
+        }  # fmt: skip
 
     def wait_ready(self) -> None:
-        """Wait until the model is loaded everywhere."""
-        if self._pool is not None:
-            self._pool.wait_ready()
+        """Load the model everywhere, and wait until that is done."""
+        if self._here:
+            self._in_process()
         else:
-            self._here()
+            self._workers().wait_ready()
 
     @property
     def engine(self) -> Engine | None:
@@ -109,6 +108,7 @@ class Embedder:
 
     def close(self) -> None:
         """End every worker."""
+        self._closed = True
         if self._pool is not None:
             self._pool.close()
         self._engine = None
@@ -130,9 +130,14 @@ class Embedder:
         self, texts: Iterable[str], *, use: Use = "passage", report: Report | None = None
     ) -> Iterator[NDArray[np.float32]]:
         """A vector of each text, in order."""
+        stream = iter(texts)
+        for begun in stream:
+            break
+        else:
+            return  # nothing to do is no reason to load
         told: deque[tuple[Chunk, list[Bundle]]] = deque()
         prompt = self.model.prompt(use)
-        asked = (prompt + text for text in texts) if prompt else texts
+        asked = (prompt + text for text in chain((begun,), stream))
 
         def parcels() -> Iterator[bytes]:
             for chunk, packed in self._packed(asked):
@@ -158,22 +163,33 @@ class Embedder:
     def _outcomes(
         self, parcels: Iterator[bytes], report: Report | None
     ) -> Iterator[Outcome[bytes]]:
-        if self._pool is not None:
-            return self._pool.run(parcels, cost=cost, look_ahead=LOOK_AHEAD, report=report)
+        if not self._here:
+            return self._workers().run(parcels, cost=cost, look_ahead=LOOK_AHEAD, report=report)
         from anyrig.work.pace import Pace
         from anyrig.work.run import run
 
-        engine = self._here()
+        engine = self._in_process()
         return run(
             parcels, engine.run, cost=cost, bound=engine.bound, report=report,
             pace=Pace(grows=not self.deterministic),
         )  # fmt: skip
 
-    def _here(self) -> Engine:
+    def _workers(self) -> Pool:
+        self._check_open()
+        if self._pool is None:
+            self._pool = Pool(self._placed.placements, self._recipe, **self._start)
+        return self._pool
+
+    def _in_process(self) -> Engine:
+        self._check_open()
         if self._engine is None:
             recipe = self._recipe
-            self._engine = make(recipe.factory, self._placement, recipe.options)
+            self._engine = make(recipe.factory, self._placed.placements[0], recipe.options)
         return self._engine
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WorkFailed("the embedder is closed", hint="Make a new one.")
 
     def _texts(
         self, chunk: Chunk, packed: Sequence[Bundle], results: Sequence[bytes]

@@ -68,7 +68,7 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     machine = discover(os.environ)
     need = model.need()
     assert backend in need.backends
-    only = type(need)(need.what, (backend,), need.precisions)  # type: ignore[arg-type]
+    only = type(need)(need.what, (backend,), need.precisions)
     found = place(machine, choose(machine), only, Wanted(precision="fp32", workers_per_device=1))
     return found.placements[0]
 
