@@ -42,6 +42,13 @@ es|el |14 de julio de 2024|.|2024-07-14
 es|el |1º de mayo|.|--05-01
 es|el |29 de febrero de 2024|.|2024-02-29
 es|el |3/2/24|.|2024-02-03
+en|the |1990s| were loud|1990/1999
+en|the mid-|1880s|.|1880/1889
+en|back in the |'80s|, when|1980/1989
+fr|les |années 1990| furent|1990/1999
+fr|les |années soixante-dix|.|1970/1979
+es|en los |años 80|.|1980/1989
+es|en los |años noventa| y|1990/1999
 """
 MONEY = """
 en||$1,234.56||1234.56 USD
@@ -53,6 +60,19 @@ en|about |a million pounds||1000000 GBP
 en||CHF 20.-||20 CHF
 en||half a million dollars||500000 USD
 es||medio millón de euros||500000 EUR
+en||a quarter of a million dollars||250000 USD
+en||three quarters of a million dollars||750000 USD
+en||two and a half million dollars| more|2500000 USD
+en||two hundred dollars and 99 cents|.|200.99 USD
+en||$5 and 20 cents||5.2 USD
+es||un millón y medio de euros||1500000 EUR
+es||dos millones y medio de dólares||2500000 USD
+es||12 euros con 50 céntimos|.|12.5 EUR
+fr||un million et demi d'euros||1500000 EUR
+fr||2 millions et demi d'euros||2500000 EUR
+fr||12 euros 50| le kilo|12.5 EUR
+fr||douze euros cinquante|.|12.5 EUR
+fr||5 euros| 20 personnes|5 EUR
 fr||1 234,56 €||1234.56 EUR
 fr||1\u202f234,56\u00a0€||1234.56 EUR
 fr||1,5 million d'euros||1500000 EUR

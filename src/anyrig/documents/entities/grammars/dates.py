@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from anyrig.documents.entities.entity import Entity
-from anyrig.documents.entities.grammars import date_words
+from anyrig.documents.entities.grammars import date_words, decades
 from anyrig.documents.entities.grammars.date_numbers import find_numeric, find_years
 from anyrig.documents.entities.reading import Reading, Span
 
@@ -76,7 +76,7 @@ def find(reading: Reading) -> Iterator[Entity]:
     ]  # fmt: skip
     taken = _apart(found)
     covered = [(one.start, one.end) for one in taken]
-    rest = [*_months(reading, regions), *find_years(reading)]
+    rest = [*_months(reading, regions), *find_years(reading), *decades.find(reading)]
     taken = _apart([*taken, *(one for one in rest if not _within(one, covered))])
     yield from _intervals(reading, taken)
 

@@ -13,7 +13,11 @@ from anyrig.documents.entities.grammars.numbers import LONG, NUMBER, SHORT, pars
 from anyrig.documents.entities.reading import Reading
 
 _SCALE = rf"(?: ?-?(?P<scale>(?i:{LONG})(?![A-Za-z])|{SHORT}(?![A-Za-z]|'[A-Za-z])))?"
-_HALF = re.compile(r"\b(?:half|medio|demi) $")
+_PART = re.compile(
+    r"\b(?:(?P<half>half|medio|demi)|(?P<three>three)[ -]quarters of|(?:(?:a|one) )?quarter of) $"
+)
+_AND_HALF = r"(?: (?:and a half|et demie?|y medi[oa]))"
+_SMALL = r"(?:cents?|centimes?|centimos?|centavos?|pence|kopeks?)(?![A-Za-z])"
 _WEIGHT = re.compile(r"(?:weigh\w*|lost|lose|losing|gain\w*|shed|heavier|lighter|weight)\b.{0,24}$",
                      re.IGNORECASE)  # fmt: skip
 _OF_WEIGHT = re.compile(
@@ -42,7 +46,7 @@ def _after() -> re.Pattern[str]:
     glued = r"(?P<glued>[kKM]|MM|M[dD]s?|Mrd|Mio)?"
     return re.compile(
         rf"(?<![\w$€£.,/:])(?P<sign>(?<![0-9)\]] )(?<![0-9)\]])-)?(?P<low>{NUMBER})"
-        rf"(?:(?: ?[-\u2013] ?| (?:to|a) )(?P<high>{NUMBER}))?{_SCALE}"
+        rf"(?:(?: ?[-\u2013] ?| (?:to|a) )(?P<high>{NUMBER}))?{_SCALE}(?P<half>{_AND_HALF})?"
         rf"(?:\.?[-\u2013])?[ -]?(?:(?i:de|d'|of) ?)?"
         rf"(?:{glued}(?P<mark>{currencies.signs()}|zł)(?P<cents>[0-9]{{2}}(?![0-9]))?"
         rf"|(?P<code>{currencies.codes()})(?![A-Za-z])"
@@ -54,8 +58,21 @@ def _after() -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _words() -> re.Pattern[str]:
     return re.compile(
-        rf"(?P<number>{number_words.pattern()})[ -](?:de |d')?"
+        rf"(?:(?P<whole>[0-9]{{1,3}}|{number_words.pattern(1)}){_AND_HALF} )?"
+        rf"(?P<number>{number_words.pattern()})(?P<half>{_AND_HALF})?[ -](?:de |d')?"
         rf"(?P<mark>{currencies.words()})(?![A-Za-z])",
+        re.IGNORECASE,
+    )
+
+
+@lru_cache(maxsize=1)
+def _rest() -> re.Pattern[str]:
+    """What may follow whole ones: `and 99 cents`; `12 euros 50` where nothing is counted by it."""
+    number = number_words.pattern(4)
+    return re.compile(
+        rf"(?: (?:et|and|con|y))? (?:(?P<cents>[0-9]{{1,2}}|{number}) {_SMALL}"
+        rf"|(?P<bare>[0-9]{{2}}|{number})(?=\s*$|\s*[;:!?)\n]|\.(?![0-9])|,(?! ?[0-9])"
+        r"| (?:et|le|la|l'|les|pour|par|chacun|soit|ttc|ht|y|por|el|cada)\b))",
         re.IGNORECASE,
     )
 
@@ -76,14 +93,20 @@ def find(reading: Reading) -> Iterator[Entity]:
 
 def _in_words(reading: Reading, found: re.Match[str]) -> Entity | None:
     language, mark = reading.language(found.start()), found["mark"]
-    skip = number_words.without_article(found["number"])
+    skip = 0 if found["whole"] else number_words.without_article(found["number"])
     span = (found.start() + skip, found.end())
     number = number_words.value(found["number"][skip:], language)
     if number is None or _no_money(reading, span, mark):
         return None
     amount = Decimal(number)
-    if half := _HALF.search(reading.lower, max(0, found.start() - 8), found.start()):
-        span, amount = (half.start(), found.end()), amount / 2
+    if found["half"]:
+        amount += Decimal(number_words.unit(found["number"], language)) / 2
+    if whole := found["whole"]:
+        count = int(whole) if whole.isdigit() else number_words.worth().get(whole.lower(), 0)
+        amount *= count + Decimal("0.5")
+    elif part := _PART.search(reading.lower, max(0, found.start() - 24), found.start()):
+        quarters = 2 if part["half"] else 3 if part["three"] else 1
+        span, amount = (part.start(), found.end()), amount * quarters / 4
     return _entity(reading, span, [amount], mark, language, 0.95)
 
 
@@ -115,6 +138,8 @@ def _last(reading: Reading, found: re.Match[str]) -> Entity | None:
     numbers = _numbers(found, language, found["scale"] or found["glued"] or "")
     if not numbers:
         return None
+    if found["half"]:
+        numbers[-1] += Decimal(times(found["scale"] or "", language)) / 2
     if found["cents"]:
         numbers = [numbers[0] + Decimal(found["cents"]) / 100]
     if found["sign"]:
@@ -136,11 +161,29 @@ def _entity(
 ) -> Entity:  # fmt: skip
     if currencies.HUNDREDTHS.fullmatch(mark):
         numbers = [number / 100 for number in numbers]
+    elif len(numbers) == 1 and numbers[0] == int(numbers[0]):
+        span, cents = _cents(reading, span, mark, language)
+        numbers = [numbers[0] + cents.copy_sign(numbers[0])] if cents else numbers
     amount = "-".join(told(number) for number in numbers)
     currency = currencies.code("PLN" if mark == "zł" else mark, language)
     details = {"amount": amount} | ({"currency": currency} if currency else {})
     value = f"{amount} {currency}" if currency else ""
     return reading.entity("money", span, value, score=score, details=details)
+
+
+def _cents(
+    reading: Reading, span: tuple[int, int], mark: str, language: str
+) -> tuple[tuple[int, int], Decimal]:
+    """The hundredths that follow an amount, with where both end: `dollars and 99 cents`."""
+    found = _rest().match(reading.plain, span[1])
+    bare = found is not None and found["bare"] is not None
+    if found is None or (bare and not (mark.isalpha() and language[:2] in ("fr", "es"))):
+        return span, Decimal(0)
+    text = found["bare"] or found["cents"]
+    count = int(text) if text.isdigit() else number_words.value(text, language)
+    if count is None or not 0 < count < 100:
+        return span, Decimal(0)
+    return (span[0], found.end("bare") if bare else found.end()), Decimal(count) / 100
 
 
 def _no_money(reading: Reading, span: tuple[int, int], mark: str) -> bool:

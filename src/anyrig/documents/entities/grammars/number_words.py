@@ -45,13 +45,13 @@ def worth() -> dict[str, int]:
     return found
 
 
-@lru_cache(maxsize=1)
-def pattern() -> str:
+@lru_cache(maxsize=2)
+def pattern(most: int = MOST_WORDS + 1) -> str:
     """One or more number words, in plain letters without case."""
     words = sorted({*worth(), *_TIMES, "billion", "billions"}, key=len, reverse=True)
     word = f"(?:{'|'.join(words)})"
     joint = rf"(?:[ -](?:(?:{'|'.join(_JOINTS)})[ -])?)"
-    return rf"(?<![A-Za-z-]){word}(?![A-Za-z])(?:{joint}{word}(?![A-Za-z])){{0,{MOST_WORDS}}}"
+    return rf"(?<![A-Za-z-]){word}(?![A-Za-z])(?:{joint}{word}(?![A-Za-z])){{0,{most - 1}}}"
 
 
 def value(text: str, language: str) -> int | None:
@@ -75,6 +75,11 @@ def value(text: str, language: str) -> int | None:
         else:  # `dos mil millones`
             total, part = (total + part) * times, 0
     return total + part
+
+
+def unit(text: str, language: str) -> int:
+    """What `and a half` behind a number is half of: a million behind `two million`."""
+    return _times(re.split(r"[ -]+", text.lower())[-1], language) or 1
 
 
 def without_article(text: str) -> int:
