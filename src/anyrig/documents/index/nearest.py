@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 THRESHOLD = 100_000
 """Vectors up to which everything is exact."""
-_LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 100, 160
+_LINKS, _BUILD_WIDTH, _SEARCH_WIDTH = 32, 100, 400
 _FEW = 0.1  # of the vectors: a filter that leaves fewer is answered exactly
 _STALE = 0.2  # of a graph's vectors: when so many are gone it is made anew
 _STEP = 5_000
