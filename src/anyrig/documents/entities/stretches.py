@@ -17,9 +17,8 @@ _MOST = 4000
 _REACH = 240
 _HEAD = 20_000  # characters that tell the language of a whole
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|(?<=[.!?:;\u00bb\"\u201d)])[ \t]*\n")
-
-
 _RUN = re.compile(r"\S{60,}")  # no word, and slow to look at
+_LETTERS = re.compile(r"[^\W\d_]{2}")  # the least that a name is made of
 
 
 class Stretch(NamedTuple):
@@ -101,7 +100,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def cuts(found: Iterable[Stretch], text: str, size: int) -> list[Cut]:
-    """Windows of at most `size` characters over some stretches."""
+    """Windows of at most `size` characters over some stretches; none where no word stands."""
     made: list[Cut] = []
     overlap = min(_REACH, size // 4)
     for start, end, language in found:
@@ -115,7 +114,7 @@ def cuts(found: Iterable[Stretch], text: str, size: int) -> list[Cut]:
             middle = (again + last) // 2
             made.append(Cut(first, last, language, own, middle))
             first, own = again, middle
-    return [cut for cut in made if text[cut.start : cut.end].strip()]
+    return [cut for cut in made if _LETTERS.search(text, cut.start, cut.end)]
 
 
 def _gap(text: str, low: int, high: int) -> int:
