@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, Chunk, Tokeniser
-from anyrig.errors import WorkFailed
+from anyrig.errors import BadInput, WorkFailed
 from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
@@ -131,9 +131,9 @@ class Embedder:
     ) -> Iterator[NDArray[np.float32]]:
         """A vector of each text, in order."""
         stream = iter(texts)
-        for begun in stream:
-            break
-        else:
+        try:
+            begun = next(stream)
+        except StopIteration:
             return  # nothing to do is no reason to load
         told: deque[tuple[Chunk, list[Bundle]]] = deque()
         prompt = self.model.prompt(use)
@@ -199,8 +199,14 @@ class Embedder:
 
         found = np.empty((len(chunk.owners), self.model.dimension), np.float32)
         for bundle, data in zip(packed, results, strict=True):
-            vectors = np.frombuffer(data, np.float32)
-            found[bundle.rows] = vectors.reshape(len(bundle.rows), -1)
+            vectors = np.frombuffer(data, np.float32).reshape(len(bundle.rows), -1)
+            if vectors.shape[1] != self.model.dimension:
+                raise BadInput(
+                    f"{self.model.name} gives {vectors.shape[1]} numbers for a text, not the "
+                    f"{self.model.dimension} that its folder says",
+                    hint="Its files belong to different models.",
+                )
+            found[bundle.rows] = vectors
         if len(chunk.owners) == chunk.num_texts:
             yield from found
             return
@@ -223,7 +229,10 @@ def _tokeniser(model: Model, long: Long) -> Tokeniser | None:
     if not model.takes_tokens:
         return None
     file = model.tokenizer or model.folder / "tokenizer.json"
-    return Tokeniser(file, longest=model.longest, overlap=model.overlap, windows=long == "windows")
+    return Tokeniser(
+        file, longest=model.longest, overlap=model.overlap, windows=long == "windows",
+        lower=model.lower,
+    )  # fmt: skip
 
 
 def _recipe(model: Model, deterministic: bool) -> Recipe:
@@ -232,7 +241,8 @@ def _recipe(model: Model, deterministic: bool) -> Recipe:
         "deterministic": deterministic,
     }  # fmt: skip
     if model.takes_tokens:
-        options |= {"pooling": model.pooling, "dense": str(model.dense) if model.dense else ""}
+        dense = str(model.dense) if model.dense else ""
+        options |= {"pooling": model.pooling, "dense": dense, "longest": model.longest}
     elif model.form == "hashing":
         options["dimension"] = model.dimension
     return Recipe(

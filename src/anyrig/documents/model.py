@@ -9,6 +9,7 @@ transformers save, unmodified: modules.json tells its pooling and whether vector
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ class Model:
     """Beside the weights when None."""
     dense: Path | None = None
     """Layers after pooling, as sentence-transformers keeps them."""
+    lower: bool = False
+    """Whether texts are made small letters before they are cut into tokens."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """What stands before a text, by its use."""
     languages: tuple[str, ...] = ()
@@ -173,6 +176,8 @@ def _packaged(name: str) -> Model:
 
 def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> Model:
     if not (folder / "weights.json").is_file():
+        if fetch is None and st_folder.complete(folder):  # put there by hand
+            return in_folder(folder, name=name)
         if fetch is None:
             raise NeedsWeights(
                 f"{name} is not on this machine",
@@ -185,7 +190,7 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
 
 def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     """The model of a folder, as sentence-transformers or transformers saved it."""
-    from anyrig.documents.models.graph import POOLINGS, WRITTEN
+    from anyrig.documents.models.graph import writable
     from anyrig.store.weights import fingerprint
 
     told = st_folder.read(folder)
@@ -193,7 +198,15 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     files = st_folder.weights(inner)
     onnx = file or st_folder.onnx_file(folder, inner)
     family = str(told.config.get("model_type", ""))
-    form = st_folder.form(family, bool(files), onnx is not None and (file is not None or not files))
+    activation = str(told.config.get("hidden_act") or told.config.get("activation") or "gelu")
+    form = st_folder.form(
+        told.config, bool(files), onnx is not None and (file is not None or not files)
+    )
+    if not told.dimension:
+        raise BadInput(
+            f"{folder} does not say how long its vectors are",
+            hint="Its config.json, with hidden_size, belongs beside the weights.",
+        )
     whole = [onnx] if onnx is not None and form == "onnx" else files
     hashed: list[Path] = [*whole, *told.shaping, *st_folder.beside(whole)]
     model = Model(
@@ -207,15 +220,23 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         overlap=min(32, told.longest // 8),
         tokenizer=st_folder.tokenizer(folder, inner),
         dense=told.dense,
+        lower=told.lower,
         prompts=told.prompts,
         weights_bytes=sum([path.stat().st_size for path in hashed]),
-        graph=form == "onnx" or (family in WRITTEN and told.pooling in POOLINGS),
+        graph=form == "onnx" or (form == "encoder" and writable(family, activation, told.pooling)),
         torch=form != "onnx",
     )
     mark = fingerprint(hashed)
     return replace(
         model,
-        fingerprint=_fingerprint(mark, told.pooling, str(told.normalise), str(told.longest)),
+        fingerprint=_fingerprint(
+            mark,
+            told.pooling,
+            str(told.normalise),
+            str(told.longest),
+            str(told.lower),
+            json.dumps(sorted(told.prompts.items())),
+        ),
     )
 
 

@@ -26,6 +26,10 @@ _POOLINGS = {
 _NAMED = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last",
           "mean_sqrt_len_tokens": "mean_sqrt"}  # fmt: skip
 _ONNX = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx", "onnx/model_fp16.onnx")
+_TOKENIZERS = (
+    "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model",
+    "tokenizer.model", "tokenizer_config.json",
+)  # fmt: skip
 _DEFAULT_LONGEST = 512
 
 
@@ -44,21 +48,26 @@ class Told:
     prompts: Mapping[str, str] = field(default_factory=dict)
     shaping: tuple[Path, ...] = ()
     """Files beside the weights that shape a vector."""
+    lower: bool = False
+    """Whether texts are made small letters first."""
 
 
 def read(folder: Path) -> Told:
     """What the folder says."""
-    modules = _json(folder / "modules.json", None)
-    if not isinstance(modules, list):
+    modules = _json(folder / "modules.json", [])
+    if not modules:
         return _plain(folder, folder)
-    inner, pooling, normalise, dense = folder, "mean", False, None
+    inner, pooling, normalise, dense, whole = folder, "mean", False, None, True
     for module in modules:
+        if not isinstance(module, dict):
+            raise BadInput(f"modules.json of {folder.name} is damaged", hint="Get it again.")
         kind = str(module.get("type", "")).rpartition(".")[2]
         path = folder / str(module.get("path", ""))
         if kind == "Transformer":
             inner = path
         elif kind == "Pooling":
-            pooling = _pooling(_json(path / "config.json", {}))
+            pooled = _json(path / "config.json", {})
+            pooling, whole = _pooling(pooled), bool(pooled.get("include_prompt", True))
         elif kind == "Normalize":
             normalise = True
         elif kind == "Dense" and dense is None:
@@ -70,23 +79,37 @@ def read(folder: Path) -> Told:
             )
     plain = _plain(folder, inner)
     told = _json(folder / "config_sentence_transformers.json", {})
+    prompts = _prompts(told)
+    if prompts and not whole:
+        raise BadInput(
+            f"{folder.name} leaves its prompts out when it pools, which is not known here",
+            hint="Models whose Pooling has include_prompt, as most have, can be used.",
+        )
+    shaping = (*plain.shaping, *(sorted(dense.glob("*.safetensors")) if dense else ()))
+    shaping += (dense / "config.json",) if dense and (dense / "config.json").is_file() else ()
+    lower = any(
+        _json(base / "sentence_bert_config.json", {}).get("do_lower_case") is True
+        for base in (inner, folder)
+    )
     return Told(
         inner, plain.config, plain.longest, _dense_size(dense) or plain.dimension, pooling,
-        normalise, dense, _prompts(told), plain.shaping,
+        normalise, dense, prompts, shaping, lower,
     )  # fmt: skip
 
 
 def _plain(folder: Path, inner: Path) -> Told:
+    from anyrig.documents.models.families import offset_of
+
     config = _json(inner / "config.json", {})
-    offset = (
-        2 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet") else 0
-    )
+    offset = offset_of(config)
     most = int(config.get("max_position_embeddings") or _DEFAULT_LONGEST + offset) - offset
     longest = longest_of(inner, longest_of(folder, most) if folder != inner else most)
     size = config.get("hidden_size") or config.get("dim") or config.get("d_model") or 0
-    names = ("config.json", "tokenizer.json", "vocab.txt")
-    shaping = tuple(inner / name for name in names if (inner / name).is_file())
-    return Told(inner, config, longest, int(size), shaping=shaping)
+    shaping = [inner / "config.json", tokenizer(folder, inner)]
+    if not shaping[1].is_file():
+        shaping += [inner / name for name in _TOKENIZERS]
+    there = tuple(path for path in shaping if path.is_file())
+    return Told(inner, config, longest, int(size), shaping=there)
 
 
 def _pooling(config: Mapping[str, Any]) -> str:
@@ -133,9 +156,17 @@ def beside(files: Sequence[Path]) -> list[Path]:
     return [path for path in tries if path.is_file()]
 
 
-def form(family: str, has_weights: bool, has_onnx: bool) -> Form:
+def complete(folder: Path) -> bool:
+    """Whether a folder holds a model, and nothing that is still being fetched."""
+    if not (folder / "config.json").is_file() or any(folder.rglob("*.part")):
+        return False
+    inner = read(folder).folder
+    return bool(weights(inner)) or onnx_file(folder, inner) is not None
+
+
+def form(config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
     """How the folder's model is run."""
-    from anyrig.documents.models.families import FAMILIES
+    from anyrig.documents.models.families import packable
 
     if has_onnx:
         return "onnx"
@@ -144,7 +175,7 @@ def form(family: str, has_weights: bool, has_onnx: bool) -> Form:
             "the folder holds no model",
             hint="It needs config.json and model.safetensors, or model.onnx.",
         )
-    return "encoder" if family in FAMILIES else "auto"
+    return "encoder" if packable(config) else "auto"
 
 
 def tokenizer(folder: Path, inner: Path) -> Path:
@@ -156,7 +187,9 @@ def tokenizer(folder: Path, inner: Path) -> Path:
 
 
 def _json(path: Path, default: Any) -> Any:
+    """What a file holds, if that is of the default's kind."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return default
+    return found if isinstance(found, type(default)) else default

@@ -7,7 +7,7 @@ computes does not wait for words to be cut.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,9 +44,18 @@ class Tokeniser:
         longest: the most tokens of a window, those at its ends included.
         overlap: tokens that two windows of a long text share.
         windows: whether a long text is taken in windows; else it is cut, and counted.
+        lower: whether texts are made small letters first, as sentence-transformers does for some.
     """
 
-    def __init__(self, file: Path, *, longest: int, overlap: int = 0, windows: bool = True) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *,
+        longest: int,
+        overlap: int = 0,
+        windows: bool = True,
+        lower: bool = False,
+    ) -> None:
         made = _opened(file)
         made.no_padding()
         ends = made.num_special_tokens_to_add(False)
@@ -54,7 +63,7 @@ class Tokeniser:
         made.enable_truncation(longest, stride=stride)
         self._tokenizer = made
         self.longest = longest
-        self._windows = windows
+        self._windows, self._lower = windows, lower
 
     def chunks(self, texts: Iterable[str]) -> Iterator[Chunk]:
         """All texts in order, some at a time."""
@@ -72,16 +81,13 @@ class Tokeniser:
             yield Chunk(windows, owners, len(some), num_cut)
 
     def _cut(self, texts: list[str]) -> list[Encoding]:
+        if self._lower:
+            texts = [text.lower() for text in texts]
         try:
             return self._tokenizer.encode_batch_fast(texts)
         except (UnicodeEncodeError, TypeError):  # half a character, as broken files have
             whole = [text.encode("utf-8", "replace").decode() for text in texts]
             return self._tokenizer.encode_batch_fast(whole)
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has, whatever its length."""
-        found = self._tokenizer.encode_batch_fast(list(texts))
-        return [sum(len(part.ids) for part in (one, *one.overflowing)) for one in found]
 
 
 def _opened(file: Path) -> Tokenizer:

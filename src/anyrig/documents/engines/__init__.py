@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from anyrig.work.engine import Engine
 
 
-def encoder(placement: Placement, *, form: str, **options: Any) -> Engine:
+def encoder(placement: Placement, *, form: str, longest: int = 0, **options: Any) -> Engine:
     """The engine that makes vectors of bundles, for a model's form on a device's backend."""
     if form == "hashing":
         from anyrig.documents.engines.hashing import Hashing
@@ -22,7 +22,7 @@ def encoder(placement: Placement, *, form: str, **options: Any) -> Engine:
     if form == "onnx" or (form == "encoder" and placement.drive.backend == "onnx"):
         from anyrig.documents.engines.onnx_encoder import OnnxEncoder
 
-        return OnnxEncoder(placement, written=form == "encoder", **options)
+        return OnnxEncoder(placement, written=form == "encoder", longest=longest, **options)
     if form == "encoder":
         from anyrig.documents.engines.torch_encoder import TorchEncoder
 

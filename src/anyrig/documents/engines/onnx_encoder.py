@@ -47,8 +47,9 @@ class OnnxEncoder(RowEncoder):
         dense: str = "",
         written: bool = True,
         deterministic: bool = False,
+        longest: int = 0,
     ) -> None:
-        """Load the encoder of a folder, or an ONNX file."""
+        """Load the encoder of a folder, or an ONNX file; `longest` is what no text is over."""
         from anyrig.backends import attach
         from anyrig.backends.onnx import OnnxBound
 
@@ -56,7 +57,7 @@ class OnnxEncoder(RowEncoder):
         assert isinstance(bound, OnnxBound)
         self.bound = bound
         self.finish(dense=dense, normalise=normalise)
-        self._step = _STEP if deterministic else 1
+        self._step, self._most = _STEP if deterministic else 1, longest
         self.batch_invariant = deterministic
         self._budget = _BUDGET if bound.on_host else _GPU_BUDGET
         self._model: Loaded = bound.load(_written(Path(folder), pooling) if written else folder)
@@ -71,7 +72,7 @@ class OnnxEncoder(RowEncoder):
     def vectors(self, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
         """A vector for each row."""
         found: NDArray[np.float32] | None = None
-        for length, members in batches(rows, self._budget, step=self._step):
+        for length, members in batches(rows, self._budget, step=self._step, most=self._most):
             tokens = padded(rows, members, length)
             lengths = np.array([len(rows[n]) for n in members], np.int64)
             self._real += int(lengths.sum())

@@ -43,14 +43,23 @@ class RowEncoder(Usual):
         parts = [opened(one) for one in batch]
         rows = [row for counts, tokens in parts for row in np.split(tokens, np.cumsum(counts)[:-1])]
         found = self._finite(self.vectors(rows), rows)
-        if self._dense is not None:
-            found = self._dense(found)
-        if self._normalise:
-            sizes = np.linalg.norm(found, axis=1, keepdims=True)
-            found = found / np.maximum(sizes, 1e-12)
+        found = self._finished(found)
         edges = np.cumsum([len(counts) for counts, _ in parts])[:-1]
         wide = np.ascontiguousarray(found, np.float32)
         return [part.tobytes() for part in np.split(wide, edges)]
+
+    def _finished(self, found: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self._dense is not None and self.batch_invariant:
+            # A product of many rows sums in another order than one of a single row.
+            found = np.concatenate([self._dense(row[None]) for row in found])
+        elif self._dense is not None:
+            found = self._dense(found)
+        if self._normalise:
+            sizes = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+            found = (found / np.maximum(sizes, 1e-12)).astype(np.float32)
+        if not np.isfinite(found).all():
+            raise _not_finite()
+        return found
 
     def _finite(
         self, found: NDArray[np.float32], rows: Sequence[NDArray[np.int32]]
@@ -60,12 +69,16 @@ class RowEncoder(Usual):
             return found
         again = self.carefully([rows[n] for n in bad])
         if again is None or not np.isfinite(again).all():
-            raise DeviceError(
-                "the model gives no finite vector for a text", hint="Its weights may be damaged."
-            )
+            raise _not_finite()
         mended = np.array(found)
         mended[bad] = again
         return mended
+
+
+def _not_finite() -> DeviceError:
+    return DeviceError(
+        "the model gives no finite vector for a text", hint="Its weights may be damaged."
+    )
 
 
 class Dense:
@@ -93,7 +106,7 @@ class Dense:
 
 
 def batches(
-    rows: Sequence[NDArray[np.int32]], budget: int, *, step: int = 1
+    rows: Sequence[NDArray[np.int32]], budget: int, *, step: int = 1, most: int = 0
 ) -> list[tuple[int, list[int]]]:
     """Rows of like length together: the length they are padded to, and their numbers.
 
@@ -102,8 +115,12 @@ def batches(
         budget: the most tokens of a batch, padding included; a longer row has one of its own.
         step: lengths are rounded up to a multiple of it, and only equal ones are put together
             where it is more than 1.
+        most: tokens that the model has positions for, 0 where that is not known: none is padded
+            beyond it.
     """
     lengths = [-(-max(1, len(row)) // step) * step for row in rows]
+    if most:
+        lengths = [max(len(row), min(size, most)) for row, size in zip(rows, lengths, strict=True)]
     found: list[tuple[int, list[int]]] = []
     for number in sorted(range(len(rows)), key=lengths.__getitem__):
         length = lengths[number]

@@ -19,7 +19,10 @@ from anyrig.errors import NeedsWeights
 
 _ONE = ("model.safetensors", "pytorch_model.safetensors")
 _INDEX = "model.safetensors.index.json"
-_KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I64": np.int64}
+_KINDS = {
+    "F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I64": np.int64,
+    "I32": np.int32, "I16": np.int16, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
 # The matrices of a layer, in the order in which the packaged file has them.
 _ORDER = (
     "attention.self.query", "attention.self.key", "attention.self.value",

@@ -22,17 +22,18 @@ from torch import Tensor
 
 from anyrig.documents.models.arrays import read
 from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
-from anyrig.documents.models.families import Array, Layer, Shape, Weights
+from anyrig.documents.models.families import ACTIVATIONS, Array, Layer, Shape, Weights
 from anyrig.errors import BadInput
 
 Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "relu": F.relu,
-    "silu": F.silu,
-}
+
+
+def _tanh_gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+_STEPS: tuple[Callable[[Tensor], Tensor], ...] = (F.gelu, _tanh_gelu, _tanh_gelu, F.relu, F.silu)
+_ACTIVATIONS = dict(zip(ACTIVATIONS, _STEPS, strict=True))
 
 
 class Encoder:

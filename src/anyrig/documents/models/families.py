@@ -24,6 +24,7 @@ Attention = Literal["full", "local"]
 FAMILIES = (
     "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert",
 )  # fmt: skip
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
 _PREFIX = re.compile(r"^(?:model\.)?(?:bert|roberta|mpnet|distilbert|model)\.")
 
 
@@ -122,9 +123,28 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     return {"distilbert": _distilbert, "modernbert": _modernbert}.get(family, _bert)(config)
 
 
+def packable(config: Mapping[str, Any]) -> bool:
+    """Whether an encoder can be run by our own forward pass; transformers has more variants."""
+    try:
+        return shape_of(config).activation in ACTIVATIONS
+    except (BadInput, KeyError, TypeError, ValueError):
+        return False
+
+
+def offset_of(config: Mapping[str, Any]) -> int:
+    """The position of the first token; RoBERTa's kin count from behind the padding's number."""
+    family = config.get("model_type")
+    if family == "mpnet":  # which does so whatever its padding is
+        return 2
+    if family not in ("roberta", "xlm-roberta", "camembert"):
+        return 0
+    pad = config.get("pad_token_id")
+    return 1 + (1 if pad is None else int(pad))
+
+
 def _bert(config: Mapping[str, Any]) -> Shape:
     family = str(config["model_type"])
-    offset = 0 if family == "bert" else int(config.get("pad_token_id", 1)) + 1
+    offset = offset_of(config)
     kind = str(config.get("position_embedding_type") or "absolute")
     if kind != "absolute":
         raise BadInput(f"positions of the kind {kind}", hint="Absolute ones can be packed.")
@@ -165,11 +185,20 @@ def _modernbert(config: Mapping[str, Any]) -> Shape:
 
 def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
     """The weights of a state dict under our names; BadInput when one is missing."""
-    named = {_PREFIX.sub("", name): value for name, value in state.items()}
+    named = {_named(name): value for name, value in state.items()}
     build: Callable[[_Taker], Weights[Array]] = {
         "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
     }.get(shape.family, _bert_weights)  # fmt: skip
     return build(_Taker(named, shape))
+
+
+def _named(name: str) -> str:
+    """Without the head's prefix; the first BERTs call a norm's weight gamma and its bias beta."""
+    bare = _PREFIX.sub("", name)
+    for old, new in (("gamma", "weight"), ("beta", "bias")):
+        if bare.endswith(f"LayerNorm.{old}"):
+            return bare.removesuffix(old) + new
+    return bare
 
 
 class _Taker:

@@ -29,6 +29,11 @@ _LEAST = -1e9
 """What is added to the score of a place that is not there."""
 
 
+def writable(family: str, activation: str, pooling: str) -> bool:
+    """Whether such an encoder can be written."""
+    return family in WRITTEN and activation in _ACTIVATIONS and pooling in POOLINGS
+
+
 def write(shape: Shape, weights: Weights[Array], pooling: str) -> Written:
     """The model.
 
