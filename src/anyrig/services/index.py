@@ -263,6 +263,7 @@ def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> No
         beside.unlink(missing_ok=True)
         return
     fingerprint, _, dimension = file.read(rows.model)
+    removed = file.read(lambda c: database.get(c, "removed"))
     before = nearest.load(beside)
     if before is not None and not nearest.stale(before, ids, fingerprint):
         num_lacking = len(set(ids.tolist()) - set(before.ids.tolist()))
@@ -283,8 +284,13 @@ def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> No
         ids, lambda some: file.read(lambda c: matrix_of(c, some, dimension)), fingerprint,
         dimension, before=before, tell=linked,
     )  # fmt: skip
-    if graph is not None:
-        nearest.save(graph, beside)
+    if graph is None:
+        return
+    nearest.save(graph, beside)
+    if file.read(lambda c: database.get(c, "removed")) != removed:
+        # Something was removed for good meanwhile: its vector may be in what was just written.
+        beside.unlink(missing_ok=True)
+        _graph(file, path, threshold, tell)
 
 
 def _size(file: Path) -> int:

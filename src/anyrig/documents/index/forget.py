@@ -6,6 +6,7 @@ person includes it again.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -15,11 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows, schema
-from anyrig.errors import BadInput
+from anyrig.documents.index.database import translated
+from anyrig.errors import BadInput, StoreFailed
 
 if TYPE_CHECKING:
     from anyrig.documents.index.database import IndexFile
 
+log = logging.getLogger(__name__)
 Forget = Callable[[Sequence[str]], int]
 """Drops the kept vectors of texts for good; how many there were."""
 
@@ -120,14 +123,23 @@ def _stands_in(connection: sqlite3.Connection, text: int) -> set[bytes]:
 def _not_in(texts: dict[bytes, str], others: Iterable[Path]) -> Iterable[str]:
     left = dict(texts)
     for path in others:
+        try:
+            for digest in _there(path, left):
+                del left[digest]
+        except StoreFailed as error:  # its texts can be embedded again; these are to go
+            log.warning("what the index %s has is not known: %s", path.stem, error.message)
+    return left.values()
+
+
+def _there(path: Path, digests: Iterable[bytes]) -> list[bytes]:
+    """Those of the texts that an index has."""
+    with translated(path):
         connection = schema.connect_to_read(path)
         try:
-            for digest in list(left):
-                if connection.execute("SELECT 1 FROM texts WHERE digest = ?", (digest,)).fetchone():
-                    del left[digest]
+            ask = "SELECT 1 FROM texts WHERE digest = ?"
+            return [one for one in digests if connection.execute(ask, (one,)).fetchone()]
         finally:
             connection.close()
-    return left.values()
 
 
 def _paths(found: Iterable[bytes]) -> tuple[Path, ...]:

@@ -24,6 +24,8 @@ from anyrig.store.atomic import replacing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from anyrig.documents.model import Model
+
     Matrix = NDArray[np.float32]
     Rows = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -37,6 +39,14 @@ _STALE = 0.2  # of a graph's vectors: when so many are gone it is made anew
 _STEP = 5_000
 _MARK = b"anyrig-hnsw-1\n"
 _TRIES = 5
+
+
+def unit(vector: Matrix, model: Model) -> Matrix:
+    """A vector of length 1, whose products are cosines: not every model gives such."""
+    if model.normalise:
+        return vector
+    made: Matrix = vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
+    return made
 
 
 class Nearest(Protocol):

@@ -158,7 +158,7 @@ class Searcher:
             _check_model(snapshot, vectors, self.path)
         contents = snapshot.allowed_contents(filters) if filters.given else None
         depth = max(DEPTH, 4 * limit)
-        asked = _Asked(question, depth, snapshot, contents)
+        asked = _Asked(question, depth, snapshot, contents, filters)
         by_words: dict[int, float] = {}
         similar: dict[int, float] = {}
         if mode == "vectors":
@@ -257,8 +257,14 @@ class _Asked:
     """A question on its way."""
 
     def __init__(
-        self, question: str, depth: int, snapshot: Snapshot, contents: set[int] | None
+        self,
+        question: str,
+        depth: int,
+        snapshot: Snapshot,
+        contents: set[int] | None,
+        filters: Filters,
     ) -> None:
+        self.filters = filters
         self.question, self.depth, self.snapshot, self.contents = (
             question, depth, snapshot, contents,
         )  # fmt: skip
@@ -267,7 +273,8 @@ class _Asked:
 
     def by_vectors(self, vectors: Vectors) -> dict[int, float]:
         """Texts and their cosines, the nearest first."""
-        (query,) = vectors.embed([self.question], use="query")
+        (made,) = vectors.embed([self.question], use="query")
+        query = nearest.unit(made, vectors.model)
         snapshot = self.snapshot
         allowed = None if self.contents is None else snapshot.allowed_rows(self.texts)
         rows, scores = snapshot.vectors.nearest(query, self.depth, allowed)
@@ -296,6 +303,7 @@ def _hit(
         for content, *rest in found
         if asked.contents is None or content in asked.contents
         for file in asked.snapshot.files.get(content, ())
+        if asked.filters.lets(file)  # another file may say the same and not be asked for
     )
     if not places:
         return None

@@ -205,11 +205,11 @@ def text_ids(connection: sqlite3.Connection) -> Rows:
 
 
 def matrix_of(connection: sqlite3.Connection, texts: Rows, dimension: int) -> Matrix:
-    """The vectors of some texts as rows."""
+    """The vectors of some texts as rows; of one that is gone meanwhile, a row that is near none."""
     found = np.empty((len(texts), dimension), np.float32)
     for place, text in enumerate(texts.tolist()):
         row = connection.execute("SELECT data FROM vectors WHERE text = ?", (text,)).fetchone()
-        found[place] = np.frombuffer(row[0], np.float32)
+        found[place] = 0 if row is None else np.frombuffer(row[0], np.float32)
     return found
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows
+from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
 from anyrig.documents.index.progress import Pace, Tell
@@ -169,7 +170,10 @@ class _Run:
         pace = Pace("embedding", [0] * total)
         while some := self._lacking(after):
             made = self._vectors.embed(body for _, body in some)
-            pairs = [(number, one.tobytes()) for (number, _), one in zip(some, made, strict=True)]
+            pairs = [
+                (number, unit(one, model).tobytes())
+                for (number, _), one in zip(some, made, strict=True)
+            ]
             self._index.write(lambda c, pairs=pairs: rows.put_vectors(c, pairs))  # type: ignore[misc]
             after = some[-1][0]
             self.done.num_embedded += len(some)
@@ -208,7 +212,7 @@ class _Run:
     def _stream(self, waiting: deque[Stamp], again: list[Stamp]) -> None:
         for vector in self._vectors.embed(self._texts(waiting, again)):
             with self._lock:
-                self._got[self._asked.popleft()] = vector.tobytes()
+                self._got[self._asked.popleft()] = unit(vector, self._vectors.model).tobytes()
                 self._num_got += 1
                 self.done.num_embedded += 1
                 self._pace.embedded()

@@ -1,0 +1,91 @@
+"""Where an index meets what others do: odd models, equal files, removals in the middle of work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anyrig.documents.index.progress import Progress
+from anyrig.documents.index.search import Searcher
+from anyrig.documents.index.snapshot import Filters
+from anyrig.services import index as service
+from tests.documents.index.bag import Bag
+from tests.documents.index.folder import index, write
+
+
+class Loud(Bag):
+    """Vectors of any length, as models without a Normalize give them."""
+
+    def __init__(self) -> None:
+        super().__init__("loud")
+        self.model = replace(self.model, normalise=False)
+
+    def vector(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+        made: np.ndarray[tuple[int], np.dtype[np.float32]] = super().vector(text)
+        return made * np.float32(len(text))
+
+
+def test_a_model_that_does_not_normalise_is_searched_by_cosine(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {
+        "near.txt": "apples and pears",
+        "long.txt": "apples " + " ".join(f"word{n} other{n}" for n in range(60)),
+    })  # fmt: skip
+    path, loud = tmp_path / "i.sqlite", Loud()
+    index(path, tmp_path / "docs", loud)
+    hits = service.search(path, "apples and pears", loud, mode="vectors").hits
+    assert hits[0].place.file.name == "near.txt"
+    assert hits[0].similarity == pytest.approx(1.0, abs=1e-5)
+    index(path, tmp_path / "docs", Bag())
+    index(path, tmp_path / "docs", loud)  # every text anew, by the other way
+    again = service.search(path, "apples and pears", loud, mode="vectors").hits
+    assert again[0].similarity == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_file_that_a_filter_leaves_out_is_not_shown_for_its_twin(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {"a/one.txt": "Equal words.", "b/two.txt": "Equal words."})
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, tmp_path / "docs", bag)
+    only = Filters(folders=(os.fsencode((tmp_path / "docs" / "b").resolve()),))
+    (hit,) = service.search(path, "equal words", bag, filters=only).hits
+    assert [place.file.name for place in hit.places] == ["two.txt"]
+
+
+def test_what_is_removed_while_a_graph_is_made_is_not_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    write(tmp_path / "docs", {f"{n}.txt": f"File number{n} says word{n}." for n in range(60)})
+    path, bag, gone = tmp_path / "i.sqlite", Bag(), list[bool]()
+    victim = tmp_path / "docs" / "7.txt"
+
+    def tell(now: Progress) -> None:
+        if now.stage == "linking" and not gone:
+            gone.append(True)
+            service.remove(path, [victim], lambda texts: 0)
+
+    index(path, tmp_path / "docs", bag, threshold=20, tell=tell)
+    assert gone
+    graph = path.with_name(f"{path.name}.hnsw").read_bytes()
+    assert bag.vector("File number8 says word8.").tobytes() in graph
+    assert bag.vector("File number7 says word7.").tobytes() not in graph
+    with Searcher(path, threshold=20) as searcher:
+        found = searcher.search("number7", bag).hits
+    assert "7.txt" not in [hit.place.file.name for hit in found]
+
+
+def test_a_damaged_neighbour_stops_no_removal(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {"a.txt": "Words to be removed."})
+    path = tmp_path / "indexes" / "i.sqlite"
+    index(path, tmp_path / "docs", Bag())
+    (path.parent / "other.sqlite").write_bytes(b"no database at all" * 400)
+    asked: list[str] = []
+
+    def forget(texts: Sequence[str]) -> int:
+        asked.extend(texts)
+        return len(texts)
+
+    removed = service.remove(path, [tmp_path / "docs" / "a.txt"], forget)
+    assert (removed.num_texts, removed.num_cached, asked) == (1, 1, ["Words to be removed."])
