@@ -127,3 +127,28 @@ def test_a_cold_process_loads_no_framework(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120
     )
     assert done.stderr.splitlines()[-1] == "0 []", done.stderr
+
+
+def test_a_cut_text_is_told_of_when_its_vector_is_kept_as_well(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "long.txt").write_text("The harbour was quiet. " * 200, encoding="utf-8")
+    for _ in range(2):
+        _, _, err = run(capsys, "long.txt", "--long", "cut", "--model", "minilm", "-o", "x.npy")
+        assert "1 text longer than the 256 tokens" in err
+    _, _, err = run(capsys, "long.txt", "--model", "minilm", "-o", "x.npy")
+    assert "longer than" not in err
+
+
+def test_an_empty_word_is_a_text_and_not_this_folder(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "other.txt").write_text("Not asked for.", encoding="utf-8")
+    code, out, _ = run(capsys, "", "--model", "hashing")
+    assert code == 0
+    assert [json.loads(line)["name"] for line in out.splitlines()] == [""]
+
+
+def test_one_text_has_nothing_to_be_compared_with(capsys: Any) -> None:
+    code, _, err = run(capsys, "alone", "--similar", "--model", "hashing")
+    assert code != 0
+    assert "one text alone" in err
+    code, out, _ = run(capsys, "a cat", "a cat", "a stone", "--similar", "--model", "hashing")
+    assert code == 0
+    assert out.splitlines()[0].split()[0] == "1.000"

@@ -32,6 +32,7 @@ hub. --similar compares the texts with each other."""
 MIXED = True
 _FEW = 20
 """Texts up to here are judged by their common words: the model of languages takes half a second."""
+_SCREEN = 40
 _FORMATS = (".npy", ".npz", ".jsonl", ".csv")
 
 
@@ -145,7 +146,7 @@ def _short(text: str) -> str:
 
 def _is_path(word: str) -> bool:
     try:
-        return Path(word).exists()
+        return bool(word) and Path(word).exists()  # nothing is no path, not this folder
     except (OSError, ValueError):  # too long for a name, or with a zero byte: a text
         return False
 
@@ -217,14 +218,19 @@ def _similar(items: Sequence[Item], made: NDArray[np.float32], *, as_json: bool)
     if as_json:
         print_json({"names": [item.name for item in items], "similarity": near.round(4).tolist()})
         return
-    pairs = _pairs(len(items), near)
+    pairs = _pairs(near)
+    if not pairs:
+        raise BadInput("there is one text alone", hint="--similar compares two or more.")
     print(table([(f"{near[a, b]:.3f}", items[a].name, items[b].name) for a, b in pairs]))
 
 
-def _pairs(count: int, near: NDArray[np.float32]) -> list[tuple[int, int]]:
+def _pairs(near: NDArray[np.float32]) -> list[tuple[int, int]]:
     """The nearest pairs first, a screen of them."""
-    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
-    return sorted(pairs, key=lambda pair: -float(near[pair]))[:40]
+    import numpy as np
+
+    first, second = np.triu_indices(len(near), 1)
+    order = np.argsort(-near[first, second], kind="stable")[:_SCREEN]
+    return [(int(first[n]), int(second[n])) for n in order]
 
 
 def _write(path: Path, items: Sequence[Item], made: NDArray[np.float32], model: str) -> None:

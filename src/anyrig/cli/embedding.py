@@ -144,7 +144,7 @@ def kept(context: Context, stack: ExitStack, made: Embedder) -> Vectors:
     store = stack.enter_context(keeping(context))
     if store is None:
         return made
-    return Kept(made, Shelf(store, marks(made), made.model.dimension))
+    return Kept(made, Shelf(store, marks(made), made.model.dimension), found=made.found)
 
 
 def marks(made: Embedder) -> Marks:

@@ -9,6 +9,7 @@ mean, each weighed by its tokens; or it is cut at that length, and counted.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
@@ -18,6 +19,7 @@ from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, Chunk, Tokeniser
 from anyrig.errors import BadInput, WorkFailed
+from anyrig.units import plural
 from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pool import Pool
@@ -65,6 +67,7 @@ class Embedder:
             deterministic: a text's vector must not depend on its company.
         """
         self.model, self.long = model, long
+        self._counting = threading.Lock()
         self.num_cut = 0
         """Texts whose end was left out so far."""
         self._tokeniser = _tokeniser(model, long)
@@ -101,10 +104,21 @@ class Embedder:
         found = list(self._pool.warnings) if self._pool is not None else []
         if self.num_cut:
             found.append(
-                f"{self.num_cut} texts were longer than the {self.model.longest} tokens that "
-                f"{self.model.name} takes: their ends are not in their vectors"
+                f"{plural(self.num_cut, 'text')} longer than the {self.model.longest} tokens that "
+                f"{self.model.name} takes: what is behind them is not in the vector"
             )
         return found
+
+    def found(self, texts: Sequence[str], use: Use = "passage") -> None:
+        """Count those that were cut, of texts whose vectors were kept: that is told every time."""
+        if self.long == "cut" and self._tokeniser is not None and texts:
+            prompt = self.model.prompt(use)
+            chunks = self._tokeniser.chunks(prompt + text for text in texts)
+            self._cut(sum(chunk.num_cut for chunk in chunks))
+
+    def _cut(self, count: int) -> None:
+        with self._counting:  # kept ones may be found by another thread
+            self.num_cut += count
 
     def close(self) -> None:
         """End every worker."""
@@ -148,7 +162,7 @@ class Embedder:
         for first in outcomes:
             chunk, packed = told.popleft()
             got = [first, *(next(outcomes) for _ in packed[1:])]
-            self.num_cut += chunk.num_cut
+            self._cut(chunk.num_cut)
             yield from self._texts(chunk, packed, [_vectors(one) for one in got])
 
     def _packed(self, texts: Iterable[str]) -> Iterator[tuple[Chunk, list[Bundle]]]:

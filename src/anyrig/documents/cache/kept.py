@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -36,14 +36,18 @@ KEEP_EVERY, KEEP_EVERY_S = 256, 1.0
 """After how many new vectors, and how many seconds, they are written."""
 WAIT_S = 10.0
 """How long another machine's vectors are waited for while none of them comes."""
+Told = Callable[[Sequence[str], "Use"], None]
 _PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
 
 class Kept:
     """Fits `protocol.Vectors`. As many threads may share it as may share what it stands on."""
 
-    def __init__(self, vectors: Vectors, shelf: Shelf, *, wait_s: float = WAIT_S) -> None:
-        self.shelf = shelf
+    def __init__(
+        self, vectors: Vectors, shelf: Shelf, *, wait_s: float = WAIT_S, found: Told | None = None
+    ) -> None:
+        """`found` is told the texts whose vectors were kept, and for what they were asked."""
+        self.shelf, self.found = shelf, found
         self.num_found = self.num_made = 0
         """What it came to so far, over all streams: from the shelf, and made."""
         self.wait_s = wait_s
@@ -141,6 +145,8 @@ class _Stream:
             found = self._shelf.find(new) if new else {}
             found |= self._share({name: new[name] for name in new if name not in found})
             self._kept.count(found=sum(self._place(name, found) for name, _ in named))
+        if self._kept.found is not None:
+            self._kept.found([text for name, text in named if name in found], self._use)
         return bool(texts)
 
     def _at_hand(self, name: str) -> bool:
