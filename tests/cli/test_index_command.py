@@ -191,3 +191,13 @@ def test_days_as_people_write_them() -> None:
     for wrong in ("", "yesterday", "2026-13", "2026-02-30", "12", "9" * 30 + "d", "2026-1-1-1"):
         with pytest.raises(BadInput):
             day(wrong)
+
+
+def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) -> None:
+    assert anyrig("index", str(docs), *HASHING).returncode == 0
+    (made,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("default.sqlite")
+    made.with_name("bad.sqlite").write_bytes(b"no database at all" * 400)
+    listed = anyrig("index", "--list")
+    assert listed.returncode == 1
+    assert "hashing" in listed.stdout
+    assert "bad" in listed.stderr

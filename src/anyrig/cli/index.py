@@ -199,12 +199,18 @@ def _list(context: Context, path: Path) -> int:
     from anyrig.documents.index.status import status
 
     folder = context.folders.indexes
-    found = [status(path_of(folder, name)) for name in names(folder)]
+    found, failed = [], False
+    for name in names(folder):
+        try:
+            found.append(status(path_of(folder, name)))
+        except AnyrigError as error:
+            print_warning(f"{name}: {error.message}; {error.hint}")
+            failed = True
     if context.options.json:
         print_json([index_show.plain_status(one) for one in found])
     else:
         index_show.print_list(found)
-    return 0
+    return 1 if failed else 0
 
 
 def _status(context: Context, path: Path) -> int:

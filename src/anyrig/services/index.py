@@ -135,6 +135,8 @@ def index(
         reference: what the model is found by again, where its name does not do it.
     """
     with alone(path), IndexFile(path) as file:
+        if file.unclean:
+            file.purge()
         chosen = _roots(file, roots)
         done = update(file, chosen, vectors, how, tell=tell, reference=reference)
         _graph(file, path, threshold, tell)

@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anyrig.documents.cache.shelf import Marks, Shelf
+from anyrig.documents.index.database import IndexFile
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
+from anyrig.errors import BadInput, StoreFailed
 from anyrig.services import index as service
+from anyrig.store.results import Store
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import index, write
 
@@ -89,3 +93,53 @@ def test_a_damaged_neighbour_stops_no_removal(tmp_path: Path) -> None:
 
     removed = service.remove(path, [tmp_path / "docs" / "a.txt"], forget)
     assert (removed.num_texts, removed.num_cached, asked) == (1, 1, ["Words to be removed."])
+
+
+@pytest.mark.parametrize("then", ["remove", "index"])
+def test_a_removal_that_was_killed_before_its_bytes_were_gone_is_made_good(
+    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "docs", {"a.txt": "The quokkaberg covenant.", "b.txt": "Other words."})
+    write(tmp_path / "more", {"c.txt": "More of it."})
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, tmp_path / "more", bag)
+    index(path, tmp_path / "docs", bag)
+
+    def killed(_: IndexFile) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexFile, "purge", killed)
+        with pytest.raises(KeyboardInterrupt):
+            service.remove(path, [tmp_path / "docs"], lambda texts: 0)
+    assert b"quokkaberg" in path.read_bytes()  # FTS5 has it still
+    if then == "remove":
+        assert service.remove(path, [tmp_path / "docs"], lambda texts: 0).clean
+    else:
+        index(path, tmp_path / "more", bag)
+    assert b"quokkaberg" not in path.read_bytes()
+    with pytest.raises(BadInput, match="is not in the index"):
+        service.remove(path, [tmp_path / "docs"], lambda texts: 0)
+
+
+def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {"a.txt": "Some words."})
+    path, bag = tmp_path / "i.sqlite", Bag()
+    index(path, tmp_path / "docs", bag, reference=str(tmp_path / "bag"))
+    bag.model = replace(bag.model, fingerprint="another")
+    with pytest.raises(BadInput, match="bag has changed since"):
+        service.search(path, "words", bag)
+    with pytest.raises(BadInput, match="not with sack"):
+        service.search(path, "words", Bag("sack"))
+
+
+def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_path: Path) -> None:
+    pytest.importorskip("redis")
+    from anyrig.store.layered import Layered
+    from anyrig.store.redis import RedisStore
+
+    far = RedisStore("redis://127.0.0.1:1/0", timeout_s=0.5)
+    with Layered(Store(tmp_path / "results.sqlite"), far) as store:
+        shelf = Shelf(store, Marks("bag", ""), 64)
+        with pytest.raises(StoreFailed, match="does not answer"):
+            shelf.forget(["words that only the others keep"])

@@ -30,6 +30,8 @@ Work = Callable[[sqlite3.Connection], T]
 ENDING = ".sqlite"
 BESIDE = (".hnsw", ".lock")
 """Files beside an index that go with it."""
+UNCLEAN = "unclean"
+"""Noted with a removal, until its bytes are gone: a kill in between is made good later."""
 _READERS_S = 10.0  # how long those who read are waited for
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 
@@ -84,6 +86,11 @@ class IndexFile:
 
         return self._do(told, "BEGIN IMMEDIATE")
 
+    @property
+    def unclean(self) -> bool:
+        """Whether something was removed for good and its bytes are not all gone yet."""
+        return bool(self.read(lambda connection: get(connection, UNCLEAN)))
+
     def purge(self) -> bool:
         """Leave nothing of what was deleted in the bytes of the file and of its log.
 
@@ -104,10 +111,12 @@ class IndexFile:
             while True:
                 answer = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 if not answer[0]:
-                    return True
+                    break
                 if time.monotonic() > end:
                     return False
                 time.sleep(0.05)
+        self.write(lambda connection: put(connection, UNCLEAN, ""))
+        return True
 
     def _do(self, work: Work[T], begin: str) -> T:
         with self._lock, translated(self.path):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows, schema
-from anyrig.documents.index.database import translated
+from anyrig.documents.index.database import UNCLEAN, put, translated
 from anyrig.errors import BadInput, StoreFailed
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def remove(
         forget: drops kept vectors.
         others: indexes whose texts keep their vectors.
     """
+    rest = index.unclean and index.purge()  # of a removal that was killed
     found = index.read(lambda c: [path for path in rows.known(c) if rows.is_under(path, places)])
     roots = index.read(rows.roots)
     for place in places:
         here = any(rows.is_under(path, [place]) for path in found)
-        if not here and not rows.is_under(place, roots):
+        if not here and not rest and not rows.is_under(place, roots):
             raise BadInput(
                 f"{os.fsdecode(place)} is not in the index",
                 hint="`anyrig index --status` shows what is.",
@@ -73,6 +74,7 @@ def remove(
     ]  # fmt: skip
 
     def work(connection: sqlite3.Connection) -> None:
+        put(connection, UNCLEAN, "1")
         rows.drop_files(connection, found)
         for place in kept_out:
             connection.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?)", (place, time.time()))

@@ -343,10 +343,16 @@ def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
 def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> None:
     if vectors is None:
         raise BadInput("vectors are needed for this", hint="--mode keywords needs none.")
-    if snapshot.fingerprint and vectors.model.fingerprint != snapshot.fingerprint:
+    if not snapshot.fingerprint or vectors.model.fingerprint == snapshot.fingerprint:
+        return
+    if Path(snapshot.model).name == vectors.model.name:
         raise BadInput(
-            f"the index {path.stem!r} was made with the model {snapshot.model},"
-            f" not with {vectors.model.name}",
-            hint=f"Search with --model {snapshot.model}, or index anew with --model"
-            f" {vectors.model.name}; --mode keywords needs no model.",
+            f"the model {vectors.model.name} has changed since the index {path.stem!r} was made",
+            hint="`anyrig index` embeds every passage anew; --mode keywords needs no model.",
         )
+    raise BadInput(
+        f"the index {path.stem!r} was made with the model {snapshot.model},"
+        f" not with {vectors.model.name}",
+        hint=f"Search with --model {snapshot.model}, or index anew with --model"
+        f" {vectors.model.name}; --mode keywords needs no model.",
+    )
