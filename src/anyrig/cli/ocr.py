@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pages", metavar="LIST", default="", help="such as 1-3,7")
     parser.add_argument(
-        "--dpi", type=int, metavar="N", default=0, help="at which pages of a PDF are drawn: 200"
+        "--dpi", type=int, metavar="N", default=0, help="at which pages of a PDF are drawn: 300"
     )
     parser.add_argument(
         "--always", action="store_true", help="read pages that have text of their own as well"
