@@ -6,6 +6,7 @@ import pytest
 
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, extract
+from anyrig.documents.summarise.rank import head_starts
 from anyrig.errors import BadInput
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged, placed
@@ -137,3 +138,10 @@ def test_chapters_of_plain_text_are_found_by_their_headings(tmp_path: Path) -> N
 def test_a_text_without_chapters_is_one() -> None:
     one = paged("The gate was closed at night and opened in the morning by its keeper. " * 5)
     assert chapters(one, Limits()) == [one]
+
+
+def test_position_is_told_for_any_number_of_sentences() -> None:
+    # Counted anew for each, the openings of so many paragraphs take minutes.
+    starts = head_starts([True, False] * 100_000)
+    assert starts[0] / starts[1] == pytest.approx(1.15, rel=1e-3)
+    assert head_starts([True] * 3)[0] == 1.5  # where all open one, none gains by it

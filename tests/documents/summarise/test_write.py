@@ -73,7 +73,7 @@ def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_long_text_goes_in_windows_that_lose_nothing(scribe: Scribe) -> None:
-    text = tiny_writers.ALICE[:2400]
+    text = tiny_writers.ALICE[:1500]
     told: list[tuple[int, int]] = []
     found = scribe.summarise(paged(text), words=12, tell=lambda n, of: told.append((n, of)))
     assert len(found.parts) > 3
@@ -92,7 +92,7 @@ def test_a_short_text_needs_one_window(scribe: Scribe) -> None:
 
 
 def test_the_same_text_gives_the_same_summary(scribe: Scribe) -> None:
-    text = tiny_writers.ALICE[:600]
+    text = tiny_writers.ALICE[:300]
     assert scribe.summarise(paged(text), words=10) == scribe.summarise(paged(text), words=10)
 
 

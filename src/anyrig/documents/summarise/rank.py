@@ -106,7 +106,8 @@ def head_starts(firsts: Sequence[bool]) -> Floats:
     count = len(firsts)
     place = np.arange(count) / max(1, count)
     early = 1.0 + 0.5 * np.exp(-3.0 * place)
-    opens = np.array([1.15 if first and sum(firsts) < count else 1.0 for first in firsts])
+    bonus = 1.15 if sum(firsts) < count else 1.0
+    opens = np.array([bonus if first else 1.0 for first in firsts])
     starts: Floats = early * opens
     return starts
 
