@@ -78,7 +78,7 @@ def test_a_model_that_writes(anyrig: Anyrig, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     folder = tiny_writers.bart(tmp_path / "tiny")
     text = tmp_path / "a.txt"
-    text.write_text(tiny_writers.ALICE[:900], encoding="utf-8")
+    text.write_text(tiny_writers.ALICE[:400], encoding="utf-8")
     done = anyrig("summarise", str(text), "--model", str(folder), "--words", "8", "--json",
                   "--device", "cpu")  # fmt: skip
     assert done.returncode == 0, done.stderr

