@@ -15,7 +15,7 @@ from anyrig.documents.index.database import IndexFile
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.services import index as service
 from anyrig.store.results import Store
 from tests.documents.index.bag import Bag
@@ -143,3 +143,22 @@ def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_p
         shelf = Shelf(store, Marks("bag", ""), 64)
         with pytest.raises(StoreFailed, match="does not answer"):
             shelf.forget(["words that only the others keep"])
+
+
+def test_a_text_that_another_model_cannot_embed_stops_no_other(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {f"{n}.txt": f"File number{n} says word{n}." for n in range(30)})
+    path = tmp_path / "i.sqlite"
+    index(path, tmp_path / "docs", Bag())
+    write(tmp_path / "docs", {"later.txt": "It comes later."})
+    done = index(path, tmp_path / "docs", Bag("sack", bad="word7."))
+    assert (done.num_new, done.num_embedded) == (1, 30)
+    assert [one.split(":")[0] for one in done.warnings] == ["a passage has no vector"]
+    answer = service.search(path, "number8", Bag("sack"))
+    assert answer.hits[0].place.file.name == "8.txt"
+    assert "1 passages have no vector" in answer.notes[0]
+    with Searcher(path) as searcher:
+        assert searcher.snapshot().num_lacking == 1
+        assert index(path, tmp_path / "docs", Bag("sack")).num_embedded == 1
+        assert searcher.snapshot().num_lacking == 0
+    with pytest.raises(WorkFailed):  # none can be made: that is not the texts' fault
+        index(path, tmp_path / "docs", Bag("third", bad="word"))

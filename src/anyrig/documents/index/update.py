@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows
+from anyrig.documents.index.anew import MOST_BROKEN, Anew
+from anyrig.documents.index.database import count
 from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
 
 _BATCH = 256  # texts that are embedded anew in one transaction
-_MOST_BROKEN = 20  # files in a row whose texts cannot be embedded: then it is not the files
 
 
 @dataclass(frozen=True)
@@ -165,21 +166,20 @@ class _Run:
             self._index.write(
                 lambda c: rows.set_model(c, model.fingerprint, named, model.dimension)
             )
-        after = 0
+        anew, after = Anew(self._vectors), 0
         total = self._index.read(_num_lacking)
         pace = Pace("embedding", [0] * total)
         while some := self._lacking(after):
-            made = self._vectors.embed(body for _, body in some)
-            pairs = [
-                (number, unit(one, model).tobytes())
-                for (number, _), one in zip(some, made, strict=True)
-            ]
+            pairs = anew.made(some)
             self._index.write(lambda c, pairs=pairs: rows.put_vectors(c, pairs))  # type: ignore[misc]
             after = some[-1][0]
-            self.done.num_embedded += len(some)
+            self.done.num_embedded += len(pairs)
             for _ in some:
                 pace.add(0, passages=1)
             self._tell(pace.now)
+        if total:  # who searches meanwhile has later texts, and looks no further back by itself
+            self._index.write(lambda c: count(c, "removed"))
+        self.done.warnings += anew.warnings
 
     def _lacking(self, after: int) -> list[tuple[int, str]]:
         return self._index.read(lambda c: rows.without_vectors(c, after, _BATCH))
@@ -203,7 +203,7 @@ class _Run:
                 for stamp in stuck:
                     self._alone(stamp, again, error)
                 num_broken = num_broken + 1 if len(self.done.failed) > num_failed else 0
-                if num_broken >= _MOST_BROKEN:
+                if num_broken >= MOST_BROKEN:
                     raise
         # Content that was known and is gone by now: another file that had it has changed.
         if again:
