@@ -101,8 +101,8 @@ def test_a_folder_of_the_same_name_is_not_in_the_way(anyrig: Anyrig, folder: Pat
 
 def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
     _train(anyrig)
-    Path("odd.txt").write_text("")
-    done = anyrig("classify", "examples", "odd.txt", "--with", "post", "-o", "out.csv")
+    Path("=odd().txt").write_text("")
+    done = anyrig("classify", "examples", "=odd().txt", "--with", "post", "-o", "out.csv")
     assert done.returncode == 1
     assert "12 texts sorted by post@1, in out.csv" in done.stdout
     with Path("out.csv").open(newline="", encoding="utf-8") as file:
@@ -111,6 +111,7 @@ def test_tables_out(anyrig: Anyrig, folder: Path) -> None:
     assert {row["label"] for row in rows} == {"bill", "letter", ""}
     assert all(Path(row["name"]).parent.name == row["label"] for row in rows if row["label"])
     assert "empty" in rows[-1]["error"]
+    assert rows[-1]["name"] == "'=odd().txt"  # no formula
     assert float(rows[0]["p(bill)"]) + float(rows[0]["p(letter)"]) == pytest.approx(1, abs=1e-5)
     anyrig("classify", "examples", "--with", "post", "-o", "out.jsonl")
     lines = Path("out.jsonl").read_text(encoding="utf-8").splitlines()

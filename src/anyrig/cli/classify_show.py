@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import paint, print_json, print_warning, table
-from anyrig.text.labels import one_line
+from anyrig.text.labels import cell, one_line
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -145,12 +145,13 @@ def _csv(done: Sequence[Sorted]) -> Iterator[str]:
     for one in done:
         if one.answer is None:
             said = one.error.message if one.error is not None else ""
-            rows.writerow([one.source.name, "", "", *("" for _ in names), said])
+            rows.writerow([cell(one.source.name), "", "", *("" for _ in names), cell(said)])
             continue
         shares = dict(one.answer.told)
         best = shares[one.answer.labels[0]] if one.answer.labels else one.answer.probability
         cells = [f"{shares[name]:.6f}" for name in names]
-        rows.writerow([one.source.name, "|".join(one.answer.labels), f"{best:.6f}", *cells, ""])
+        label = cell("|".join(one.answer.labels))
+        rows.writerow([cell(one.source.name), label, f"{best:.6f}", *cells, ""])
     yield out.getvalue()
 
 

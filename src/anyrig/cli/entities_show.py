@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from anyrig.cli.show import paint, print_error, print_json, print_warning, table
 from anyrig.errors import BadInput
-from anyrig.text.labels import one_line
+from anyrig.text.labels import cell, one_line
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -131,16 +131,9 @@ class _Csv(_Written):
         if not self._begun:
             writer.writeheader()
             self._begun = True
-        writer.writerows({key: _cell(value) for key, value in row.items()}
-                         for row in self._rows(told))  # fmt: skip
+        writer.writerows({key: cell(value) if isinstance(value, str) else value
+                          for key, value in row.items()} for row in self._rows(told))  # fmt: skip
         self._write(text.getvalue())
-
-
-def _cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
 
 
 class _Table(_Written):

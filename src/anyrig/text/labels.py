@@ -13,9 +13,16 @@ from anyrig.text.document import About, Chapter, Document
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+# How a spreadsheet tells a formula; telephone numbers and amounts begin with signs as well.
+_FORMULA = re.compile(r"[=@\t\r]|[+-].*?(?:[|!]|[A-Za-z]\()", re.DOTALL)
 _LONGEST = 500
 _LONGEST_TEXT = 20_000
 _MOST_NAMES = 100
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a table, which no spreadsheet takes for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def one_line(text: str, most: int = _LONGEST) -> str:
