@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
-from anyrig.documents.tokenise import CHUNK, Chunk, Tokeniser
+from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser
 from anyrig.errors import BadInput, WorkFailed
 from anyrig.units import plural
 from anyrig.work.engine import Recipe, make
@@ -70,7 +70,9 @@ class Embedder:
         self._counting = threading.Lock()
         self.num_cut = 0
         """Texts whose end was left out so far."""
-        self._tokeniser = _tokeniser(model, long)
+        on_cpu = all(one.device.kind == "cpu" for one in placed.placements)
+        self._chunk = FEW if on_cpu else CHUNK
+        self._tokeniser = _tokeniser(model, long, self._chunk)
         self._engine: Engine | None = None
         self._pool: Pool | None = None
         self._closed = False
@@ -171,7 +173,7 @@ class Embedder:
                 yield chunk, list(bundles(chunk.windows))
             return
         texts = iter(texts)
-        while some := list(islice(texts, CHUNK)):
+        while some := list(islice(texts, self._chunk)):
             yield Chunk([], list(range(len(some))), len(some)), list(text_bundles(some))
 
     def _outcomes(
@@ -239,13 +241,14 @@ class Embedder:
         return joined
 
 
-def _tokeniser(model: Model, long: Long) -> Tokeniser | None:
+def _tokeniser(model: Model, long: Long, chunk: int) -> Tokeniser | None:
     if not model.takes_tokens:
         return None
     file = model.tokenizer or model.folder / "tokenizer.json"
     return Tokeniser(
         file, longest=model.longest, overlap=model.overlap, windows=long == "windows",
         lower=model.lower,
+        chunk=chunk,
     )  # fmt: skip
 
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding, Tokenizer
 
-CHUNK = 1024
-"""Texts that are cut at a time: enough for all cores, few enough to begin early."""
+CHUNK, FEW = 1024, 256
+"""Texts that are cut at a time: enough for all cores and a GPU; and where there is none of these.
+
+What is made comes out chunk by chunk, so the fewer there are the less a kill can lose.
+"""
 _LEAST_STRIDE = 16
 
 
@@ -45,6 +48,7 @@ class Tokeniser:
         overlap: tokens that two windows of a long text share.
         windows: whether a long text is taken in windows; else it is cut, and counted.
         lower: whether texts are made small letters first, as sentence-transformers does for some.
+        chunk: texts that are cut at a time.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Tokeniser:
         overlap: int = 0,
         windows: bool = True,
         lower: bool = False,
+        chunk: int = CHUNK,
     ) -> None:
         made = _opened(file)
         made.no_padding()
@@ -63,14 +68,14 @@ class Tokeniser:
         made.enable_truncation(longest, stride=stride)
         self._tokenizer = made
         self.longest = longest
-        self._windows, self._lower = windows, lower
+        self._windows, self._lower, self._chunk = windows, lower, chunk
 
     def chunks(self, texts: Iterable[str]) -> Iterator[Chunk]:
         """All texts in order, some at a time."""
         import numpy as np
 
         texts = iter(texts)
-        while some := list(islice(texts, CHUNK)):
+        while some := list(islice(texts, self._chunk)):
             windows, owners, num_cut = [], [], 0
             for number, encoded in enumerate(self._cut(some)):
                 rest = encoded.overflowing if self._windows else ()

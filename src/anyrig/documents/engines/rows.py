@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+SPARE = 1.04
+"""Padded over real tokens of a batch: rather a smaller batch than more of nothing."""
+
+
 class RowEncoder(Usual):
     """Bundles of token rows to as many vectors, as bytes of float32. `vectors` must be given."""
 
@@ -122,14 +126,20 @@ def batches(
     if most:
         lengths = [max(len(row), min(size, most)) for row, size in zip(rows, lengths, strict=True)]
     found: list[tuple[int, list[int]]] = []
+    real = 0
     for number in sorted(range(len(rows)), key=lengths.__getitem__):
         length = lengths[number]
         if found:
             size, members = found[-1]
-            if (len(members) + 1) * length <= budget and (step == 1 or size == length):
-                found[-1] = (length, [*members, number])
+            whole = (len(members) + 1) * length
+            near = size == length if step > 1 else whole <= SPARE * (real + length)
+            if near and whole <= budget:
+                members.append(number)
+                found[-1] = (length, members)
+                real += length
                 continue
         found.append((length, [number]))
+        real = length
     return found
 
 
