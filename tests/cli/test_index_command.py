@@ -201,3 +201,17 @@ def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) ->
     assert listed.returncode == 1
     assert "hashing" in listed.stdout
     assert "bad" in listed.stderr
+
+
+def test_a_folder_behind_a_link_can_be_searched_alone(
+    anyrig: Anyrig, docs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "note.txt").write_text("The rent of the far house.\n")
+    try:
+        (docs / "link").symlink_to(tmp_path / "far")
+    except OSError:
+        pytest.skip("no links here")
+    assert anyrig("index", str(docs), *HASHING).returncode == 0
+    told = json.loads(anyrig("search", "rent", "--json", "--folder", str(docs / "link")).stdout)
+    assert [Path(hit["file"]).name for hit in told["hits"]] == ["note.txt"]

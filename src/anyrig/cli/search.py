@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import re
 import shutil
 import sys
@@ -91,12 +92,19 @@ def _filters(options: argparse.Namespace) -> Filters:
     from anyrig.documents.index.snapshot import Filters
 
     return Filters(
-        folders=tuple(whole(Path(folder)) for folder in options.folder),
+        # As it was named too: a file behind a link within a folder is indexed by that name.
+        folders=tuple(
+            place for folder in options.folder for place in (whole(Path(folder)), _as_named(folder))
+        ),
         types=tuple(word.strip().lower().lstrip("*.") for word in _words(options.type)),
         after=day(options.after) if options.after else None,
         before=day(options.before) if options.before else None,
         languages=tuple(word.strip().lower() for word in _words(options.language)),
     )
+
+
+def _as_named(folder: str) -> bytes:
+    return os.fsencode(os.path.abspath(os.path.expanduser(folder)))
 
 
 def _words(text: str) -> list[str]:
