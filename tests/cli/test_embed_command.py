@@ -53,7 +53,9 @@ def test_every_format_holds_the_same_vectors(tmp_path: Path, capsys: Any) -> Non
     lines = Path("x.jsonl").read_text().splitlines()
     found["jsonl"] = np.array([json.loads(line)["vector"] for line in lines], np.float32)
     with Path("x.csv").open(newline="") as file:
-        found["csv"] = np.array([list(map(float, row[1:])) for row in csv.reader(file)], np.float32)
+        found["csv"] = np.array(
+            [list(map(float, row[1:])) for row in list(csv.reader(file))[1:]], np.float32
+        )
     for made in found.values():
         np.testing.assert_allclose(made, found["npy"], atol=1e-7)
 
@@ -95,6 +97,9 @@ def test_models_are_listed(capsys: Any) -> None:
         (["x", "--model", "nosuch"], "no embedding model"),
         (["x", "--model", "owner/name"], "not on this machine"),
         (["--lines", "nosuch.txt"], "no file"),
+        (["papers/nosuch.pdf"], "no file"),
+        (["./nosuch"], "no file"),
+        (["alone", "--similar"], "one text"),
     ],
 )
 def test_what_cannot_be_done_is_one_error_with_a_hint(

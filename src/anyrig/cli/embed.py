@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -43,6 +44,15 @@ class Item(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A file that could not be read."""
+
+    file: str
+    error: str
+    hint: str
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own flags."""
     parser.add_argument("words", nargs="*", metavar="TEXT", help="texts, or files and folders")
@@ -61,12 +71,11 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.models:
         return _list(options.json)
+    began = time.perf_counter()
     output = _output(options.output)
     items, failed = _items(context)
-    if not items:
-        raise BadInput("there is nothing to embed", hint='anyrig embed "some words", or a file.')
+    _check(items, failed, similar=options.similar)
     size = sum(len(item.text) for item in items)
-    began = time.perf_counter()
     with embedding.vectors(context, languages=_languages(items), num_characters=size) as vectors:
         made = _made(items, vectors, "query" if options.query else "passage")
         name = vectors.model.name
@@ -79,12 +88,24 @@ def run(options: argparse.Namespace) -> int:
         told = {
             "file": str(output), "texts": len(items), "dimension": int(made.shape[1]),
             "model": name, "wall_s": round(time.perf_counter() - began, 3),
-            "failed": [{"file": file, "error": said} for file, said in failed],
+            "failed": [vars(one) for one in failed],
         }  # fmt: skip
         _tell(told, as_json=options.json)
-    for file, said in failed:
-        print_warning(f"{file}: {said}")
+    for one in failed:
+        print_warning(f"{one.file}: {one.error}\n  hint: {one.hint}")
     return 1 if failed else 0
+
+
+def _check(items: Sequence[Item], failed: Sequence[Failed], *, similar: bool) -> None:
+    """That there is something to do."""
+    if not items and failed:
+        raise BadInput(f"{failed[0].file}: {failed[0].error}", hint=failed[0].hint)
+    if not items:
+        raise BadInput("there is nothing to embed", hint='anyrig embed "some words", or a file.')
+    if similar and len(items) < 2:
+        raise BadInput(
+            "one text alone has nothing to be compared with", hint="--similar takes two or more."
+        )
 
 
 def _tell(told: dict[str, Any], *, as_json: bool) -> None:
@@ -104,8 +125,8 @@ def _list(as_json: bool) -> int:
     if as_json:
         print_json([one.__dict__ for one in found])
         return 0
-    rows = [(one.name, one.summary, one.licence, one.hint or "ready") for one in found]
-    print(table([("model", "what it is", "licence", "state"), *rows]))
+    for one in found:
+        print(f"{one.name}: {one.summary}; {one.hint or 'ready'}")
     return 0
 
 
@@ -123,11 +144,11 @@ def _output(path: str | None) -> Path | None:
     return found
 
 
-def _items(context: Context) -> tuple[list[Item], list[tuple[str, str]]]:
+def _items(context: Context) -> tuple[list[Item], list[Failed]]:
     """The texts, and the files that could not be read."""
     options = context.options
     items: list[Item] = []
-    failed: list[tuple[str, str]] = []
+    failed: list[Failed] = []
     if options.lines:
         items += _lines(options.lines)
     items += [Item(_short(word), word) for word in options.words if not _is_path(word)]
@@ -145,24 +166,35 @@ def _short(text: str) -> str:
 
 
 def _is_path(word: str) -> bool:
+    """Whether a word names a file: one that is there, or one that plainly was meant to be."""
+    from anyrig.text.files import format_of_name
+
+    if not word:
+        return False
     try:
-        return bool(word) and Path(word).exists()  # nothing is no path, not this folder
+        if Path(word).expanduser().exists():
+            return True
     except (OSError, ValueError):  # too long for a name, or with a zero byte: a text
         return False
+    if any(letter.isspace() for letter in word):
+        return False
+    return word.startswith(("/", "./", "../", "~/")) or bool(format_of_name(word))
 
 
 def _lines(name: str) -> list[Item]:
     if name == "-":
         lines: Sequence[str] = sys.stdin.read().splitlines()
     else:
-        from anyrig.cli.voicing import read_text
+        from anyrig.text.decode import decode
 
-        lines = read_text(Path(name)).splitlines()
+        if not Path(name).is_file():
+            raise BadInput(f"there is no file {name}", hint="- reads the standard input.")
+        lines = decode(Path(name).read_bytes(), name).splitlines()
     return [Item(str(n), line) for n, line in enumerate(lines, 1) if line.strip()]
 
 
-def _read(context: Context, words: Sequence[str]) -> Iterator[Item | tuple[str, str]]:
-    """The files' texts; name and reason of those that cannot be read."""
+def _read(context: Context, words: Sequence[str]) -> Iterator[Item | Failed]:
+    """The files' texts, and those that cannot be read."""
     from anyrig.text.pages import Paged
 
     files = reading.paths(context, words)
@@ -172,7 +204,7 @@ def _read(context: Context, words: Sequence[str]) -> Iterator[Item | tuple[str, 
             if isinstance(found, Paged):
                 yield Item(str(found.file), found.text)
             else:
-                yield str(found.file), f"{found.message}; {found.hint}"
+                yield Failed(str(found.file), found.message, found.hint)
             progress.done()
 
 
@@ -206,8 +238,13 @@ def _made(items: Sequence[Item], vectors: Vectors, use: str) -> NDArray[np.float
 
 def _print(items: Sequence[Item], made: NDArray[np.float32], model: str) -> None:
     for item, vector in zip(items, made, strict=True):
-        told = {"name": item.name, "model": model, "vector": [round(float(x), 7) for x in vector]}
+        told = {"name": item.name, "model": model, "vector": _numbers(vector)}
         print(json.dumps(told, ensure_ascii=False))
+
+
+def _numbers(vector: NDArray[np.float32]) -> list[float]:
+    """With as many digits as a number of 32 bits has."""
+    return [float(f"{value:.9g}") for value in vector.tolist()]
 
 
 def _similar(items: Sequence[Item], made: NDArray[np.float32], *, as_json: bool) -> None:
@@ -222,6 +259,9 @@ def _similar(items: Sequence[Item], made: NDArray[np.float32], *, as_json: bool)
     if not pairs:
         raise BadInput("there is one text alone", hint="--similar compares two or more.")
     print(table([(f"{near[a, b]:.3f}", items[a].name, items[b].name) for a, b in pairs]))
+    count = len(items) * (len(items) - 1) // 2
+    if len(pairs) < count:
+        print(f"The {len(pairs)} nearest of {count} pairs; --json has all.")
 
 
 def _pairs(near: NDArray[np.float32]) -> list[tuple[int, int]]:
@@ -260,11 +300,12 @@ def _lines_of(
 ) -> Iterator[str]:
     if kind == ".jsonl":
         for item, vector in zip(items, made, strict=True):
-            told = {"name": item.name, "model": model, "vector": vector.tolist()}
+            told = {"name": item.name, "model": model, "vector": _numbers(vector)}
             yield json.dumps(told, ensure_ascii=False) + "\n"
         return
     out = io.StringIO()
     rows = csv.writer(out)
+    rows.writerow(["name", *range(made.shape[1])])
     for item, vector in zip(items, made, strict=True):
-        rows.writerow([item.name, *map(repr, vector.tolist())])
+        rows.writerow([item.name, *_numbers(vector)])
     yield out.getvalue()

