@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all
+from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all, textless
 from anyrig.errors import BadInput, DeviceLost, OutOfMemory, PastLimit
 from anyrig.services.reading import limits_of
 from anyrig.text.formats.limits import Limits
@@ -37,6 +37,9 @@ def _holds(paged: Paged) -> Paged:
     return paged
 
 
+NONE = "and no OCR is installed (pip install 'anyrig[ocr]')"
+
+
 def test_pictures_are_read_only_where_there_is_no_usable_text(tmp_path: Path) -> None:
     ocr = Counts()
     paged = _holds(read(_mixed(tmp_path / "a.pdf"), ocr=ocr))
@@ -55,9 +58,9 @@ def test_without_ocr_what_is_doubtful_stays_and_is_named(tmp_path: Path) -> None
     paged = _holds(read(_mixed(tmp_path / "a.pdf")))
     assert [bool(page.text) for page in paged.pages] == [True, False, True, True, False, True]
     assert paged.warnings == (
-        "page 2: drawn without a text layer; there is no OCR to read it",
-        "page 3: a picture with little text on it; there is no OCR to read it",
-        "page 4: its letters make no words; there is no OCR to read it",
+        f"page 2: drawn without a text layer, {NONE}",
+        f"page 3: a picture with little text on it, {NONE}",
+        f"page 4: its letters make no words, {NONE}",
     )
 
 
@@ -74,10 +77,16 @@ def test_a_tiff_page_by_page(tmp_path: Path) -> None:
     paged = _holds(read(path, ocr=Counts()))
     assert [page.text for page in paged.pages] == [WORDS[2], WORDS[5], WORDS[1]]
     assert {page.source for page in paged.pages} == {"ocr"}
-    assert read(path).warnings == (
-        "pages 1-3: a picture without a text layer; there is no OCR to read it",
-    )
+    assert read(path).warnings == (f"pages 1-3: a picture without a text layer, {NONE}",)
     assert "unsure of pages 1-3" in read(path, ocr=Counts(0.3)).warnings[0]
+
+
+def test_a_file_of_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
+    path = tiff(tmp_path / "a.tif", [2, 5])
+    missing = textless(read(path))
+    assert missing.message.endswith("pages 1-2: a picture without a text layer, " + NONE[:23])
+    assert missing.hint == "pip install 'anyrig[ocr]'."
+    assert "--ocr never" in textless(read(path, mode="never")).hint
 
 
 def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ from anyrig.text.pages import DPI, Drawn, Page, Paged, named, placed
 
 Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""
+NO_OCR = "no OCR is installed"
+NOT_WANTED = "OCR is turned off"
+INSTALL_OCR = "pip install 'anyrig[ocr]'"
+"""What every command says where a page is a picture that nothing reads."""
 _SETTINGS = {"file_bytes": "max_mb", "pages": "max_pages", "seconds": "max_seconds"}
 """Limit -> the setting of `[documents]` that a person gives it by."""
 _UNSURE = 0.5
@@ -125,6 +129,21 @@ def read_all(
                 yield Unread(path, found.message, found.hint)
 
 
+def textless(paged: Paged) -> BadInput:
+    """That a file holds no text: why, and what to do, in the same words for every command."""
+    name = one_line(paged.file.name)
+    pictures = [page.number for page in paged.pages if page.lack]
+    if not pictures:
+        return BadInput(f"{name} has no text in it", hint="Give one that has words in it.")
+    lack = next(page.lack for page in paged.pages if page.lack)
+    said = f"{name} has no text in it: {named(pictures)}: {lack}"
+    if any(NO_OCR in one for one in paged.warnings):
+        return BadInput(f"{said}, and {NO_OCR}", hint=f"{INSTALL_OCR}.")
+    if any(NOT_WANTED in one for one in paged.warnings):
+        return BadInput(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
+    return BadInput(f"{said}, and OCR found none on it", hint="See whether the page is blank.")
+
+
 class _Readers:
     """Processes that read the text of files ahead of whoever takes it."""
 
@@ -202,7 +221,7 @@ def _with_pictures(paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dp
     """The file with what stands on the pictures of its pages, where that is wanted."""
     wanted = [page.number for page in paged.pages if page.number and _is_wanted(page, paged, mode)]
     if ocr is None or not wanted:
-        reason = "" if mode == "never" or ocr is not None else "; there is no OCR to read it"
+        reason = "" if ocr is not None else NOT_WANTED if mode == "never" else NO_OCR
         return _by_layers(paged, reason)
     told = _Told()
     read_pages = dict(_read_pictures(paged.file, wanted, apart, ocr, dpi, told))
@@ -295,6 +314,8 @@ def _by_layers(paged: Paged, reason: str) -> Paged:
         if page.lack and readable(page.layer):
             page = replace(page, text=page.layer, source="text", layer="")
         pages.append(page)
-    said = [f"{named(numbers)}: {lack}{reason}" for lack, numbers in by_lack.items()]
+    why = f", and {reason}" if reason else ""
+    mend = f" ({INSTALL_OCR})" if reason == NO_OCR else ""
+    said = [f"{named(numbers)}: {lack}{why}{mend}" for lack, numbers in by_lack.items()]
     warnings = tuple(dict.fromkeys((*paged.warnings, *said)))
     return replace(paged, pages=placed(pages), warnings=warnings)

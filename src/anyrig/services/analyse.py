@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.analyse import folder
 from anyrig.documents.analyse.digest import Digest, digest, overall
 from anyrig.documents.analyse.folder import Analysis, Left
-from anyrig.documents.reading import Unread
+from anyrig.documents.reading import Unread, textless
 from anyrig.errors import BadInput
 from anyrig.text.labels import one_line
 
@@ -88,8 +88,8 @@ def _digested(
     if isinstance(one, Unread):
         left.append(Left(name, one_line(one.message, 300), one_line(one.hint, 300)))
     elif not any(map(str.isalnum, one.text)):
-        why = one_line(one.warnings[0], 300) if one.warnings else "there is no text in it"
-        left.append(Left(name, why, "If its pages are pictures, allow OCR."))
+        error = textless(one)
+        left.append(Left(name, error.message, error.hint))
     else:
         yield digest(one, name=name, vectors=vectors)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
-from anyrig.documents.reading import Unread
+from anyrig.documents.reading import Unread, textless
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.text.pages import Page, Paged
 from anyrig.units import plural
@@ -340,7 +340,9 @@ def _cut(source: Source, paged: Paged | AnyrigError) -> _Piece:
     if isinstance(paged, AnyrigError):
         return _Piece(source, [], error=paged)
     found = list(passages(paged, language=paged.language[:2] or "en"))
-    return _Piece(source, found, paged.warnings, None if found else _no_text(source))
+    if not found:
+        return _Piece(source, [], error=textless(paged))
+    return _Piece(source, found, paged.warnings)
 
 
 def _uncut(source: Source, paged: Paged | AnyrigError) -> tuple[_Piece, str]:
@@ -348,11 +350,5 @@ def _uncut(source: Source, paged: Paged | AnyrigError) -> tuple[_Piece, str]:
     if isinstance(paged, AnyrigError):
         return _Piece(source, [], error=paged), ""
     if not any(map(str.isalnum, paged.text)):
-        return _Piece(source, [], error=_no_text(source)), ""
+        return _Piece(source, [], error=textless(paged)), ""
     return _Piece(source, [], paged.warnings), paged.text
-
-
-def _no_text(source: Source) -> BadInput:
-    return BadInput(
-        f"there is no text in {source.name}", hint="If its pages are pictures, allow OCR."
-    )

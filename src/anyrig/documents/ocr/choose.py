@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 
 from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
+from anyrig.documents.reading import NO_OCR
 from anyrig.errors import BadInput, MissingPackage
 from anyrig.placement import Need
 from anyrig.store import atomic
@@ -95,14 +96,22 @@ def choose(
     able, passed = _able(language, environment)
     if not able:
         raise MissingPackage(
-            f"nothing here reads {language or 'pages'}: {'; '.join(passed)}",
-            hint=f"{INSTALL}, or {tesseract.INSTALL}",
+            f"{NO_OCR} that reads {language}" if language else NO_OCR,
+            hint=_remedy(language, passed),
         )
     if len(able) == 1:
         only = able[0]
         why = f"only {only.engine} can: {'; '.join(passed)}" if passed else "it is the only one"
         return _told(replace(only, reason=why, passed_over=tuple(passed)))
     return _told(_fastest(able, _trials(able, figures, try_), passed))
+
+
+def _remedy(language: str, passed: Sequence[str]) -> str:
+    """What to install so that a language is read."""
+    if language in _NOT_RAPID:
+        code = tesseract.CODES.get(language, language)
+        return f"sudo apt install tesseract-ocr tesseract-ocr-{code} ({'; '.join(passed)})."
+    return f"{INSTALL}."
 
 
 def _told(chosen: Chosen) -> Chosen:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.documents.ocr.engine import PageEngine, Sheet
+from anyrig.documents.reading import INSTALL_OCR
 from anyrig.errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 PACKAGE = "rapidocr==3.10.0"
-INSTALL = "pip install 'anyrig[documents]'"
+INSTALL = INSTALL_OCR
 DETECTOR = "PP-OCRv6_det_small.onnx"
 RECOGNISER = "PP-OCRv6_rec_small.onnx"
 HASHES = {

