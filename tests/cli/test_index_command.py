@@ -67,7 +67,7 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     assert "docs: 3 files" in anyrig("index", "--status").stdout
 
     removed = anyrig("index", "--remove", str(docs / "lease.txt"))
-    assert "1 file removed, with 1 passage that stood nowhere else and 1 kept vector" in (
+    assert "1 file removed, with 1 passage that stood nowhere else and 1 kept result" in (
         removed.stdout
     ), removed.stderr
     for file in Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite*"):

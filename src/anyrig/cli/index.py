@@ -264,7 +264,7 @@ def _remove(context: Context, path: Path) -> int:
     print(
         f"{path.stem}: {plural(len(removed.files), 'file')} removed, with "
         f"{plural(removed.num_texts, 'passage')} that stood nowhere else and "
-        f"{plural(removed.num_cached, 'kept vector')}"
+        f"{plural(removed.num_cached, 'kept result')}"
     )
     for place in removed.excluded:
         print(f"  {place} stays out until `anyrig index --include {place}`")

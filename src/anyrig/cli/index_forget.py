@@ -1,4 +1,4 @@
-"""Kept vectors of removed texts, dropped for good, without loading the model."""
+"""Kept vectors and pages of removed texts, dropped for good, without loading a model."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class _As(NamedTuple):
 
 
 def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
-    """Drops the vectors that are kept of texts, in whatever way they were made."""
+    """Drops the vectors and pages that are kept of texts, in whatever way they were made."""
     from anyrig.cli.index import known_model
     from anyrig.cli.share import open_results
     from anyrig.documents.cache.shelf import Shelf
+    from anyrig.documents.ocr.forget import KIND, pages_of
     from anyrig.store.results import Store
 
     store = open_results(context)
@@ -44,6 +45,10 @@ def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
     def forget(texts: Sequence[str]) -> int:
         if not texts:
             return 0
+        pages = list(pages_of(texts, near.each(KIND))) if isinstance(near, Store) else []
+        count = sum(store.drop(key) for key in pages)
+        if count and isinstance(near, Store):
+            near.scrub()
         try:
             model = known_model(context, path)
         except AnyrigError as error:
@@ -51,8 +56,7 @@ def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
                 f"kept vectors cannot be named, as the model is gone ({error.message}); "
                 "`anyrig cache prune --kind embedding` drops all of them"
             )
-            return 0
-        count = 0
+            return count
         for ways in product(_PRECISIONS, ("windows", "cut"), (False, True)):
             made = cast("Embedder", _As(model, *ways))
             shelf = Shelf(store, embedding.marks(made), model.dimension)
