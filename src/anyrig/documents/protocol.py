@@ -22,9 +22,7 @@ class Vectors(Protocol):
     def model(self) -> Model:
         """Whose vectors they are: `fingerprint` names them, `dimension` is their length."""
 
-    def embed(
-        self, texts: Iterable[str], *, use: Use = "passage"
-    ) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Iterable[str], *, use: Use = "passage") -> Iterator[NDArray[np.float32]]:
         """A vector of each text in order, of length 1 and finite; made a few at a time."""
 
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:
