@@ -171,13 +171,17 @@ def test_watching_ends_clean_by_an_interrupt(docs: Path) -> None:
 
 
 def test_a_line_of_progress() -> None:
-    now = Progress("indexing", 0.45, 120, 400, 800, 1, "letter.pdf", 60.0, 2.0, 13.3, 73.0)
+    now = Progress(
+        "indexing", 0.45, 120, 400, 800, 1, "letter.pdf", 60.0, 2.0, 13.3, 73.0, 150, 950
+    )
     told = line(now, 200)
     assert told == (
-        "indexing  45%, file 120/400, 2.0 files/s, 13 passages/s, 1 not read, 1 min 13 s left"
-        "  letter.pdf"
+        "indexing 45%, 150 of 400 files read, 800 of 950 passages embedded, 13/s, 1 not read,"
+        " 1 min 13 s left  letter.pdf"
     )
     assert len(line(now, 40)) == 40
+    begun = Progress("indexing", 0.0, 0, 40, 0, 0, "", 0.3, 0.0, 0.0, None)
+    assert line(begun, 200).strip() == "indexing, 0 of 40 files read"
 
 
 def test_days_as_people_write_them() -> None:

@@ -124,20 +124,26 @@ def tell_error(error: AnyrigError) -> None:
 
 
 def line(now: Progress, room: int) -> str:
-    """`indexing 45 %, file 120/400, 12.3 files/s, 160 passages/s, 3 min left  letter.pdf`."""
-    parts = [f"{_STAGES[now.stage]} {now.done:4.0%}"]
+    """`indexing 45%, 120 of 400 files read, 800 of 950 passages, 160/s, 3 min left  letter.pdf`."""
+    parts = [f"{_STAGES[now.stage]} {now.done:.0%}" if now.done else _STAGES[now.stage]]
     if now.stage == "indexing":
-        parts.append(f"file {now.file:,}/{now.num_files:,}")
-        if now.num_read > now.file:
-            parts.append(f"{now.num_read:,} read")
-        parts.append(f"{now.files_per_s:.1f} files/s")
-    if now.num_passages:
-        parts.append(f"{now.passages_per_s:.0f} passages/s")
+        parts.append(f"{now.num_read:,} of {plural(now.num_files, 'file')} read")
+        if now.num_asked:
+            of = f" of {now.num_asked:,}" if now.num_asked > now.num_passages else ""
+            parts.append(f"{now.num_passages:,}{of} passages embedded")
+    else:
+        parts.append(f"{now.file:,} of {now.num_files:,}")
+    if now.passages_per_s >= 0.1:
+        parts.append(f"{_rate(now.passages_per_s)}/s")
     if now.num_failed:
         parts.append(f"{now.num_failed} not read")
     if now.left_s:
         parts.append(f"{seconds_text(now.left_s)} left")
     return f"{', '.join(parts)}  {now.title}"[:room]
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
 def summary(done: Indexed, name: str) -> str:

@@ -271,13 +271,13 @@ def _graph(file: IndexFile, path: Path, threshold: int, tell: Tell | None) -> No
         num_lacking = len(set(ids.tolist()) - set(before.ids.tolist()))
         if not num_lacking:
             return
-    pace = Pace("linking", [0] * (len(ids) - (len(before.ids) if before is not None else 0)))
+    pace = Pace("linking", len(ids) - (len(before.ids) if before is not None else 0))
     done = 0
 
     def linked(count: int, _: int) -> None:
         nonlocal done
         for _ in range(count - done):
-            pace.add(0, passages=1)
+            pace.add(passages=1)
         done = count
         if tell:
             tell(pace.now)

@@ -1,15 +1,27 @@
-"""How far an index is, how fast it goes, and when it will be done."""
+"""How far an index is, how fast it goes, and when it will be done.
+
+What is left is told by what this run has taken so far: seconds to read a file, by its kind, and
+seconds to embed a passage. Before a little of both is known there is no time left to tell.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from anyrig.documents.index.rows import Stamp
 
 Stage = Literal["embedding", "indexing", "removing", "linking"]
-_FILE_WEIGHT = 4096
-"""Bytes that opening a file is worth: a thousand notes are no book."""
+Clock = Callable[[], float]
+_ENOUGH_S, _ENOUGH_FILES = 2.0, 3
+"""What a run has to have taken and read before its end is guessed."""
+_SMALL_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -18,20 +30,25 @@ class Progress:
 
     stage: Stage
     done: float
-    """The share of this stage that is through, by the bytes of its files."""
+    """The share of this stage that is through, by the time it takes."""
     file: int
+    """Files that are written."""
     num_files: int
     num_passages: int
     """Made in this run."""
     num_failed: int
     title: str
-    """The file that was done last."""
+    """The file that was opened or done last."""
     wall_s: float
     files_per_s: float
+    """Read."""
     passages_per_s: float
     left_s: float | None
+    """None where too little is known."""
     num_read: int = 0
     """Files that were opened: those ahead of `file` wait for their vectors."""
+    num_asked: int = 0
+    """Passages of the files that were opened, for which the model is asked."""
 
     def plain(self) -> dict[str, object]:
         """For programs."""
@@ -42,7 +59,7 @@ class Progress:
             "files_per_s": round(self.files_per_s, 2),
             "passages_per_s": round(self.passages_per_s, 2),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
-            "num_read": self.num_read,
+            "num_read": self.num_read, "num_asked": self.num_asked,
         }  # fmt: skip
 
 
@@ -50,44 +67,132 @@ Tell = Callable[[Progress], None]
 
 
 class Pace:
-    """Counts files and passages as they are done."""
+    """Counts things that take about as long as each other: texts, links, files that are gone."""
 
-    def __init__(
-        self, stage: Stage, sizes: list[int], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, stage: Stage, total: int, clock: Clock = time.monotonic) -> None:
         self._stage: Stage = stage
-        self._num_files = len(sizes)
-        self._all = sum(size + _FILE_WEIGHT for size in sizes)
-        self._clock = clock
+        self._total, self._clock = total, clock
         self._began = clock()
-        self._through = self._files = self._passages = self._failed = self._read = 0
+        self._num_done = self._passages = 0
         self._title = ""
 
-    def add(self, size: int, *, passages: int = 0, failed: bool = False, title: str = "") -> None:
+    def add(self, *, passages: int = 0, title: str = "") -> None:
         """One more is done."""
-        self._through += size + _FILE_WEIGHT
-        self._files += 1
+        self._num_done += 1
         self._passages += passages
-        self._failed += failed
         self._title = title
-
-    def read(self, title: str) -> None:
-        """One more is opened."""
-        self._read += 1
-        self._title = title
-
-    def embedded(self, passages: int = 1) -> None:
-        """Some passages of a file that is not done yet."""
-        self._passages += passages
 
     @property
     def now(self) -> Progress:
         """Where it stands."""
         wall = max(self._clock() - self._began, 1e-9)
-        done = min(1.0, self._through / self._all) if self._all else 1.0
-        left = wall / done * (1 - done) if self._through else None
+        done = min(1.0, self._num_done / self._total) if self._total else 1.0
+        left = None
+        if done == 1 or (done and wall >= _ENOUGH_S):
+            left = wall / done * (1 - done)
         return Progress(
-            self._stage, done, self._files, self._num_files, self._passages, self._failed,
-            self._title, wall, self._files / wall, self._passages / wall, left,
-            self._read,
+            self._stage, done, self._num_done, self._total, self._passages, 0, self._title, wall,
+            self._num_done / wall, self._passages / wall, left,
         )  # fmt: skip
+
+
+class FilesPace:
+    """Counts files as they are opened, their passages as they are embedded, files as written.
+
+    Reading and embedding may go on at once. What embedding is held to take is what the run took
+    beyond waiting for files, so the two add up to what passes on the clock.
+    """
+
+    def __init__(self, stamps: Sequence[Stamp], clock: Clock = time.monotonic) -> None:
+        self._clock, self._began = clock, clock()
+        self._waiting = {stamp.path: _kind(stamp) for stamp in stamps}
+        # By kind of file: weight and number of those that are not opened yet.
+        self._ahead: dict[str, float] = defaultdict(float)
+        self._num_ahead = Counter(kind for kind, _ in self._waiting.values())
+        for kind, weight in self._waiting.values():
+            self._ahead[kind] += weight
+        self._num_files = len(stamps)
+        self._num_read = self._num_written = self._num_failed = 0
+        self._num_asked = self._num_embedded = 0
+        self._read_s = self._done = 0.0
+        self._title = ""
+        # By kind of file: what was opened, in weight, in seconds and in passages.
+        self._weight: dict[str, float] = defaultdict(float)
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._passages: dict[str, int] = defaultdict(int)
+
+    def read(self, stamp: Stamp, seconds: float, passages: int) -> None:
+        """One more is opened: how long it was waited for, how many passages have to be embedded."""
+        kind, weight = self._opened(stamp) or _kind(stamp)
+        self._weight[kind] += weight
+        self._seconds[kind] += seconds
+        self._passages[kind] += passages
+        self._read_s += seconds
+        self._num_asked += passages
+        self._num_read += 1
+        self._title = stamp.file.name
+
+    def embedded(self) -> None:
+        """One more passage has its vector."""
+        self._num_embedded += 1
+
+    def written(self, stamp: Stamp, *, failed: bool = False) -> None:
+        """One more is done."""
+        if self._opened(stamp):  # it had not to be opened, or could not be
+            self._num_read += 1
+        self._num_written = min(self._num_written + 1, self._num_files)
+        self._num_failed += failed
+        self._title = stamp.file.name
+
+    def _opened(self, stamp: Stamp) -> tuple[str, float] | None:
+        found = self._waiting.pop(stamp.path, None)
+        if found:
+            self._ahead[found[0]] -= found[1]
+            self._num_ahead[found[0]] -= 1
+        return found
+
+    @property
+    def now(self) -> Progress:
+        """Where it stands."""
+        wall = max(self._clock() - self._began, 1e-9)
+        over = self._num_written >= self._num_files
+        left = 0.0 if over else self._left(wall)
+        share = wall / (wall + left) if left is not None else 0.0
+        self._done = 1.0 if over else max(self._done, min(share, 0.99))  # it never goes back
+        return Progress(
+            "indexing", self._done, self._num_written, self._num_files, self._num_embedded,
+            self._num_failed, self._title, wall, self._num_read / wall, self._num_embedded / wall,
+            left, self._num_read, self._num_asked,
+        )  # fmt: skip
+
+    def _left(self, wall: float) -> float | None:
+        """Seconds, or None where too little is known."""
+        few = self._num_read < min(_ENOUGH_FILES, self._num_files)
+        if few or wall < _ENOUGH_S or (self._num_asked and not self._num_embedded):
+            return None
+        seconds, passages = self._to_read()
+        passages += self._num_asked - self._num_embedded
+        each = max(0.0, wall - self._read_s) / self._num_embedded if self._num_embedded else 0.0
+        return seconds + passages * each
+
+    def _to_read(self) -> tuple[float, float]:
+        """Seconds and passages of the files that are not opened yet, as their like had."""
+        seconds = passages = 0.0
+        opened = max(1, self._num_read)
+        for kind, weight in self._ahead.items():
+            if here := self._weight.get(kind):
+                seconds += self._seconds[kind] / here * weight
+                passages += self._passages[kind] / here * weight
+            else:  # none of its kind was opened yet: as the others, whatever its size
+                seconds += self._read_s / opened * self._num_ahead[kind]
+                passages += self._num_asked / opened * self._num_ahead[kind]
+        return seconds, passages
+
+
+def _kind(stamp: Stamp) -> tuple[str, float]:
+    """What a file is by the end of its name, and its weight among its like.
+
+    Not its bytes: ten times as many are more to read, but seldom ten times as much.
+    """
+    ending = os.path.splitext(os.fsdecode(stamp.path))[1].lower()
+    return ending, math.sqrt(max(stamp.size, _SMALL_BYTES))

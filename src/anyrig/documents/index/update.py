@@ -24,7 +24,7 @@ from anyrig.documents.index.database import count
 from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
-from anyrig.documents.index.progress import Pace, Tell
+from anyrig.documents.index.progress import FilesPace, Pace, Tell
 from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Run:
         self._index, self._vectors, self._ways, self._seen = index, vectors, ways, todo.seen
         self._tell = tell or (lambda _: None)
         self._before = index.read(rows.known)
-        self._pace = Pace("indexing", [stamp.size for stamp in todo.stamps])
+        self._pace = FilesPace(todo.stamps)
         # Texts may be pulled by another thread than the one that takes the vectors.
         self._lock = threading.RLock()
         self._pending: deque[_Pending] = deque()
@@ -168,14 +168,14 @@ class _Run:
             )
         anew, after = Anew(self._vectors), 0
         total = self._index.read(_num_lacking)
-        pace = Pace("embedding", [0] * total)
+        pace = Pace("embedding", total)
         while some := self._lacking(after):
             pairs = anew.made(some)
             self._index.write(lambda c, pairs=pairs: rows.put_vectors(c, pairs))  # type: ignore[misc]
             after = some[-1][0]
             self.done.num_embedded += len(pairs)
             for _ in some:
-                pace.add(0, passages=1)
+                pace.add(passages=1)
             self._tell(pace.now)
         if total:  # who searches meanwhile has later texts, and looks no further back by itself
             self._index.write(lambda c: count(c, "removed"))
@@ -235,17 +235,20 @@ class _Run:
         order: deque[tuple[Stamp, str]] = deque()
         found = self._ways.read(self._paths(waiting, order, again))
         try:
+            asked = time.monotonic()
             for read in found:
                 stamp, digest = order.popleft()
+                waited_s = time.monotonic() - asked
                 what = opened(stamp, digest, read, self._index)
                 with self._lock:
                     if stream != self._stream_number:
                         return  # it broke, and another has begun
                     lacking = self._queue(stamp, what)
-                    self._pace.read(stamp.file.name)
+                    self._pace.read(stamp, waited_s, len(lacking))
                     self._write_ready(again)
                 self._tell(self._pace.now)
                 yield from lacking
+                asked = time.monotonic()
         finally:
             close = getattr(found, "close", None)
             if close is not None:
@@ -340,13 +343,13 @@ class _Run:
         if content is not None:
             done.num_passages += len(content.passages)
             done.warnings += [f"{stamp.file}: {one}" for one in content.warnings]
-        self._pace.add(stamp.size, title=stamp.file.name)
+        self._pace.written(stamp)
         self._tell(self._pace.now)
 
     def _failed(self, stamp: Stamp, error: AnyrigError) -> None:
         self._index.write(lambda c: rows.put_error(c, stamp, self._seen, error.message, error.hint))
         self.done.failed.append(Failed(stamp.file, error.message, error.hint))
-        self._pace.add(stamp.size, failed=True, title=stamp.file.name)
+        self._pace.written(stamp, failed=True)
         self._tell(self._pace.now)
 
     def _reset(self) -> list[Stamp]:
@@ -367,11 +370,11 @@ class _Run:
 
     def forget(self, gone: Sequence[bytes]) -> None:
         """Drop files that are not there any more; last, so that a moved one keeps what it has."""
-        pace = Pace("removing", [0] * len(gone))
+        pace = Pace("removing", len(gone))
         for path in gone:
             self._index.write(lambda c, path=path: rows.drop_files(c, [path]))  # type: ignore[misc]
             self.done.num_gone += 1
-            pace.add(0, title=rows.Stamp(path, 0, 0).file.name)
+            pace.add(title=rows.Stamp(path, 0, 0).file.name)
             self._tell(pace.now)
 
 
