@@ -219,3 +219,35 @@ def test_a_folder_behind_a_link_can_be_searched_alone(
     assert anyrig("index", str(docs), *HASHING).returncode == 0
     told = json.loads(anyrig("search", "rent", "--json", "--folder", str(docs / "link")).stdout)
     assert [Path(hit["file"]).name for hit in told["hits"]] == ["note.txt"]
+
+
+def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path) -> None:
+    from anyrig.services import index as service
+
+    assert anyrig("index", str(docs), *HASHING).returncode == 0
+    (made,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("default.sqlite")
+    service.remember(made.with_name("early.sqlite"), service.places([docs]))
+    told = json.loads(anyrig("index", "--index", "early", "--status", "--json").stdout)
+    assert (told["files"], told["model"]) == (0, "")
+    assert [Path(one["path"]) for one in told["folders"]] == [docs.resolve()]
+    assert "model none yet" in anyrig("index", "--index", "early", "--status").stdout
+    done = anyrig("index", "--index", "early", *HASHING)
+    assert "3 new" in done.stdout, done.stderr
+
+
+def test_a_folder_comes_back_by_include_alone(anyrig: Anyrig, docs: Path) -> None:
+    (docs / "tune.wav").write_bytes(b"RIFF\x00\x00\x00\x00WAVEfmt " + bytes(200))
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    made = anyrig("index", str(docs), *HASHING)
+    assert "1 file of other kinds left out: .wav" in made.stderr
+    assert "hint: " in made.stderr
+    removed = anyrig("index", "--remove", str(docs))
+    assert "3 files and 1 that could not be read removed" in removed.stdout
+    assert "stays out until `anyrig index --include" in removed.stdout
+    refused = anyrig("index", str(docs))
+    assert (refused.returncode, "--include" in refused.stderr) == (2, True)
+    assert "3 new" in anyrig("index", "--include", str(docs)).stdout
+    wrong = anyrig("index", "--include", str(docs))
+    assert wrong.returncode == 2
+    assert "was not removed from the index" in wrong.stderr
+    assert "default: deleted" in anyrig("index", "--drop").stdout

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli import compute, embedding, index_forget, index_show, reading
 from anyrig.cli.context import Context
+from anyrig.cli.pick import can_ask
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.units import plural
@@ -25,8 +28,11 @@ HELP = """Index the files of folders so that `anyrig search` finds what is in th
 files, e-mails, tables, books, texts, and pictures through OCR. Only what changed is read again;
 what was deleted is forgotten; a run that was stopped or killed goes on where it was. Without a
 folder every folder of the index is brought up to date. --watch goes on with whatever changes.
---remove takes a file or folder out for good, from the index and from what is kept of it; it stays
-out until --include. --status and --list show what is there."""
+--remove takes a file or folder out for good, from the index and from what is kept of it; a folder
+stays out as a file does until --include lets it in again. What could not be read is named, and is
+tried again when it changes, with --retry, or, where OCR was lacking, as soon as that is installed.
+--status and --list show what is there. The exit code is 1 when a file could not be read in this
+run; one that failed in an earlier run and did not change is named by --status alone."""
 MIXED = True
 DEFAULT = "default"
 _ACTIONS = ("status", "list", "remove", "include", "drop")
@@ -49,6 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--include", action="store_true", help="let in again what was removed, and index it"
     )
     parser.add_argument("--drop", action="store_true", help="delete the whole index")
+    parser.add_argument("--yes", action="store_true", help="do not ask before --drop")
     parser.add_argument("--queue", action="store_true", help="do it later: `anyrig jobs run` does")
     reading.arguments(parser)
     embedding.arguments(parser)
@@ -97,14 +104,16 @@ def _named(context: Context) -> list[Path]:
 def _index(context: Context, path: Path) -> int:
     from anyrig.services import index as service
 
+    began = time.monotonic()
     roots = service.places(_named(context))
     if not roots and not path.is_file():
         raise BadInput("no folder was named", hint="`anyrig index FOLDER` makes an index of it.")
     with ExitStack() as stack:
         how = _ways(context, stack)
+        service.remember(path, roots)
         found = model(context, path, roots, how)
         vectors = stack.enter_context(embedding.vectors(context, found=found))
-        show = stack.enter_context(index_show.Show(context, path.stem, found.name))
+        show = stack.enter_context(index_show.Show(context, path.stem, found.name, began))
         show.begin([str(place) for place in _named(context)])
         if context.options.watch:
             return _watch(path, roots, vectors, how, show, reference(context, found))
@@ -144,8 +153,8 @@ def model(context: Context, path: Path, roots: Sequence[bytes], how: Ways) -> Mo
     if context.loaded.settings.documents.model not in ("auto", ""):
         return embedding.model(context)
     with Progress(1, "index") as progress:
-        progress.step("looking at the languages of the files")
-        tally = dict(languages(roots, how))
+        progress.step("looking at a few files for their languages, to choose a model")
+        tally = dict(languages(roots, how, tell=progress.step))
     return embedding.model(context, languages=tally)
 
 
@@ -232,6 +241,10 @@ def _status(context: Context, path: Path) -> int:
 def _drop(context: Context, path: Path) -> int:
     from anyrig.services import index as service
 
+    asks = path.is_file() and not context.options.yes and not context.options.json and can_ask()
+    if asks and not _agreed(f"Delete the index {path.stem}?"):
+        print("Nothing was deleted.")
+        return 0
     service.drop(path)
     if context.options.json:
         print_json({"index": path.stem, "dropped": True})
@@ -240,13 +253,21 @@ def _drop(context: Context, path: Path) -> int:
     return 0
 
 
+def _agreed(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def _include(context: Context, path: Path) -> int:
     from anyrig.services import index as service
 
     count = service.include(path, _named(context))
     if not count:
         raise BadInput(
-            f"{context.options.places[0]} is not excluded", hint="--status shows what is."
+            f"{context.options.places[0]} was not removed from the index {path.stem!r}",
+            hint="`anyrig index --status` shows what was.",
         )
     context.options.places = []  # every folder of the index, these among them
     return _index(context, path)
@@ -261,15 +282,14 @@ def _remove(context: Context, path: Path) -> int:
     if context.options.json:
         print_json(_plain(removed, path))
         return 0
+    unread = f" and {removed.num_unread:,} that could not be read" if removed.num_unread else ""
     print(
-        f"{path.stem}: {plural(len(removed.files), 'file')} removed, with "
-        f"{plural(removed.num_texts, 'passage')} that stood nowhere else and "
+        f"{path.stem}: {plural(len(removed.files) - removed.num_unread, 'file')}{unread} removed,"
+        f" with {plural(removed.num_texts, 'passage')} that stood nowhere else and "
         f"{plural(removed.num_cached, 'kept result')}"
     )
     for place in removed.excluded:
-        print(f"  {place} stays out until `anyrig index --include {place}`")
-    for root in removed.roots:
-        print(f"  {root} is not indexed any more")
+        print(f"  {place} stays out until `anyrig index --include {shlex.quote(str(place))}`")
     if not removed.clean:
         print_warning(
             "another process is reading the index: its log is cleared when that ends,"
@@ -281,6 +301,7 @@ def _remove(context: Context, path: Path) -> int:
 def _plain(removed: Removed, path: Path) -> dict[str, object]:
     return {
         "index": path.stem, "files": [str(one) for one in removed.files],
+        "unread": removed.num_unread,
         "passages": removed.num_texts, "kept_vectors": removed.num_cached,
         "excluded": [str(one) for one in removed.excluded],
         "folders": [str(one) for one in removed.roots], "clean": removed.clean,

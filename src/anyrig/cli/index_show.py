@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli.show import print_warning, table
+from anyrig.cli.show import local_fix, print_warning, table
 from anyrig.errors import AnyrigError
 from anyrig.units import bytes_text, plural, seconds_text
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
 _MOST_NAMED = 20
+_ENOUGH = 100  # passages that a rate is told by
 _STAGES = {
     "indexing": "indexing", "embedding": "embedding anew", "removing": "forgetting what is gone",
     "linking": "linking for fast search",
@@ -29,12 +30,14 @@ _STAGES = {
 class Show:
     """Tells how far an index is."""
 
-    def __init__(self, context: Context, name: str, model: str) -> None:
+    def __init__(self, context: Context, name: str, model: str, began: float) -> None:
         self._json = bool(context.options.json)
         self._live = not self._json and sys.stderr.isatty()
         self._name, self._model = name, model
         self._next = time.monotonic() + (_JSON_S if self._json or self._live else _LOG_S)
         self._drawn = False
+        self._began: float | None = began
+        """When the command began; None once its first round was told."""
 
     def __enter__(self) -> Show:
         return self
@@ -65,6 +68,9 @@ class Show:
     def end(self, done: Indexed) -> None:
         """What was done."""
         self._clear()
+        embed_s = done.wall_s
+        if self._began is not None:  # choosing and loading the model are part of it
+            done.wall_s, self._began = time.monotonic() - self._began, None
         for warning in done.warnings[:_MOST_NAMED]:
             print_warning(warning)
         if len(done.warnings) > _MOST_NAMED:
@@ -72,17 +78,17 @@ class Show:
         if self._json:
             put(self._plain(done))
             return
-        print(summary(done, self._name))
-        for failed in done.failed[:_MOST_NAMED]:
-            print(f"  not read: {failed.file}: {failed.error}", file=sys.stderr)
-        if len(done.failed) > _MOST_NAMED:
-            more = len(done.failed) - _MOST_NAMED
-            print(f"  and {more} more; `anyrig index --status` has them all", file=sys.stderr)
+        print(summary(done, self._name, embed_s))
+        _tell_failed(done.failed)
         if done.old_failed:
             print(
                 f"{plural(len(done.old_failed), 'file')} could not be read before and did not "
                 "change; --retry tries again, --status names them", file=sys.stderr,
             )  # fmt: skip
+        if done.others:
+            kinds = ", ".join(dict.fromkeys(one.suffix or one.name for one in done.others))
+            told = f"{plural(len(done.others), 'file')} of other kinds left out: {kinds[:80]}"
+            print(told, file=sys.stderr)
 
     def watching(self) -> None:
         """That it goes on."""
@@ -104,6 +110,7 @@ class Show:
             "gone": done.num_gone, "excluded": done.num_excluded, "passages": done.num_passages,
             "embedded": done.num_embedded, "failed": [_failed(one) for one in done.failed],
             "failed_before": [_failed(one) for one in done.old_failed],
+            "other_kinds": [str(one) for one in done.others],
             "warnings": done.warnings, "wall_s": round(done.wall_s, 3),
         }  # fmt: skip
 
@@ -146,18 +153,31 @@ def _rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.1f}"
 
 
-def summary(done: Indexed, name: str) -> str:
-    """What a run has done, in a line."""
+def summary(done: Indexed, name: str, embed_s: float) -> str:
+    """What a run has done, in a line; how fast it embedded, where that was long enough to say."""
     counted = (
         (done.num_new, "new"), (done.num_changed, "changed"), (done.num_moved, "known elsewhere"),
         (done.num_gone, "gone"), (len(done.failed), "not read"), (done.num_same, "as before"),
         (done.num_excluded, "excluded"),
     )  # fmt: skip
     told = ", ".join(f"{count:,} {what}" for count, what in counted if count) or "no files"
-    rate = done.num_embedded / done.wall_s if done.wall_s else 0.0
     made = f"; {plural(done.num_passages, 'passage')}" if done.num_passages else ""
-    speed = f", {rate:.0f} embedded a second" if done.num_embedded else ""
+    speed = ""
+    if done.num_embedded >= _ENOUGH and embed_s >= 1:
+        speed = f", {_rate(done.num_embedded / embed_s)} embedded a second"
     return f"{name}: {told}{made}, in {seconds_text(done.wall_s)}{speed}"
+
+
+def _tell_failed(failed: list[Failed]) -> None:
+    hint = ""
+    for one in failed[:_MOST_NAMED]:
+        print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
+        if one.hint and one.hint != hint:  # many of a kind need one
+            print(f"    hint: {local_fix(one.hint)}", file=sys.stderr)
+        hint = one.hint
+    if len(failed) > _MOST_NAMED:
+        more = len(failed) - _MOST_NAMED
+        print(f"  and {more} more; `anyrig index --status` has them all", file=sys.stderr)
 
 
 def _failed(one: Failed) -> dict[str, str]:
@@ -182,7 +202,7 @@ def print_status(found: Status) -> None:
     for path in found.excluded:
         print(f"  excluded: {path} (--include lets it in again)")
     for trouble in found.troubles:
-        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {trouble.hint}")
+        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {local_fix(trouble.hint)}")
 
 
 def print_list(found: list[Status]) -> None:

@@ -9,21 +9,26 @@ A door that answers many questions keeps a `Searcher` instead of calling `search
 from __future__ import annotations
 
 import os
+import shlex
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index import database, forget, nearest, rows
 from anyrig.documents.index.database import BESIDE, IndexFile, alone
-from anyrig.documents.index.opened import language_of
-from anyrig.documents.index.plan import Found, Look, whole
+from anyrig.documents.index.opened import Reader, language_of
+from anyrig.documents.index.plan import WITHOUT, Found, Look, whole
 from anyrig.documents.index.progress import Pace, Tell
 from anyrig.documents.index.search import Answer, Mode, Searcher
 from anyrig.documents.index.snapshot import GRAPH, Filters, matrix_of, text_ids
 from anyrig.documents.index.update import Indexed, Ways, update
 from anyrig.errors import BadInput
+from anyrig.text.files import format_of_name
+from anyrig.text.formats.picture import FORMATS as PICTURES
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -33,7 +38,8 @@ if TYPE_CHECKING:
     from anyrig.text.pages import Paged
 
 WATCH_S = 2.0
-_SAMPLES, _SAMPLE_BYTES = 24, 5_000_000
+_SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 24, 3, 5_000_000, 5.0
+"""What languages are told by: files, pictures where there is nothing else, seconds for each."""
 
 
 def ways(
@@ -61,7 +67,11 @@ def ways(
     def read(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
         return read_all(paths, ocr=ocr, mode=mode, limits=within)
 
-    return Ways(looking(types), read, mode, within.file_bytes, retry)
+    def glance(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
+        return read_all(paths, mode="never", limits=within)
+
+    how = WITHOUT if ocr is None and mode != "never" else mode
+    return Ways(looking(types), read, how, within.file_bytes, retry, glance)
 
 
 def looking(types: Sequence[str] = ()) -> Look:
@@ -74,7 +84,8 @@ def looking(types: Sequence[str] = ()) -> Look:
             return Found((), () if root.parent.is_dir() and _was_file(root) else (root,))
         found = find(root, types=types)
         unseen = tuple(one.path for one in found.unreadable)
-        return Found(found.files, unseen, partly=bool(types))
+        others = tuple(one.path for one in found.skipped)
+        return Found(found.files, unseen, partly=bool(types), others=others)
 
     return look
 
@@ -92,17 +103,46 @@ def places(named: Sequence[Path]) -> list[bytes]:
     return list(dict.fromkeys(whole(place) for place in named))
 
 
-def languages(roots: Sequence[bytes], how: Ways) -> Counter[str]:
-    """The languages of a few files, spread over the folders: what a model is chosen by."""
+def languages(
+    roots: Sequence[bytes], how: Ways, *, tell: Callable[[str], None] | None = None
+) -> Counter[str]:
+    """The languages of a few files, spread over the folders: what a model is chosen by.
+
+    Files with text of their own tell it. Where there are none, a few pictures are read: that takes
+    longer, so `tell` is told. Either ends after some seconds with what is known by then.
+    """
     found = [file for root in roots for file in how.look(Path(os.fsdecode(root))).files]
     small = [file for file in found if _size(file) <= _SAMPLE_BYTES]
-    some = small[:: max(1, len(small) // _SAMPLES)][:_SAMPLES]
+    texts = [file for file in small if format_of_name(file.name) not in PICTURES]
+    tally = _tally(_spread(texts, _SAMPLES), how.glance or how.read)
+    if not tally and small:
+        if tell:
+            tell("reading a few pictures, to know their language")
+        pictures = [file for file in small if file not in texts]  # of one page, most of them
+        tally = _tally(_spread(pictures or small, _PICTURES), how.read)
+    return tally
+
+
+def _spread(files: Sequence[Path], most: int) -> Sequence[Path]:
+    return files[:: max(1, len(files) // most)][:most]
+
+
+def _tally(files: Sequence[Path], read: Reader) -> Counter[str]:
     tally: Counter[str] = Counter()
-    for read in how.read(some):
-        if hasattr(read, "pages"):
-            tally[language_of(read)] += 1  # type: ignore[arg-type]
+    end = time.monotonic() + _SAMPLE_S
+    with closing(_each(read, files)) as found:
+        for one in found:
+            if hasattr(one, "pages"):
+                tally[language_of(one)] += 1  # type: ignore[arg-type]
+            if time.monotonic() > end:
+                break
     del tally[""]
     return tally
+
+
+def _each(read: Reader, files: Sequence[Path]) -> Generator[Paged | Unread, None, None]:
+    """What a reader finds; ending early ends its processes."""
+    yield from read(files)
 
 
 def model_of(path: Path) -> str:
@@ -213,10 +253,16 @@ def remove(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> for
 
 
 def include(path: Path, named: Sequence[Path]) -> int:
-    """Let removed files be indexed again; how many of the named were excluded."""
+    """Let removed files and folders be indexed again; how many of the named were excluded."""
     _there(path)
     with IndexFile(path) as file:
         return forget.include(file, _known(file, named))
+
+
+def remember(path: Path, roots: Sequence[bytes]) -> None:
+    """Note folders in an index before the long work: one that is stopped early is known of."""
+    with alone(path), IndexFile(path) as file:
+        _roots(file, roots)
 
 
 def drop(path: Path) -> None:
@@ -248,7 +294,14 @@ def _there(path: Path) -> None:
 def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
     """The folders to look through; new ones are remembered."""
     known = file.read(rows.roots)
+    out = file.read(rows.excluded)
     for root in roots:
+        if rows.is_under(root, out):
+            name = os.fsdecode(root)
+            raise BadInput(
+                f"{name} was removed from the index, and stays out",
+                hint=f"`anyrig index --include {shlex.quote(name)}` lets it in again.",
+            )
         if not rows.is_under(root, known):
             file.write(lambda c, root=root: rows.add_root(c, root))  # type: ignore[misc]
     chosen = list(roots) or known

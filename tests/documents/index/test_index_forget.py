@@ -15,7 +15,7 @@ from anyrig.errors import BadInput
 from anyrig.services import index as service
 from anyrig.store.results import Store
 from tests.documents.index.bag import Bag
-from tests.documents.index.folder import ALICE, contents, index, write
+from tests.documents.index.folder import ALICE, contents, index, ways, write
 
 SECRET = "Zyxomma and Quokkaberg signed the wrexham covenant at midnight."
 
@@ -140,3 +140,29 @@ def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
     index(path, folder, Bag())
     service.drop(path)
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    (folder / "bad.txt").write_bytes(b"\xff\xfe broken \xff")
+    first = index(path, folder, bag)
+    removed = service.remove(path, [folder], nothing)
+    assert len(removed.files) - removed.num_unread == first.num_new
+    assert removed.num_unread == 1
+    assert removed.excluded == (folder.resolve(),)
+    with pytest.raises(BadInput, match="was removed from the index, and stays out"):
+        index(path, folder, bag)
+    with pytest.raises(BadInput, match="lies in .*, which was removed"):
+        service.include(path, [folder / "secret.txt"])
+    assert service.include(path, [folder]) == 1
+    assert service.include(path, [folder]) == 0
+    assert service.index(path, [], bag, ways()).num_new == first.num_new
+
+
+def test_a_folder_within_one_that_is_indexed_later_stays_out(tmp_path: Path) -> None:
+    path, bag = tmp_path / "i.sqlite", Bag()
+    write(tmp_path / "all", {"in/a.txt": "What was removed.", "b.txt": "What was not."})
+    index(path, tmp_path / "all" / "in", bag)
+    service.remove(path, [tmp_path / "all" / "in"], nothing)
+    done = index(path, tmp_path / "all", bag)
+    assert (done.num_new, done.num_excluded) == (1, 1)

@@ -1,6 +1,6 @@
 """Documents removed for good: from the index, from its file's bytes, and from the kept vectors.
 
-What still lies in a folder that is indexed is remembered as excluded, and comes back only when a
+Whatever was removed, a file or a folder, is remembered as excluded, and comes back only when a
 person includes it again.
 """
 
@@ -39,6 +39,8 @@ class Removed:
     """What is left out from now on."""
     roots: tuple[Path, ...]
     """Folders that are not indexed any more."""
+    num_unread: int = 0
+    """Of the files, those that the index knew as not readable."""
     clean: bool = True
     """Whether no byte of it is left; else another process reads, and its end clears the rest."""
 
@@ -55,11 +57,12 @@ def remove(
         others: indexes whose texts keep their vectors.
     """
     rest = index.unclean and index.purge()  # of a removal that was killed
-    found = index.read(lambda c: [path for path in rows.known(c) if rows.is_under(path, places)])
-    roots = index.read(rows.roots)
+    known = index.read(rows.known)
+    found = [path for path in known if rows.is_under(path, places)]
+    roots, out = index.read(rows.roots), index.read(rows.excluded)
     for place in places:
         here = any(rows.is_under(path, [place]) for path in found)
-        if not here and not rest and not rows.is_under(place, roots):
+        if not here and not rest and not rows.is_under(place, [*roots, *out]):
             raise BadInput(
                 f"{os.fsdecode(place)} is not in the index",
                 hint="`anyrig index --status` shows what is.",
@@ -67,32 +70,40 @@ def remove(
     texts = index.read(lambda c: _only_in(c, found))
     # The kept vectors first: if this is killed, the same command does the rest.
     num_cached = forget(list(_not_in(texts, others)))
-    gone_roots = [root for root in roots if root in places]
-    kept_out = [
-        place for place in places
-        if place not in gone_roots and rows.is_under(place, roots)
-    ]  # fmt: skip
+    gone_roots = [root for root in roots if rows.is_under(root, places)]
 
     def work(connection: sqlite3.Connection) -> None:
         put(connection, UNCLEAN, "1")
         rows.drop_files(connection, found)
-        for place in kept_out:
+        for place in places:
             connection.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?)", (place, time.time()))
         for root in gone_roots:
             connection.execute("DELETE FROM roots WHERE path = ?", (root,))
 
     index.write(work)
     return Removed(
-        _paths(found), len(texts), num_cached, _paths(kept_out), _paths(gone_roots), index.purge()
-    )
+        _paths(found), len(texts), num_cached, _paths(places), _paths(gone_roots),
+        sum(known[path].content is None for path in found), index.purge(),
+    )  # fmt: skip
 
 
 def include(index: IndexFile, places: Sequence[bytes]) -> int:
-    """Let files be indexed again that were removed; how many rules went."""
+    """Let files and folders be indexed again that were removed; how many rules went."""
 
     def work(connection: sqlite3.Connection) -> int:
-        found = [path for path in rows.excluded(connection) if rows.is_under(path, places)]
+        out = rows.excluded(connection)
+        found = [path for path in out if rows.is_under(path, places)]
+        for place in places:
+            above = [path for path in out if path not in found and rows.is_under(place, [path])]
+            if above:
+                raise BadInput(
+                    f"{os.fsdecode(place)} lies in {os.fsdecode(above[0])}, which was removed",
+                    hint="Include that; then remove what is to stay out of it.",
+                )
         connection.executemany("DELETE FROM excluded WHERE path = ?", [(path,) for path in found])
+        for path in found:
+            if not rows.is_under(path, rows.roots(connection)):
+                rows.add_root(connection, path)
         return len(found)
 
     return index.write(work)

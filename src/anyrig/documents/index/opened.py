@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows
 from anyrig.documents.passages import passages
+from anyrig.documents.reading import textless
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.text.language import detect
 from anyrig.text.pages import Paged
@@ -99,11 +100,7 @@ def _content(read: Paged | Unread, digest: str) -> Content:
     num_unread = sum(page.source == "none" and bool(page.lack) for page in paged.pages)
     cut = tuple(passages(paged, language=language or "en"))
     if not cut and num_unread:
-        lack = next(page.lack for page in paged.pages if page.lack)
-        raise BadInput(
-            f"there is no text in {paged.file.name}: {lack}",
-            hint="With `pip install 'anyrig[ocr]'` its pictures are read; then --retry.",
-        )
+        raise textless(paged)
     return rows.Content(
         digest, paged.format, language, paged.title, len(paged.pages),
         sum(page.source == "ocr" for page in paged.pages), num_unread, cut, paged.warnings,

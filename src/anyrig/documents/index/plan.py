@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyrig.documents.index.rows import Known, Stamp, is_under
+from anyrig.documents.reading import NO_OCR, NOT_WANTED
 from anyrig.errors import BadInput
 
 _TICK_S = 2.0
+WITHOUT = "without"
+"""The way of reading where OCR was wanted and is not installed."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Found:
     """Folders that could not be looked into: their files are not taken for deleted."""
     partly: bool = False
     """Whether some files were left out: what is not listed may be there still."""
+    others: tuple[Path, ...] = ()
+    """Files of kinds that are not read."""
 
 
 Look = Callable[[Path], Found]
@@ -51,6 +56,8 @@ class Plan:
     unseen: tuple[Path, ...] = ()
     found: dict[bytes, Stamp] = field(default_factory=dict)
     """All files as they were seen."""
+    others: tuple[Path, ...] = ()
+    """Files of kinds that are not read."""
 
 
 def whole(path: Path) -> bytes:
@@ -121,6 +128,7 @@ def plan(
         tuple(todo), tuple(gone), seen, num_same=len(kept) - len(todo) - len(errors),
         num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
         found={stamp.path: stamp for stamp in stamps},
+        others=tuple(dict.fromkeys(file for found in looked for file in found.others)),
     )  # fmt: skip
 
 
@@ -134,9 +142,16 @@ def _changed(stamp: Stamp, before: Known | None, how: str, retry: bool) -> bool:
     if stamp.mtime_ns / 1e9 > before.seen - _TICK_S:
         return True
     if before.error or before.content is None:
-        return retry
+        return retry or (how not in ("never", WITHOUT) and _lacked_ocr(before))
     if retry and before.num_unread:
         return True
+    if how == WITHOUT:  # what OCR read when it was there is better than nothing
+        return False
     read_by = before.digest.rpartition(" ")[2]
     pictures = before.num_ocr or before.num_unread
     return read_by != how and bool(pictures or "always" in (read_by, how))
+
+
+def _lacked_ocr(before: Known) -> bool:
+    """Whether a file could not be read because nothing read its pictures."""
+    return NO_OCR in before.error or NOT_WANTED in before.error

@@ -45,6 +45,8 @@ class Ways:
     """Names what shapes their text besides their bytes; without spaces."""
     most_bytes: int = 200_000_000
     retry: bool = False
+    glance: Reader | None = None
+    """Reads the text that files have of their own, without OCR; `read` where it is None."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ class Indexed:
     failed: list[Failed] = field(default_factory=list)
     old_failed: list[Failed] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    others: tuple[Path, ...] = ()
+    """Files of kinds that are not read."""
     wall_s: float = 0.0
     found: dict[bytes, Stamp] = field(default_factory=dict, repr=False)
     """All files of the folders as they were seen."""
@@ -139,6 +143,7 @@ class _Run:
             num_excluded=todo.num_excluded,
             found=todo.found,
             old_failed=[_old(one) for one in todo.old_errors],
+            others=todo.others,
             warnings=[f"{folder} cannot be looked into" for folder in todo.unseen],
         )
         self._index, self._vectors, self._ways, self._seen = index, vectors, ways, todo.seen
