@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
 
+_WEIGHTS = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
+"""What is fetched of a repository; an ONNX file only where it has no others."""
 _FEW_CHARACTERS = 60_000
 """What is done in this process: another one takes as long to begin."""
 
@@ -69,7 +71,9 @@ def fetch(repository: str, folder: Path) -> None:
             last = name
             print(f"fetching {name}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=sys.stderr)
 
-    fetch(repository, folder, tell=tell)
+    paths = fetch(repository, folder, tell=tell, wanted=_WEIGHTS)
+    if not any(path.suffix == ".safetensors" for path in paths):
+        fetch(repository, folder, tell=tell, wanted=(*_WEIGHTS, "model.onnx", "model.onnx_data"))
 
 
 @contextmanager
