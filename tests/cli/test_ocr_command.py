@@ -53,11 +53,14 @@ def test_a_scanned_pdf_becomes_one_that_is_searched_and_a_bad_file_stops_nothing
     image, text = page(LONG, dpi=100, name="")
     image.save(folder / "scan.pdf", save_all=True, append_images=scans[1:2], resolution=100)
     scans[2].convert("RGB").save(folder / "third.jpg", dpi=(100, 100))
+    (folder / "notes.txt").write_text("No page.")
     (folder / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nno more")
     done = anyrig("ocr", str(folder), "-o", "out/", "--format", "pdf", "--language", "en",
                   "--engine", "rapidocr")  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "bad.png" in done.stderr
+    assert "1 file without pages left out: .txt" in done.stderr
+    assert "notes" not in done.stderr
     texts = []
     for name in ("scan.pdf", "third.pdf"):
         document = pdfium.PdfDocument(Path("out") / name)
@@ -74,6 +77,7 @@ def test_slips_of_the_pen_are_told_at_once(
     scans[0].save("one.png")
     for words, said in (
         (["none.png"], "there is no file"), (["one.png", "--format", "doc"], "no format"),
+        (["one.png", "-o", "one.docx"], "no format 'docx'"),
         (["one.png", "--pages", "x"], "names no pages"), (["one.png", "--dpi", "5"], "--dpi 5"),
         (["one.png", "--format", "pdf"], "cannot be printed"),
         (["one.png", "--engine", "magic"], "no OCR engine"),

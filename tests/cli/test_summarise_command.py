@@ -43,6 +43,16 @@ def test_a_folder_with_a_bad_file_goes_on(anyrig: Anyrig, tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "en_bees.txt" in done.stdout
     assert "empty.txt is empty" in done.stderr
+    out = tmp_path / "all.md"
+    done = anyrig("summarise", str(tmp_path), "--type", "txt", "-o", str(out))
+    assert f"2 summaries in {out}" in done.stdout
+    assert out.read_text(encoding="utf-8").count("\n# ") == 1
+    done = anyrig("summarise", str(tmp_path / "empty.txt"), "-o", str(tmp_path / "no.json"))
+    assert done.returncode == 2
+    assert not (tmp_path / "no.json").exists()
+    done = anyrig("summarise", str(tmp_path), "-o", str(tmp_path / "all.docx"))
+    assert done.returncode == 2
+    assert ".txt, .md, .json" in done.stderr
 
 
 def test_a_book_by_chapters(anyrig: Anyrig) -> None:

@@ -35,6 +35,8 @@ def test_a_recording_is_written_down_and_kept(anyrig: Anyrig, tmp_path: Path) ->
     assert made.returncode == 0, made.stderr
     assert "1 of 1 piece kept" in made.stdout
     assert (tmp_path / "talk.srt").read_text(encoding="utf-8").startswith("1\n00:00:0")
+    alone = anyrig("transcribe", str(tmp_path), "--language", "en")  # the only one of a folder
+    assert alone.stdout == first.stdout, alone.stderr
     told = anyrig("transcribe", str(path), "--language", "en", "--json")
     last = json.loads(told.stdout.splitlines()[-1])
     assert last["event"] == "done"
@@ -60,9 +62,12 @@ def test_one_bad_file_does_not_stop_the_rest(anyrig: Anyrig, tmp_path: Path) -> 
 def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     soundfile.write(path, np.zeros(1600), 16000)
+    soundfile.write(path.with_name("b.wav"), np.zeros(1600), 16000)
     for words, said_of_it in (
-        (["nothing.wav"], "there is no nothing.wav"),
+        (["nothing.wav"], "there is no file nothing.wav"),
         ([str(path), "--format", "doc"], "no format 'doc'"),
+        ([str(path), "-o", str(tmp_path / "a.docx")], "no format 'docx'"),
+        ([str(path), "nothing.wav"], "there is no file nothing.wav"),
         ([str(path), "--language", "tlh"], "tlh"),
         ([str(path), "--model", "moonshine", "--translate"], "translates nothing"),
         ([str(path), str(path.with_name("b.wav"))], "no place for their texts"),

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import compute, embedding, reading
+from anyrig.cli import compute, embedding, failed, reading
 from anyrig.cli.analyse_show import plain, printed
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import BadInput
 from anyrig.text.labels import one_line
 from anyrig.units import plural
 
@@ -57,11 +57,11 @@ def run(options: argparse.Namespace) -> int:
     if not files:
         raise BadInput("there is no document in there", hint="Name a folder with files in it.")
     found = _analysed(context, files, similar)
-    if output is not None:
+    if output is not None and found.docs:
         _write(output, found)
     if options.json:
-        print_json(plain(found))
-    else:
+        print_json({**plain(found), "failed": failed.plain(_left(found))})
+    elif found.docs:
         print(printed(found))
         if output is not None:
             print(f"\nThe report is in {output}")
@@ -134,20 +134,13 @@ def _write(path: Path, found: Analysis) -> None:
 
 def _finish(found: Analysis) -> int:
     """Name what was left out; an error where nothing could be read."""
-    if found.left and not found.docs:
-        first = found.left[0]
-        more = f" ({plural(len(found.left), 'file')} in all)" if len(found.left) > 1 else ""
-        raise AnyrigError(
-            f"nothing could be read; the first, {first.name}: {first.why}{more}",
-            hint=first.hint or "Give documents with text in them.",
-        )
     told = [f"{doc.facts.name}: {one}" for doc in found.docs for one in doc.facts.warnings]
     for words in told[:_MOST_NAMED]:
         print_warning(words)
     if len(told) > _MOST_NAMED:
         print_warning(f"and {plural(len(told) - _MOST_NAMED, 'more warning')}; --json has them all")
-    for one in found.left[:_MOST_NAMED]:
-        print_warning(f"{one.name}: {one.why}")
-    if len(found.left) > _MOST_NAMED:
-        print_warning(f"and {plural(len(found.left) - _MOST_NAMED, 'more file')}")
-    return 1 if found.left else 0
+    return failed.end(_left(found), len(found.left) + len(found.docs))
+
+
+def _left(found: Analysis) -> list[failed.Failed]:
+    return [failed.Failed(one.name, BadInput(one.why, hint=one.hint)) for one in found.left]

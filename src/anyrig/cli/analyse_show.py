@@ -153,7 +153,6 @@ def plain(found: Analysis) -> dict[str, Any]:
         ],
         "documents": [_document(found, doc) for doc in found.docs],
         "similar": _neighbours(found, name),
-        "left_out": [asdict(one) for one in found.left],
     }  # fmt: skip
 
 

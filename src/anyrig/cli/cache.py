@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
-from anyrig.cli.pick import can_ask
+from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.share import shared, shared_text
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import BadInput
@@ -234,7 +234,7 @@ def _prune(context: Context) -> int:
         _check_engine(store, options.engine)
         if options.all and not options.dry_run and not options.yes and not options.json:
             count = store.size().num_results
-            if can_ask() and not _agreed(f"Drop all of {_many(count)}?"):
+            if can_ask() and not agreed(f"Drop all of {_many(count)}?"):
                 print("Nothing was dropped.")
                 return 0
         with _progress("result", "dropping") as tell:
@@ -269,13 +269,6 @@ def _check_engine(store: Store, engine: str | None) -> None:
             f"nothing that the engine {engine!r} made is kept",
             hint=f"Kept is what these made: {names}." if names else "No result names its engine.",
         )
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _export(context: Context, file: Path) -> int:

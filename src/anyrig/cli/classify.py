@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -85,6 +86,12 @@ def run(options: argparse.Namespace) -> int:
     action, *rest = options.words or [""]
     if options.list or action == "list" or not (action or options.text or options.lines):
         return classify_keep.list_(context)
+    near = difflib.get_close_matches(action, _ACTIONS, n=1) if action not in _ACTIONS else []
+    if near and not Path(action).expanduser().exists():
+        raise BadInput(
+            f"no such thing as `anyrig classify {action}`",
+            hint=f"Did you mean `anyrig classify {near[0]}`?",
+        )
     if action not in _ACTIONS:
         raise BadInput(
             "what are the labels?",

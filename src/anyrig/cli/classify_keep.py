@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import classify_show, compute
 from anyrig.cli.classify_read import Peeked
 from anyrig.cli.context import Context
-from anyrig.cli.pick import can_ask, pick
+from anyrig.cli.pick import agreed, can_ask, pick
 from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import BadInput, NeedsWeights
 from anyrig.units import plural
@@ -82,11 +82,11 @@ def delete(context: Context, title: str) -> int:
     shelf.find(folder, title)
     name, number = shelf.parted(title)
     count = 1 if number is not None else len(shelf.versions(folder, name))
-    if count > 1 and not context.options.yes and can_ask():
-        told = input(f"Delete all of {plural(count, 'version')} of {name}? [y/N] ")
-        if told.strip().lower() not in ("y", "yes"):
-            print("Nothing was deleted.")
-            return 0
+    what = title if number is not None else f"all of {plural(count, 'version')} of {name}"
+    asks = not context.options.yes and not context.options.json and can_ask()
+    if asks and not agreed(f"Delete {what if count > 1 else title}?"):
+        print("Nothing was deleted.")
+        return 0
     gone = shelf.delete(folder, title)
     if context.options.json:
         print_json({"deleted": [about.title for about in gone]})
@@ -115,7 +115,9 @@ def train(context: Context, path: Path) -> int:
         raise BadInput("what is it called?", hint="Say --name NAME; `--with NAME` sorts by it.")
     shelf.checked(options.name)
     if not path.exists():
-        raise BadInput(f"there is no {path}", hint="Name a folder of folders, a CSV or JSON lines.")
+        raise BadInput(
+            f"there is no file {path}", hint="Name a folder of folders, a CSV or JSON lines."
+        )
     trained = _learnt(context, examples(path))
     about, new = shelf.keep(shelf_of(context), options.name, trained.head)
     told = [{"place": one.place, "error": one.said} for one in trained.troubles]

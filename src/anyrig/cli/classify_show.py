@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.text.labels import cell, one_line
@@ -46,8 +47,11 @@ class Show:
 
     def end(self) -> int:
         """Write what is to be written; what failed, last; the exit code."""
-        failed = [one for one in self._done if one.error is not None]
-        if self._output is not None:
+        failed = [
+            lost.Failed(one.source.name, one.error) for one in self._done if one.error is not None
+        ]
+        some = len(failed) < len(self._done)
+        if self._output is not None and some:
             self._write(self._output)
         if self._json:
             print_json(
@@ -55,28 +59,15 @@ class Show:
                     "by": self._title,
                     "output": str(self._output) if self._output else None,
                     "results": [plain(one) for one in self._done if one.answer is not None],
-                    "failed": [
-                        {
-                            "name": one.source.name,
-                            "error": one.error.message,
-                            "hint": one.error.hint,
-                        }
-                        for one in failed
-                        if one.error is not None
-                    ],
+                    "failed": lost.plain(failed),
                 }
             )
-        elif self._output is not None:
+        elif self._output is not None and some:
             count = plural(len(self._done) - len(failed), "text")
             print(f"{count} sorted by {self._title}, in {self._output}")
             for line in _summary(self._done):
                 print(line)
-        for one in failed:
-            assert one.error is not None
-            print_warning(f"{one.source.name}: {one.error.message} ({one.error.hint})")
-        if failed:
-            print_warning(f"{len(failed)} of {plural(len(self._done), 'text')} could not be sorted")
-        return 1 if failed else 0
+        return lost.end(failed, len(self._done), "text")
 
     def _clear(self) -> None:
         """A progress line and an answer must not share a line of the terminal."""
@@ -93,10 +84,14 @@ class Show:
 
 
 def _labels_text(answer: Answer) -> str:
-    """`0.93 invoice`, or several, or that none fits."""
+    """`0.93 invoice`, or several, or that none fits; as wide for any single label."""
     shares = dict(answer.told)
     told = [f"{shares[label]:.2f} {paint(label, 'bold')}" for label in answer.labels]
-    return ", ".join(told) or f"{answer.probability:.2f} {_NONE}"
+    if len(told) > 1:
+        return ", ".join(told)
+    shown = answer.labels[0] if told else _NONE
+    wide = max(map(len, shares), default=0)
+    return (told or [f"{answer.probability:.2f} {_NONE}"])[0] + " " * (wide - len(shown))
 
 
 def _summary(done: Sequence[Sorted]) -> Iterator[str]:
@@ -128,7 +123,7 @@ def plain(one: Sorted) -> dict[str, Any]:
         and {
             "label": reason.label,
             "text": one_line(reason.text, _SNIPPET),
-            "page": reason.page,
+            "page": reason.page or None,
             "start": reason.start,
             "probability": round(reason.probability, 6),
         },

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli import compute, entities_show, reading
+from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_warning
 from anyrig.errors import BadInput
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anyrig.documents.entities.finder import Finder
     from anyrig.documents.entities.names import Namer
     from anyrig.placement import Placed
-    from anyrig.services.entities import Source, Told
+    from anyrig.services.entities import Source
 
 HELP = """People, organisations, places, dates, amounts of money, percentages, e-mail addresses,
 telephone, IBAN, tax and card numbers in documents, with their place. Numbers that have check digits
@@ -74,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "-o", "--output", metavar="PATH",
-        help="write there: .csv, .jsonl; a folder for --redact of several files",
+        help="write there: .csv, .tsv, .jsonl, .json, .txt; a folder for --redact of several files",
     )  # fmt: skip
     parser.add_argument("--models", action="store_true", help="list kinds and models of names")
     reading.arguments(parser)
@@ -126,10 +126,7 @@ def _sources(context: Context) -> Iterator[Source]:
         if name == "-":
             yield Source("-", text=_stdin())
             continue
-        path = Path(name).expanduser()
-        # One that is not there is told among the others, with its error.
-        named = reading.paths(context, [name]) if path.exists() else [path]
-        yield from (Source(str(one), one) for one in named)
+        yield from (Source(str(one), one) for one in reading.paths(context, [name]))
 
 
 def _stdin() -> str:
@@ -179,8 +176,9 @@ def _work(
     from anyrig.services.entities import find
 
     mode = reading.mode(context)
-    failed: list[Told] = []
+    failed: list[lost.Failed] = []
     nameless: dict[str, None] = {}
+    count = 0
     with Progress(len(sources), "entities") as progress, out, ExitStack() as stack:
         progress.step("loading" if finder.namer is not None else "reading")
         ocr = reading.ocr(context, stack) if mode != "never" and _has_pages(sources) else None
@@ -190,19 +188,32 @@ def _work(
         )  # fmt: skip
         for told in told_all:
             progress.step(told.source.name)
-            out.tell(told)
-            failed += [told] if told.error else []
-            nameless |= dict.fromkeys(told.nameless)
             progress.done()
+            if told.error:
+                error = BadInput(told.error, hint=told.hint)
+                failed.append(lost.Failed(told.source.name, error))
+                continue
+            progress.clear()
+            entities_show.say_warnings(told)
+            out.tell(told)
+            count += len(told.entities)
+            nameless |= dict.fromkeys(told.nameless)
+        out.end(failed)
+        if len(failed) == len(sources):
+            progress.close()
+            return lost.end(failed, len(sources))  # within, so that no empty file is left
     if context.options.names != "grammar":
         for language in nameless:
             print_warning(
                 f"no model reads names in {language!r}, only those with a mark of their own were"
                 f" found: {lacking(finder.namer, language)}"
             )
-    if failed and len(sources) > 1:
-        print_warning(f"{plural(len(failed), 'file')} of {len(sources)} could not be read")
-    return 1 if failed else 0
+    if context.options.output and not context.options.json:
+        things = f"{count:,} {'entity' if count == 1 else 'entities'}"
+        print(
+            f"{things} of {plural(len(sources) - len(failed), 'text')} in {context.options.output}"
+        )
+    return lost.end(failed, len(sources))
 
 
 def _has_pages(sources: list[Source]) -> bool:

@@ -9,11 +9,14 @@ import io
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from anyrig.cli.show import paint, print_error, print_json, print_warning, table
+from anyrig.cli.devices import writable
+from anyrig.cli.failed import Failed, plain
+from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.errors import BadInput
 from anyrig.text.labels import cell, one_line
 from anyrig.units import plural
@@ -24,14 +27,18 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "file", "page", "kind", "text", "value", "start", "end", "valid", "source", "score", "count",
 )  # fmt: skip
-_FORMATS = (".csv", ".jsonl", ".json", ".txt", ".tsv")
+_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".txt")
+_TEXTS = ("", ".txt", ".text", ".md")
 
 
 class Output(Protocol):
     """Where entities go."""
 
     def tell(self, told: Told) -> None:
-        """One more source."""
+        """One more source that could be read."""
+
+    def end(self, failed: Sequence[Failed]) -> None:
+        """All are through; these could not be read."""
 
     def __enter__(self) -> object: ...
 
@@ -48,14 +55,25 @@ def output(options: argparse.Namespace, *, num_sources: int) -> Output:
         if options.json:
             raise BadInput("--redact writes text, not JSON", hint="Leave one of them out.")
         return _Redacted(path, single=num_sources == 1)
+    if path is not None:
+        _check(path)
     ending = path.suffix.lower() if path is not None else ""
-    if path is not None and (path.is_dir() or ending not in _FORMATS):
-        raise BadInput(f"{path} names no format", hint="A file that ends in .csv, .jsonl or .txt.")
     if ending in (".csv", ".tsv"):
         return _Csv(path, options.distinct, "\t" if ending == ".tsv" else ",")
-    if options.json or ending in (".jsonl", ".json"):
+    if ending == ".jsonl":
         return _Lines(path, options.distinct)
+    if ending == ".json" or (options.json and path is None):
+        return _Whole(path, options.distinct)
     return _Table(path, options.distinct)
+
+
+def _check(path: Path) -> None:
+    if path.suffix.lower() not in _FORMATS:
+        raise BadInput(
+            f"{path.name} is no format for entities",
+            hint=f"End it in one of {', '.join(_FORMATS)}.",
+        )
+    writable(path)
 
 
 class _Written:
@@ -78,6 +96,9 @@ class _Written:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         self._stack.__exit__(kind, error, trace)
+
+    def end(self, failed: Sequence[Failed]) -> None:
+        return
 
     def _write(self, text: str) -> None:
         if self._file is not None:
@@ -102,15 +123,33 @@ class _Written:
 
 
 class _Lines(_Written):
-    """A JSON object a line; a file that cannot be read is one with an error."""
+    """A JSON object a line; a file that cannot be read is one with an error, at the end."""
 
     def tell(self, told: Told) -> None:
-        rows = self._rows(told)
-        if told.error:
-            rows = [{"file": told.source.name, "error": told.error, "hint": told.hint}]
-            _say_error(told)
-        _say_warnings(told)
+        self._put(self._rows(told))
+
+    def end(self, failed: Sequence[Failed]) -> None:
+        self._put(plain(failed))
+
+    def _put(self, rows: Sequence[dict[str, Any]]) -> None:
         self._write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+class _Whole(_Written):
+    """One JSON document."""
+
+    def __init__(self, path: Path | None, distinct: bool) -> None:
+        super().__init__(path, distinct)
+        self._found: list[dict[str, Any]] = []
+        self._warned: list[dict[str, str]] = []
+
+    def tell(self, told: Told) -> None:
+        self._found += self._rows(told)
+        self._warned += [{"file": told.source.name, "warning": one} for one in told.warnings]
+
+    def end(self, failed: Sequence[Failed]) -> None:
+        data = {"entities": self._found, "warnings": self._warned, "failed": plain(failed)}
+        self._write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 class _Csv(_Written):
@@ -121,9 +160,6 @@ class _Csv(_Written):
         self._mark, self._begun = mark, False
 
     def tell(self, told: Told) -> None:
-        if told.error:
-            _say_error(told)
-        _say_warnings(told)
         text = io.StringIO()
         writer = csv.DictWriter(
             text, _COLUMNS, delimiter=self._mark, extrasaction="ignore", lineterminator="\n"
@@ -140,10 +176,6 @@ class _Table(_Written):
     """What a person reads."""
 
     def tell(self, told: Told) -> None:
-        if told.error:
-            _say_error(told)
-            return
-        _say_warnings(told)
         rows = self._rows(told)
         tongues = f" ({', '.join(told.languages)})" if told.languages else ""
         title = f"{one_line(told.source.name, 200)}{tongues}: {plural(len(rows), 'entity')}"
@@ -156,7 +188,7 @@ class _Table(_Written):
 
 def _indented(rows: list[dict[str, Any]], distinct: bool) -> str:
     room = max(24, shutil.get_terminal_size((120, 24)).columns - 46)
-    paged = any("page" in row for row in rows)
+    paged = any(row["page"] for row in rows)
     shown = []
     for row in rows:
         place = f"{row['start']}-{row['end']}"
@@ -165,7 +197,7 @@ def _indented(rows: list[dict[str, Any]], distinct: bool) -> str:
         told.append(one_line(value, 40) if value != row["text"] else "")
         if row.get("valid") is False:
             told[-1] = f"{told[-1]} (fails its check)".strip()
-        told += [f"p. {row['page']}" if "page" in row else ""] if paged else []
+        told += [f"p. {row['page']}" if row["page"] else ""] if paged else []
         told.append(f"x{row['count']}" if distinct else place)
         shown.append(told)
     return table(shown, right=(len(shown[0]) - 1,))
@@ -179,6 +211,12 @@ class _Redacted:
             raise BadInput("several texts and no place for them", hint="-o FOLDER.")
         if path is not None and not single and path.is_file():
             raise BadInput(f"{path} is a file", hint="Several texts need a folder.")
+        if path is not None and single and not path.is_dir():
+            if path.suffix.lower() not in _TEXTS:
+                raise BadInput(
+                    f"{path.name} is no format for a text", hint="End it in .txt or .md."
+                )
+            writable(path)
         self._path, self._single = path, single
         self._names: set[Path] = set()
 
@@ -192,15 +230,14 @@ class _Redacted:
         from anyrig.documents.entities.listing import redacted
         from anyrig.store.atomic import write_text
 
-        if told.error:
-            _say_error(told)
-            return
-        _say_warnings(told)
         text = redacted(told.text, [one.entity for one in told.entities])
         if self._path is None:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         else:
             write_text(self._place(told), text)
+
+    def end(self, failed: Sequence[Failed]) -> None:
+        return
 
     def _place(self, told: Told) -> Path:
         assert self._path is not None
@@ -215,11 +252,8 @@ class _Redacted:
         return place
 
 
-def _say_error(told: Told) -> None:
-    print_error(BadInput(one_line(told.error, 300), hint=told.hint))
-
-
-def _say_warnings(told: Told) -> None:
+def say_warnings(told: Told) -> None:
+    """What was wrong with a source though it could be read."""
     for warning in told.warnings:
         print_warning(f"{one_line(told.source.name, 80)}: {one_line(warning, 300)}")
 

@@ -9,11 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, reading
+from anyrig.cli import compute, failed, reading
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
-from anyrig.cli.show import Progress, print_error, print_json, print_warning
+from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import BadInput
+from anyrig.text.labels import one_line
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from anyrig.services.ocr import plan_of
 
     context = Context(options)
-    files = reading.paths(context, options.files)
+    files = _with_pages(reading.paths(context, options.files), options.files)
     if not files:
         raise BadInput("there is nothing to read", hint="Name a picture, a PDF or a folder.")
     form, targets = _targets(options, files)
@@ -127,6 +128,23 @@ def _reader(
 # -- what was asked for ---------------------------------------------------------------------------
 
 
+def _with_pages(files: list[Path], words: list[str]) -> list[Path]:
+    """Files that may have pages to draw; others in a folder are counted and left out."""
+    from anyrig.text.files import format_of_name
+    from anyrig.text.formats.picture import FORMATS as PICTURES
+
+    named = {Path(word).expanduser() for word in words}
+    kept = [
+        file for file in files
+        if file in named or format_of_name(file.name) in (None, "", "pdf", *PICTURES)
+    ]  # fmt: skip
+    left = [file for file in files if file not in set(kept)]
+    if left:
+        endings = ", ".join(dict.fromkeys(file.suffix or file.name for file in left))
+        print_warning(f"{plural(len(left), 'file')} without pages left out: {endings[:80]}")
+    return kept
+
+
 def _order(options: argparse.Namespace, files: list[Path], form: Form) -> Order:
     from anyrig.services.ocr import Order, numbers_of
     from anyrig.text.pages import DPI
@@ -176,13 +194,15 @@ def _form(options: argparse.Namespace, output: Path | None) -> Form:
 
     told = options.format.lower().lstrip(".")
     if not told and output is not None:
-        told = output.suffix.lower().lstrip(".") if not output.is_dir() else ""
+        folder = output.is_dir() or options.output.endswith(("/", "\\"))
+        told = "" if folder else output.suffix.lower().lstrip(".")
         told = {"html": "hocr", "htm": "hocr", "text": "txt"}.get(told, told)
-        told = told if told in FORMS else "txt"
     for form in FORMS:
         if form == (told or "txt"):
             return form
-    raise BadInput(f"no format {told!r}", hint=f"There are {', '.join(FORMS)}.")
+    raise BadInput(
+        f"no format {told!r}", hint=f"There are {', '.join(FORMS)}, by the name or by --format."
+    )
 
 
 # -- reading and telling --------------------------------------------------------------------------
@@ -191,7 +211,7 @@ def _form(options: argparse.Namespace, output: Path | None) -> Form:
 def _read(
     context: Context, plan: Plan, reader: Pages, form: Form, targets: list[Path] | None
 ) -> list[Done]:
-    from anyrig.services.ocr import Done, only_texts, read_files, write, written
+    from anyrig.services.ocr import Done, only_texts, read_files, write
 
     every: list[Done] = []
     began, count = time.monotonic(), 0
@@ -205,35 +225,38 @@ def _read(
             if one.error is None and targets is not None:
                 write(one, targets[len(every)], form)
             elif one.error is None and not context.options.json:
-                sys.stdout.write(written(one, form))
-                sys.stdout.flush()
+                _print(one, form, several=len(plan.files) > 1)
             every.append(only_texts(one))
     return every
 
 
+def _print(one: Done, form: Form, *, several: bool) -> None:
+    """What was read of a file; its name before it, where there are more."""
+    from anyrig.services.ocr import written
+
+    if several and form == "txt":
+        print(f"==> {one_line(str(one.file), 200)} <==")
+    sys.stdout.write(written(one, form))
+    if several and form == "txt":
+        print()
+    sys.stdout.flush()
+
+
 def _finish(context: Context, chosen: Chosen, every: list[Done], targets: list[Path] | None) -> int:
-    """What could not be read, at the end; the error of the only file is the command's."""
-    broken = [one for one in every if one.error is not None]
-    if len(every) == 1 and broken:
-        assert broken[0].error is not None
-        raise broken[0].error
+    """What was written; what could not be read, last."""
+    broken = [failed.Failed(str(one.file), one.error) for one in every if one.error is not None]
     if context.options.json:
-        print_json(_report(chosen, every, targets))
-    for one in broken:
-        assert one.error is not None
-        print_error(one.error)
-    failed = [(one, page) for one in every for page in one.failed]
-    for one, page in failed:
+        print_json({**_report(chosen, every, targets), "failed": failed.plain(broken)})
+    pages = [(one, page) for one in every for page in one.failed]
+    for one, page in pages:
         print_warning(f"{one.file.name}, page {page.number}: {page.error}")
-    if broken or failed:
-        named = [plural(len(broken), "file")] if broken else []
-        named += [plural(len(failed), "page")] if failed else []
-        print_warning(f"{' and '.join(named)} could not be read; the rest is done")
-    elif targets is not None and not context.options.json:
-        count = sum(len(one.pages) for one in every)
+    if pages:
+        print_warning(f"{plural(len(pages), 'page')} could not be read; the rest is done")
+    count = sum(len(one.pages) - len(one.failed) for one in every)
+    if targets is not None and count and not context.options.json:
         where = targets[0] if len(targets) == 1 else targets[0].parent
         print(f"{plural(count, 'page')} to {where}")
-    return 1 if broken or failed else 0
+    return failed.end(broken, len(every)) or (1 if pages else 0)
 
 
 def _report(chosen: Chosen, every: list[Done], targets: list[Path] | None) -> dict[str, Any]:
@@ -241,10 +264,9 @@ def _report(chosen: Chosen, every: list[Done], targets: list[Path] | None) -> di
 
     files = []
     for number, one in enumerate(every):
-        told = json_of(one)
-        if targets is not None:
-            told = {"output": str(targets[number]) if one.error is None else "", **told}
-        files.append(told)
+        if one.error is None:
+            told = json_of(one)
+            files.append(told if targets is None else {"output": str(targets[number]), **told})
     return {
         "engine": chosen.engine,
         "version": chosen.version,

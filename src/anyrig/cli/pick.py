@@ -35,6 +35,14 @@ def pick(context: Context) -> Choice:
     return choice
 
 
+def agreed(question: str) -> bool:
+    """Whether a person says yes; no answer is no."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def can_ask() -> bool:
     """Whether a person sits in front of this."""
     streams = (sys.stdin, sys.stderr)  # None where the shell closed them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute, embedding, reading
+from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, paint, print_error, print_json, print_warning
+from anyrig.cli.devices import writable
+from anyrig.cli.show import Progress, paint, print_json, print_warning
 from anyrig.errors import BadInput
 from anyrig.text.labels import one_line
 from anyrig.units import plural
@@ -30,6 +33,7 @@ they say of the rest, in their order and with their place; that works offline in
 --model FOLDER_OR_NAME lets a sequence-to-sequence model (BART, T5, Pegasus) write instead: a long
 text goes in windows, and the summaries of the windows are summed up again."""
 MIXED = True
+_FORMATS = (".txt", ".md", ".json")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +67,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language", metavar="CODE", default="", help="of the text; found out when not given"
     )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help=f"write there: {', '.join(_FORMATS)}"
+    )
     parser.add_argument("--places", action="store_true", dest="show_places",
                         help="print the page and offset of each sentence")  # fmt: skip
     reading.arguments(parser)
@@ -75,9 +82,10 @@ def run(options: argparse.Namespace) -> int:
 
     context = Context(options)
     length = _length(options)
+    output = _output(options.output)
     names = _names(context, options.places)
-    failed: list[Done] = []
-    made: list[dict[str, Any]] = []
+    failed: list[lost.Failed] = []
+    made: list[Done] = []
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(len(names), "document"))
         progress.step("reading")
@@ -94,47 +102,74 @@ def run(options: argparse.Namespace) -> int:
         for one in found:
             progress.done()
             if one.error is not None:
-                failed.append(one)
-            elif options.json:
-                made.append(_plain(one))
-            else:
-                progress.clear()
-                _print(one, several=len(names) > 1, places=options.show_places)
-    return _finish(options, made, failed, len(names))
+                failed.append(lost.Failed(one.file, one.error))
+                continue
+            progress.clear()
+            for warning in one.warnings:
+                print_warning(f"{one_line(one.file)}: {warning}")
+            made.append(one)
+            if not options.json and output is None:
+                print(_text(one, _bold, several=len(names) > 1, places=options.show_places))
+                sys.stdout.flush()
+    return _finish(options, output, made, failed, len(names))
 
 
 def _finish(
-    options: argparse.Namespace, made: list[dict[str, Any]], failed: Sequence[Done], count: int
+    options: argparse.Namespace,
+    output: Path | None,
+    made: Sequence[Done],
+    failed: Sequence[lost.Failed],
+    count: int,
 ) -> int:
-    if count == 1 and failed and failed[0].error is not None:
-        raise failed[0].error
+    if output is not None and made:
+        from anyrig.store.atomic import write_text
+
+        write_text(output, _written(options, output, made, failed))
     if options.json:
-        lost = [
-            {"file": one.file, "error": one.error.message, "hint": one.error.hint}
-            for one in failed
-            if one.error is not None
-        ]
-        print_json({"documents": made, "failed": lost})
-    for one in failed:
-        assert one.error is not None
-        print_error(one.error)
-    if failed:
-        print_warning(f"{plural(len(failed), 'file')} of {count} could not be summarised")
-    return 1 if failed else 0
+        print_json(_report(made, failed))
+    elif output is not None and made:
+        print(f"{plural(len(made), 'summary').replace('summarys', 'summaries')} in {output}")
+    return lost.end(failed, count)
 
 
-def _print(done: Done, *, several: bool, places: bool) -> None:
-    if several:
-        print(paint(one_line(done.file), "bold"))
+def _report(made: Sequence[Done], failed: Sequence[lost.Failed]) -> dict[str, Any]:
+    return {"documents": [_plain(one) for one in made], "failed": lost.plain(failed)}
+
+
+def _written(
+    options: argparse.Namespace, output: Path, made: Sequence[Done], failed: Sequence[lost.Failed]
+) -> str:
+    """What goes into a file, by its ending."""
+    ending = output.suffix.lower()
+    if ending == ".json":
+        return json.dumps(_report(made, failed), indent=2, ensure_ascii=False) + "\n"
+    heading = _marked if ending == ".md" else _unmarked
+    several = len(made) > 1 or ending == ".md"
+    return "\n".join(
+        _text(one, heading, several=several, places=options.show_places) for one in made
+    )
+
+
+def _bold(text: str, level: int) -> str:
+    return paint(text, "bold")
+
+
+def _marked(text: str, level: int) -> str:
+    return f"{'#' * level} {text}\n"
+
+
+def _unmarked(text: str, level: int) -> str:
+    return text
+
+
+def _text(done: Done, heading: Callable[[str, int], str], *, several: bool, places: bool) -> str:
+    """The summaries of a file, one blank line behind each."""
+    lines = [heading(one_line(done.file), 1)] if several else []
     for told in done.told:
         if told.title:
-            print(paint(told.title, "bold"))
-        for line in _lines(told, places=places):
-            print(line)
-        print()
-    for warning in done.warnings:
-        print_warning(f"{one_line(done.file)}: {warning}")
-    sys.stdout.flush()
+            lines.append(heading(one_line(told.title), 2))
+        lines += [*_lines(told, places=places), ""]
+    return "\n".join(lines)
 
 
 def _lines(told: Told, *, places: bool) -> Iterator[str]:
@@ -175,7 +210,7 @@ def _told(summary: Summary | Written) -> dict[str, Any]:
         "num_words": summary.num_words,
     }  # fmt: skip
     if isinstance(summary, Summary):
-        rows = [asdict(one) for one in summary.taken]
+        rows = [{**asdict(one), "page": one.page or None} for one in summary.taken]
         return {**common, "num_sentences": summary.num_sentences, "sentences": rows}
     windows = [asdict(one) for one in summary.parts]
     return {**common, "rounds": summary.rounds, "windows": windows}
@@ -206,6 +241,20 @@ def _read(context: Context, names: Sequence[Path | str]) -> Iterator[Paged | Unr
 
     text = decode(sys.stdin.buffer.read(), "the input")
     yield Paged(Path("-"), "txt", (Page(text),))
+
+
+def _output(name: str | None) -> Path | None:
+    """Where summaries go; refused before the work if they cannot go there."""
+    if not name:
+        return None
+    path = Path(name).expanduser()
+    if path.suffix.lower() not in _FORMATS:
+        raise BadInput(
+            f"{path.name} is no format for summaries",
+            hint=f"End it in one of {', '.join(_FORMATS)}.",
+        )
+    writable(path)
+    return path
 
 
 def _length(options: argparse.Namespace) -> Length:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anyrig.cli import compute
+from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
-from anyrig.cli.show import print_error, print_warning
 from anyrig.cli.transcribe_show import Show
 from anyrig.errors import BadInput
 from anyrig.recognise.forms import FORMS, FormName, written
@@ -111,20 +111,12 @@ def _print(context: Context, order: Order, one: Done) -> None:
 def _finish(
     context: Context, order: Order, done: list[Done], failed: list[Done], show: Show
 ) -> int:
-    """Everything that went wrong, at the end; an error of the only recording is the command's."""
-    for one in failed if len(order.sources) > 1 else ():
-        assert one.error is not None
-        print_error(one.error)
+    """Everything that went wrong, at the end."""
+    told = [lost.Failed(str(one.source.path), one.error) for one in failed if one.error is not None]
     if context.options.json:
-        show.end(done, failed, written_out=order.output is not None)
-    if len(order.sources) == 1 and failed:
-        assert failed[0].error is not None
-        raise failed[0].error
+        show.end(done, lost.plain(told), written_out=order.output is not None)
     gaps = sum(len(one.heard.gaps) for one in done if one.heard is not None)
-    if failed:
-        total = plural(len(order.sources), "recording")
-        print_warning(f"{len(failed)} of {total} could not be read")
-    return 1 if failed or gaps else 0
+    return lost.end(told, len(order.sources), "recording") or (1 if gaps else 0)
 
 
 def _seats(context: Context, need: Need) -> Placed:
@@ -158,12 +150,13 @@ def _ordered(options: argparse.Namespace) -> Order:
 
     paths = [Path(name).expanduser() for name in options.files]
     for path in paths:
-        if not path.exists() and len(paths) == 1:
-            raise BadInput(f"there is no {path}", hint="Name a recording, or a folder of them.")
+        if not path.exists():
+            raise BadInput(f"there is no file {path}", hint="Look at its name.")
     sources = sources_of(paths)
-    single = len(sources) == 1 and not paths[0].is_dir()
+    single = len(sources) == 1
     output = Path(options.output).expanduser() if options.output else None
-    forms = _forms(options.format, output if single else None)
+    folder = output is not None and (output.is_dir() or options.output.endswith(("/", "\\")))
+    forms = _forms(options.format, output if single and not folder else None)
     if output is None:
         if not single and not options.json and not options.queue:
             raise BadInput(
@@ -173,7 +166,7 @@ def _ordered(options: argparse.Namespace) -> Order:
         if len(forms) > 1 and not options.queue:
             raise BadInput("several formats cannot be printed", hint="Name a file or folder: -o.")
         return Order(sources, None, forms, single)
-    if single and (output.is_dir() or options.output.endswith(("/", "\\"))):
+    if single and (folder or (paths[0].is_dir() and not output.suffix)):
         single = False
     if not single and output.is_file():
         raise BadInput(f"{output} is a file", hint="Several transcripts need a folder.")
@@ -183,11 +176,11 @@ def _ordered(options: argparse.Namespace) -> Order:
 def _forms(text: str, output: Path | None) -> tuple[FormName, ...]:
     names = [name.strip().lower().lstrip(".") for name in text.split(",") if name.strip()]
     if not names and output is not None and output.suffix:
-        ending = output.suffix.lower().lstrip(".")
-        names = [ending if ending in FORMS else "txt"]
+        names = [output.suffix.lower().lstrip(".")]
     for name in names:
         if name not in FORMS:
-            raise BadInput(f"no format {name!r}", hint=f"There are: {', '.join(FORMS)}.")
+            told = f"There are {', '.join(FORMS)}, by the name or by --format."
+            raise BadInput(f"no format {name!r}", hint=told)
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 

@@ -104,7 +104,7 @@ class Show:
         out = sys.stdout if done.files else sys.stderr
         print(f"{names}: {lasts} ({', '.join(facts)})", file=out)
 
-    def end(self, done: list[Done], failed: list[Done], *, written_out: bool) -> None:
+    def end(self, done: list[Done], failed: list[dict[str, str]], *, written_out: bool) -> None:
         """All that was made, as the last event for programs."""
         from anyrig.recognise.forms import plain
 
@@ -117,11 +117,7 @@ class Show:
             "audio_s": round(sum(one.duration_s for one in heard), 3),
             "wall_s": round(time.monotonic() - self._began, 3),
             "kept": sum(one.num_kept for one in heard),
-            "failed": [
-                {"file": str(one.source.path), "error": one.error.message, "hint": one.error.hint}
-                for one in failed
-                if one.error is not None
-            ],
+            "failed": failed,
         }
         if not written_out:
             made["transcripts"] = [plain(one) for one in heard]

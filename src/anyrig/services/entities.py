@@ -46,8 +46,8 @@ class Placed:
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
-        told = self.entity.plain()
-        return told | ({"page": self.page, "page_start": self.page_start} if self.page else {})
+        where = {"page": self.page or None, "page_start": self.page_start if self.page else None}
+        return self.entity.plain() | where
 
 
 @dataclass(frozen=True)
