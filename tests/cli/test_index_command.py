@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from anyrig.cli.index_show import line
-from anyrig.cli.search import day
+from anyrig.cli.search_filters import day
 from anyrig.documents.index.progress import Progress
 from anyrig.errors import BadInput
 from tests.conftest import Anyrig
@@ -129,7 +129,13 @@ def test_what_is_wrong_is_said_with_what_to_do(anyrig: Anyrig, docs: Path) -> No
     anyrig("index", str(docs), *HASHING)
     for words, message in (
         (("search", "rent", "--after", "soon"), "'soon' is no date"),
-        (("search", "rent", "--limit", "0"), "--limit 0"),
+        (("search", "rent", "--limit", "0"), "--limit cannot be '0'"),
+        (("search", "rent", "--min", "2"), "--min cannot be '2'"),
+        (("search", ""), "there is nothing to search for"),
+        (("search", "rent", "--type", "dcx"), "no file of the type 'dcx'"),
+        (("search", "rent", "--type", "dcx"), "There are: csv (1), md (1), txt (1)"),
+        (("search", "rent", "--language", "Spanish"), "no file in the language 'spanish'"),
+        (("search", "rent", "--folder", "nowhere"), "no file in nowhere"),
         (("search", "rent", "--model", "minilm"), "was made with the model hashing"),
     ):
         done = anyrig(*words)
@@ -251,3 +257,24 @@ def test_a_folder_comes_back_by_include_alone(anyrig: Anyrig, docs: Path) -> Non
     assert wrong.returncode == 2
     assert "was not removed from the index" in wrong.stderr
     assert "default: deleted" in anyrig("index", "--drop").stdout
+
+
+def test_what_is_not_near_is_not_shown(anyrig: Anyrig, docs: Path) -> None:
+    (docs / "es.txt").write_text("La biblioteca abre de lunes a viernes; los sábados cierra.\n")
+    anyrig("index", str(docs), *HASHING)
+    odd = anyrig("search", "qwxzv blorptag")
+    assert odd.returncode == 0, odd.stderr
+    assert odd.stdout.startswith("Nothing close was found; --all shows what there is. The nearest")
+    told = json.loads(anyrig("search", "qwxzv blorptag", "--json").stdout)
+    assert told["hits"] == []
+    assert told["not_near"] == 4
+    assert Path(told["nearest"]["file"]).is_relative_to(docs)
+    shown = anyrig("search", "qwxzv blorptag", "--all")
+    assert "4. " in shown.stdout
+    assert "similarity" in shown.stdout
+    rent = anyrig("search", "rent", "boiler").stdout
+    assert "lease.txt" in rent
+    assert "pets.md" not in rent
+    for named in ("es", "Spanish", "español", "es-MX"):
+        found = json.loads(anyrig("search", "biblioteca", "--language", named, "--json").stdout)
+        assert [Path(one["file"]).name for one in found["hits"]] == ["es.txt"], named

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
-import re
 import shutil
 import sys
 import textwrap
@@ -13,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, embedding
+from anyrig.cli import compute, embedding, search_filters
 from anyrig.cli.context import Context
 from anyrig.cli.index import DEFAULT, index_path, known_model
 from anyrig.cli.show import paint, print_json, print_warning
@@ -22,14 +20,15 @@ from anyrig.units import plural
 
 if TYPE_CHECKING:
     from anyrig.documents.index.search import Answer, Hit, Place
-    from anyrig.documents.index.snapshot import Filters
+    from anyrig.documents.protocol import Vectors
 
 HELP = """Search what `anyrig index` has read: by meaning and by words at once, or by one of them
 with --mode. Each hit has its file, page and passage, with the words of the question bright; files
 that say the same are shown once. Filters: --folder, --type, --language, --after and --before,
 which go by the day a file was last changed: 2026-03-01, 2026-03, 2026, or 30d for thirty days
-ago. --json has offsets in page and file."""
-_SPANS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
+ago. A passage that has no word of the question is shown only if its meaning is near: the floor is
+the model's, and 0.6 of the best; --min sets another, --all shows the rest too. --json has offsets
+in page and file."""
 _MOST_LINES = 6
 _CONTEXT = 80
 
@@ -49,14 +48,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="whole passages, not the lines that matter"
     )
-    group = parser.add_argument_group("which files")
-    group.add_argument(
-        "--folder", metavar="PATH", action="append", default=[], help="only what lies in it"
+    parser.add_argument(
+        "--all", action="store_true", help="also what is not near the question, up to --limit"
     )
-    group.add_argument("--type", metavar="LIST", default="", help="such as pdf,docx,eml")
-    group.add_argument("--language", metavar="LIST", default="", help="such as en,es")
-    group.add_argument("--after", metavar="DATE", default="", help="changed on that day or later")
-    group.add_argument("--before", metavar="DATE", default="", help="changed before that day")
+    parser.add_argument(
+        "--min", metavar="X", type=_similarity,
+        help="the least similarity, from 0 to 1, of what has no word of the question",
+    )  # fmt: skip
+    search_filters.arguments(parser)
     embedding.arguments(parser)
     compute.arguments(parser)
 
@@ -67,10 +66,14 @@ def run(options: argparse.Namespace) -> int:
 
     context = Context(options)
     question = " ".join(options.words)
-    filters = _filters(options)
+    if not question.strip():
+        raise BadInput("there is nothing to search for", hint="anyrig search WORDS")
     path = index_path(context)
     with ExitStack() as stack:
         searcher = stack.enter_context(Searcher(path))
+        filters = search_filters.filters(
+            options, lambda: searcher.snapshot(vectors=options.mode != "keywords")
+        )
         vectors = None
         if options.mode != "keywords":
             # A question is short: another process, or a GPU, takes longer to open.
@@ -81,57 +84,34 @@ def run(options: argparse.Namespace) -> int:
             )
         answer = searcher.search(
             question, vectors, mode=options.mode, limit=options.limit, filters=filters,
-            per_file=options.files,
+            per_file=options.files, least=_least(options, vectors),
         )  # fmt: skip
     _show(context, question, answer)
     return 0
 
 
-def _filters(options: argparse.Namespace) -> Filters:
-    from anyrig.documents.index.plan import whole
-    from anyrig.documents.index.snapshot import Filters
+def _least(options: argparse.Namespace, vectors: Vectors | None) -> float | None:
+    """How near a hit has to be."""
+    from anyrig.documents.index.near import floor
 
-    return Filters(
-        # As it was named too: a file behind a link within a folder is indexed by that name.
-        folders=tuple(
-            place for folder in options.folder for place in (whole(Path(folder)), _as_named(folder))
-        ),
-        types=tuple(word.strip().lower().lstrip("*.") for word in _words(options.type)),
-        after=day(options.after) if options.after else None,
-        before=day(options.before) if options.before else None,
-        languages=tuple(word.strip().lower() for word in _words(options.language)),
-    )
-
-
-def _as_named(folder: str) -> bytes:
-    return os.fsencode(os.path.abspath(os.path.expanduser(folder)))
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word.strip()]
-
-
-def day(text: str, now: datetime.datetime | None = None) -> float:
-    """A date as a person writes it, in seconds since 1970: `2026-03-01`, `2026-03`, `30d`."""
-    found = re.fullmatch(r"(\d+)([hdwmy])", text.strip().lower())
-    try:
-        if found:
-            span = datetime.timedelta(days=int(found[1]) * _SPANS[found[2]])
-            return ((now or datetime.datetime.now()) - span).timestamp()
-        parts = [int(part) for part in re.split(r"[-/.]", text.strip().partition("T")[0])]
-        if parts[0] >= 1000 and len(parts) <= 3:
-            return datetime.datetime(*(*parts, 1, 1)[:3]).timestamp()  # type: ignore[arg-type]
-    except (ValueError, OverflowError, OSError):
-        pass
-    raise BadInput(
-        f"{text!r} is no date", hint="Write 2026-03-01, 2026-03, 2026, or 30d for 30 days ago."
-    )
+    if options.all or vectors is None:
+        return None
+    return floor(vectors.model.name) if options.min is None else float(options.min)
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1000:
-        raise BadInput(f"--limit {text}", hint="From 1 to 1000.")
+        raise BadInput(f"--limit cannot be {text!r}", hint="It is a number from 1 to 1000.")
     return int(text)
+
+
+def _similarity(text: str) -> float:
+    try:
+        if 0 <= (found := float(text)) <= 1:
+            return found
+    except ValueError:
+        pass
+    raise BadInput(f"--min cannot be {text!r}", hint="It is a number from 0 to 1, such as 0.3.")
 
 
 # -- showing --------------------------------------------------------------------------------------
@@ -142,26 +122,50 @@ def _show(context: Context, question: str, answer: Answer) -> None:
         print_warning(note)
     if context.options.json:
         hits = [_plain(hit) for hit in answer.hits]
-        print_json({"question": question, "words": list(answer.words), "hits": hits})
+        nearest = _plain(answer.nearest) if answer.nearest else None
+        print_json({
+            "question": question, "words": list(answer.words), "hits": hits, "nearest": nearest,
+            "not_near": answer.num_far,
+        })  # fmt: skip
         return
     if not answer.hits:
-        print("Nothing was found.")
+        _nothing(answer, full=context.options.full)
     for number, hit in enumerate(answer.hits, 1):
         print(_heading(number, hit))
         for line in _lines(hit, full=context.options.full):
             print(f"   {line}")
 
 
-def _heading(number: int, hit: Hit) -> str:
+def _nothing(answer: Answer, *, full: bool) -> None:
+    hit = answer.nearest
+    if hit is None:
+        print("Nothing was found.")
+        return
+    print(f"Nothing close was found; --all shows what there is. The nearest{_alike(hit)}:")
+    print(_where(hit))
+    for line in _lines(hit, full=full):
+        print(f"   {line}")
+
+
+def _alike(hit: Hit) -> str:
+    return "" if hit.similarity is None else f", similarity {hit.similarity:.2f}"
+
+
+def _where(hit: Hit) -> str:
     place = hit.place
     parts = [paint(_short(place.file), "bold")]
     if place.page:
         parts.append(f"page {place.page}")
     if place.title:
         parts.append(" ".join(place.title.split())[:60])
-    told = f"{number}. {', '.join(parts)}"
-    others = len({one.file for one in hit.places} - {place.file})
-    more = [f"also in {plural(others, 'file')}"] if others else []
+    return ", ".join(parts)
+
+
+def _heading(number: int, hit: Hit) -> str:
+    told = f"{number}. {_where(hit)}"
+    more = [] if hit.similarity is None else [f"similarity {hit.similarity:.2f}"]
+    others = len({one.file for one in hit.places} - {hit.place.file})
+    more += [f"also in {plural(others, 'file')}"] if others else []
     more += [f"{plural(hit.num_more, 'more passage')}"] if hit.num_more else []
     return told + (paint(f"  ({', '.join(more)})", "dim") if more else "")
 

@@ -236,12 +236,14 @@ def search(
     limit: int = 10,
     filters: Filters = Filters(),  # noqa: B008 - it is frozen
     per_file: bool = False,
+    least: float | None = None,
 ) -> Answer:
     """One question to an index; see `Searcher.search`."""
     with Searcher(path) as searcher:
         return searcher.search(
-            question, vectors, mode=mode, limit=limit, filters=filters, per_file=per_file
-        )
+            question, vectors, mode=mode, limit=limit, filters=filters, per_file=per_file,
+            least=least,
+        )  # fmt: skip
 
 
 def remove(path: Path, named: Sequence[Path], drop_cached: forget.Forget) -> forget.Removed:

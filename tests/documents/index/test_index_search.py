@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.documents.index import words
+from anyrig.documents.index.near import floor
 from anyrig.documents.index.search import MODES, Mode, Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.documents.index.words import folded, matches, terms
@@ -278,8 +279,24 @@ def test_both_lists_together_beat_each_alone(tmp_path: Path) -> None:
             )
             for mode in MODES
         }
+        near = {
+            one: searcher.search(one.ask, vectors, limit=10, least=floor("minilm"))
+            for one in questions
+        }
+        odd = [
+            searcher.search(ask, vectors, least=floor("minilm"))
+            for ask in ("qwxzv blorptag", "the moons of Jupiter", "how to knit a scarf")
+        ]
     assert found["hybrid"] > max(found["vectors"], found["keywords"]) + 0.05
     assert found["hybrid"] > 0.93
+    # What is left out as not near is hardly ever the answer, and most of the rest.
+    kept = [one.answer in [hit.place.file.stem for hit in near[one].hits] for one in questions]
+    assert sum(kept) >= len(kept) - 3
+    assert sum(len(answer.hits) for answer in near.values()) < 5 * len(near)
+    for answer in odd:
+        assert not answer.hits
+        assert answer.nearest is not None
+        assert answer.num_far > 50
 
 
 def index_of(folder: Path, vectors: Vectors) -> Searcher:

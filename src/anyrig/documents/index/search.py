@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.documents.index import keywords, nearest, schema, words
 from anyrig.documents.index.database import get, translated
 from anyrig.documents.index.fuse import fused
+from anyrig.documents.index.near import near
 from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot, taken
 from anyrig.errors import BadInput
 
@@ -82,6 +83,10 @@ class Answer:
     hits: tuple[Hit, ...]
     words: tuple[str, ...]
     """What was looked for word by word."""
+    nearest: Hit | None = None
+    """Where nothing is near enough: what is nearest."""
+    num_far: int = 0
+    """Passages that were left out as not near enough, of those looked at."""
     notes: tuple[str, ...] = ()
     """What a person should know of how it was searched."""
 
@@ -140,6 +145,7 @@ class Searcher:
         limit: int = 10,
         filters: Filters = Filters(),  # noqa: B008 - it is frozen
         per_file: bool = False,
+        least: float | None = None,
     ) -> Answer:
         """The passages that answer a question best.
 
@@ -150,9 +156,11 @@ class Searcher:
             limit: the most hits.
             filters: which files may be found.
             per_file: the best passage of each file, with the number of others.
+            least: the cosine that a passage without a word of the question must have, see `near`;
+                None shows all.
         """
         if not any(map(str.isalnum, question)):
-            return Answer((), (), ("there is no word in the question",))
+            return Answer((), (), notes=("there is no word in the question",))
         snapshot = self.snapshot(vectors=mode != "keywords")
         if mode != "keywords":
             _check_model(snapshot, vectors, self.path)
@@ -172,8 +180,13 @@ class Searcher:
                 similar = asked.by_vectors(vectors)  # while SQLite ranks in its thread
             told, by_words = waiting.result()
         order = fused(list(similar), by_words, mode)
-        hits = self._hits(order, asked, told, similar, limit, per_file)
-        return Answer(tuple(hits), told, _notes(snapshot, mode))
+        chosen = order if least is None else near(order, by_words, similar, least)
+        hits = self._hits(chosen, asked, told, similar, limit, per_file)
+        first = [] if hits or least is None else self._hits(order, asked, told, similar, 1, False)
+        return Answer(
+            tuple(hits), told, next(iter(first), None), len(order) - len(chosen),
+            _notes(snapshot, mode),
+        )  # fmt: skip
 
     def snapshot(self, *, vectors: bool = True) -> Snapshot:
         """The present state of the index; read anew when it has changed."""
