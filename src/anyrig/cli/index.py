@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli import compute, embedding, index_forget, index_show, reading
 from anyrig.cli.context import Context
-from anyrig.cli.pick import can_ask
+from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.units import plural
@@ -242,7 +242,7 @@ def _drop(context: Context, path: Path) -> int:
     from anyrig.services import index as service
 
     asks = path.is_file() and not context.options.yes and not context.options.json and can_ask()
-    if asks and not _agreed(f"Delete the index {path.stem}?"):
+    if asks and not agreed(f"Delete the index {path.stem}?"):
         print("Nothing was deleted.")
         return 0
     service.drop(path)
@@ -251,13 +251,6 @@ def _drop(context: Context, path: Path) -> int:
     else:
         print(f"{path.stem}: deleted")
     return 0
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _include(context: Context, path: Path) -> int:

@@ -47,13 +47,29 @@ def test_nothing_is_guessed_before_enough_is_known() -> None:
         clock.s += 1.0
         pace.read(stamp, 1.0, 3)
     assert pace.now.num_read == 20
-    assert pace.now.left_s is None, "no vector came yet: what they take is not known"
+    # Scans: reading them is nearly all of it.
+    assert pace.now.left_s == pytest.approx(20.0)
     clock.s += 6.0
     for _ in range(60):
         pace.embedded()
     # 20 files at 1 s to read, and their 60 passages at 0.1 s.
     assert pace.now.left_s == pytest.approx(26.0)
     assert pace.now.done == pytest.approx(0.5)
+
+
+def test_what_vectors_take_is_not_known_before_one_came() -> None:
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.txt" % n, 500, 0) for n in range(40)]
+    pace = FilesPace(stamps, clock)
+    for stamp in stamps:
+        clock.s += 0.01
+        pace.read(stamp, 0.01, 30)
+    clock.s = 5.0
+    assert (pace.now.num_read, pace.now.left_s) == (40, None)
+    for _ in range(600):
+        pace.embedded()
+    clock.s = 10.4
+    assert pace.now.left_s == pytest.approx(10.0)
 
 
 def test_files_that_need_not_be_opened_count_as_read() -> None:

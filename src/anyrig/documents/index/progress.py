@@ -21,6 +21,7 @@ Stage = Literal["embedding", "indexing", "removing", "linking"]
 Clock = Callable[[], float]
 _ENOUGH_S, _ENOUGH_FILES = 2.0, 3
 """What a run has to have taken and read before its end is guessed."""
+_MOSTLY = 0.8
 _SMALL_BYTES = 4096
 
 
@@ -168,12 +169,18 @@ class FilesPace:
     def _left(self, wall: float) -> float | None:
         """Seconds, or None where too little is known."""
         few = self._num_read < min(_ENOUGH_FILES, self._num_files)
-        if few or wall < _ENOUGH_S or (self._num_asked and not self._num_embedded):
+        if few or wall < _ENOUGH_S:
+            return None
+        if self._num_asked and not self._num_embedded and not self._reads_mostly(wall):
             return None
         seconds, passages = self._to_read()
         passages += self._num_asked - self._num_embedded
         each = max(0.0, wall - self._read_s) / self._num_embedded if self._num_embedded else 0.0
         return seconds + passages * each
+
+    def _reads_mostly(self, wall: float) -> bool:
+        """Whether files are so slow, as scans are, that passages will hardly count."""
+        return bool(self._waiting) and self._read_s >= _MOSTLY * wall
 
     def _to_read(self) -> tuple[float, float]:
         """Seconds and passages of the files that are not opened yet, as their like had."""
