@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
     sources = list(_sources(context))
     if not sources:
         raise BadInput("nothing to look at", hint="Name a file, a folder, - or --text.")
-    out = entities_show.output(options, num_sources=len(sources))
+    people = options.names != "grammar" and (kinds is None or "person" in kinds)
+    out = entities_show.output(options, num_sources=len(sources), people=people)
     with _finder(context, namer, kinds, sources) as finder:
         return _work(context, finder, sources, out)
 
@@ -208,6 +209,11 @@ def _work(
                 f"no model reads names in {language!r}, only those with a mark of their own were"
                 f" found: {lacking(finder.namer, language)}"
             )
+    if context.options.redact and (finder.namer is None or not finder.namer.own_labels):
+        print_warning(
+            "names can be missed, as only grammars and small models looked for them: read it"
+            " through before it leaves your hands, or give a larger model: --model"
+        )
     if context.options.output and not context.options.json:
         things = f"{count:,} {'entity' if count == 1 else 'entities'}"
         print(

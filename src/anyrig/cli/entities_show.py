@@ -48,13 +48,13 @@ class Output(Protocol):
     ) -> None: ...  # fmt: skip
 
 
-def output(options: argparse.Namespace, *, num_sources: int) -> Output:
-    """What was asked for."""
+def output(options: argparse.Namespace, *, num_sources: int, people: bool) -> Output:
+    """What was asked for; `people` says whether their names are wanted."""
     path = Path(options.output).expanduser() if options.output else None
     if options.redact:
         if options.json:
             raise BadInput("--redact writes text, not JSON", hint="Leave one of them out.")
-        return _Redacted(path, single=num_sources == 1)
+        return _Redacted(path, single=num_sources == 1, people=people)
     if path is not None:
         _check(path)
     ending = path.suffix.lower() if path is not None else ""
@@ -206,7 +206,7 @@ def _indented(rows: list[dict[str, Any]], distinct: bool) -> str:
 class _Redacted:
     """The text of each source with what was found blotted out."""
 
-    def __init__(self, path: Path | None, *, single: bool) -> None:
+    def __init__(self, path: Path | None, *, single: bool, people: bool) -> None:
         if path is None and not single:
             raise BadInput("several texts and no place for them", hint="-o FOLDER.")
         if path is not None and not single and path.is_file():
@@ -217,7 +217,7 @@ class _Redacted:
                     f"{path.name} is no format for a text", hint="End it in .txt or .md."
                 )
             writable(path)
-        self._path, self._single = path, single
+        self._path, self._single, self._people = path, single, people
         self._names: set[Path] = set()
 
     def __enter__(self) -> _Redacted:
@@ -227,10 +227,14 @@ class _Redacted:
         return
 
     def tell(self, told: Told) -> None:
+        from anyrig.documents.entities.cautious import cautious
         from anyrig.documents.entities.listing import redacted
         from anyrig.store.atomic import write_text
 
-        text = redacted(told.text, [one.entity for one in told.entities])
+        found = [one.entity for one in told.entities]
+        if self._people:
+            found = cautious(told.text, found, told.languages)
+        text = redacted(told.text, found)
         if self._path is None:
             sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         else:

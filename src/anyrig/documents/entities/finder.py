@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from anyrig.documents.analyse.stop_words import is_stop
 from anyrig.documents.entities import grammar, marks
 from anyrig.documents.entities.entity import NAMES, Entity
 from anyrig.documents.entities.labels import cleaned, kind_of
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placed
 
 _COLON = re.compile(r"\.? ?:(?!//)")
+_BEGINS = re.compile(r"(?:[.!?:;]|\n|^)[\s\"'(\u00ab\u201c-]*$")
 _BANK = label(r"bic|swift")
 LOOK_AHEAD = 512
 """Windows that may be made ahead."""
@@ -156,7 +158,7 @@ class Finder:
     def _told(self, job: _Job) -> Found:
         names = self._names(job)
         if self._kinds is None or any(kind in NAMES for kind in self._kinds):
-            names += marks.find(job.reading)
+            names = marks.settled([*names, *marks.find(job.reading)])
         entities = merged([*grammar.found(job.reading), *names], unchecked=self._unchecked)
         entities = joined(entities, lambda start, end: job.reading.text[start:end])
         if self._kinds is not None:
@@ -200,7 +202,7 @@ class Finder:
                 clean = cleaned(one) if kind in NAMES else one
                 if clean is not None and not _is_label(job.reading, clean):
                     found.append(clean)
-        return found
+        return found if namer.own_labels else [one for one in found if not _opens(job, one)]
 
 
 def _is_label(reading: Reading, one: Entity) -> bool:
@@ -209,6 +211,18 @@ def _is_label(reading: Reading, one: Entity) -> bool:
         return False
     lone = " " not in one.text and _COLON.match(reading.plain, one.end) is not None
     return lone or reading.labelled(one.start, _BANK, 10)
+
+
+def _opens(job: _Job, one: Entity) -> bool:
+    """Whether it is a common word whose capital only says that a sentence begins."""
+    reading, word = job.reading, one.text
+    if not word[:1].isupper() or not word[1:].islower() or not word.isalpha():
+        return False
+    if not _BEGINS.search(reading.plain, max(0, one.start - 8), one.start) and one.start:
+        return False
+    if is_stop(word.lower(), reading.language(one.start).partition("-")[0]):
+        return True
+    return re.search(rf"(?<![\w'-]){re.escape(word.lower())}(?![\w'-])", reading.text) is not None
 
 
 def wants_names(namer: Namer | None, kinds: Sequence[str] | None) -> bool:

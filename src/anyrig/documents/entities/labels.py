@@ -147,6 +147,12 @@ def _plain(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
 
 
+def is_no_name(word: str) -> bool:
+    """Whether a word is known to name nothing: a label, a greeting, a month, a currency."""
+    low = _plain(word).lower()
+    return low in _NOT_NAMES or low in _MONTHS
+
+
 def _is_name(text: str) -> bool:
     letters = sum(map(str.isalpha, text))
     if letters < 2 or letters * 2 < len(text) or "@" in text or "://" in text or len(text) > 120:

@@ -7,7 +7,7 @@ are the countries and the cities of time zones, as the Unicode locale data spell
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -62,6 +62,17 @@ def find(reading: Reading) -> Iterator[Entity]:
             end -= 1
         yield replace(reading.entity("organisation", (start, end), score=0.9), source=SOURCE)
     yield from _places(reading)
+
+
+def settled(names: Sequence[Entity]) -> list[Entity]:
+    """Names in which a known place is no organisation because a model took it for one."""
+    places = {(one.start, one.end) for one in names if one.source == GAZETTEER}
+    return [
+        replace(one, kind="place")
+        if one.kind == "organisation" and one.source != SOURCE and (one.start, one.end) in places
+        else one
+        for one in names
+    ]
 
 
 def _places(reading: Reading) -> Iterator[Entity]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span
@@ -37,8 +39,8 @@ class SpacyNames(Usual):
         """
         self._models = dict(models)
         self._loaded: dict[str, Any] = {}
-        for name in dict.fromkeys(self._models.values()):
-            self._pipeline(name)
+        if "*" in self._models:  # one that was named: whether it is any good is told at once
+            self._pipeline(self._models["*"])
 
     def run(self, batch: Sequence[Window]) -> list[list[Span]]:
         """The spans of each window; none where there is no model of its language."""
@@ -58,13 +60,19 @@ class SpacyNames(Usual):
 
     def _pipeline(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = load(name)
+            self._loaded[name] = load(name, lean="*" not in self._models)
         return self._loaded[name]
 
 
-def load(name: str) -> Any:
-    """A pipeline that finds names and does nothing else."""
-    with warnings.catch_warnings():
+def load(name: str, *, lean: bool = False) -> Any:
+    """A pipeline that finds names and does nothing else.
+
+    Args:
+        name: of a package, or a folder.
+        lean: whether it is known to need neither torch nor another package's components, which
+            spaCy else loads wherever they are: some seconds of a processor.
+    """
+    with warnings.catch_warnings(), _lean() if lean else nullcontext():
         warnings.simplefilter("ignore")  # W095: an older model says it may differ a little
         try:
             import spacy
@@ -85,6 +93,26 @@ def load(name: str) -> Any:
         pipeline.select_pipes(enable="ner")
     pipeline.max_length = 10_000_000
     return pipeline
+
+
+@contextmanager
+def _lean() -> Iterator[None]:
+    """SpaCy as where neither torch nor what other packages add to it is installed."""
+    hidden = [name for name in ("torch", "tensorflow") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        from spacy.util import registry
+    except ModuleNotFoundError as error:
+        raise MissingPackage(f"names need {error.name}", hint=f"{INSTALL}.") from error
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
+    added = registry._entry_point_factories
+    before, added.entry_points = added.entry_points, False
+    try:
+        yield
+    finally:
+        added.entry_points = before
 
 
 def _listens(pipeline: Any) -> bool:
