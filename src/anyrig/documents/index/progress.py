@@ -22,6 +22,7 @@ Clock = Callable[[], float]
 _ENOUGH_S, _ENOUGH_FILES = 2.0, 3
 """What a run has to have taken and read before its end is guessed."""
 _MOSTLY = 0.8
+_GAP_S, _BURST_S = 0.1, 0.5
 _SMALL_BYTES = 4096
 
 
@@ -97,6 +98,44 @@ class Pace:
         )  # fmt: skip
 
 
+class _Each:
+    """Seconds that a vector takes, learned from vectors that come in bursts.
+
+    When the first of a burst is here the time of all of them has passed, so within a burst the
+    rate before it holds. The first burst has the loading of the model in it, and is left out as
+    soon as there is another.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._spent = 0.0
+        self._first = (0.0, 0)  # seconds and number when the first burst was over
+        self._last = self._burst = -math.inf
+        self._num_bursts = 0
+        self._before: float | None = None
+
+    def add(self, now: float, spent: float) -> None:
+        """One more, when so many seconds were spent on all."""
+        if now - self._last > _GAP_S:
+            self._before = self._rate() if self.count else None
+            if self._num_bursts == 1:
+                self._first = self._spent, self.count
+            self._num_bursts += 1
+            self._burst = now
+        self._last, self._spent = now, spent
+        self.count += 1
+
+    def now(self, now: float) -> float | None:
+        """Seconds; None before the first burst is over."""
+        if not self.count or now - self._burst < _BURST_S:
+            return self._before
+        return self._rate()
+
+    def _rate(self) -> float:
+        spent, count = self._first
+        return (self._spent - spent) / (self.count - count)
+
+
 class FilesPace:
     """Counts files as they are opened, their passages as they are embedded, files as written.
 
@@ -114,7 +153,7 @@ class FilesPace:
             self._ahead[kind] += weight
         self._num_files = len(stamps)
         self._num_read = self._num_written = self._num_failed = 0
-        self._num_asked = self._num_embedded = 0
+        self._each, self._num_asked = _Each(), 0
         self._read_s = self._done = 0.0
         self._title = ""
         # By kind of file: what was opened, in weight, in seconds and in passages.
@@ -135,7 +174,8 @@ class FilesPace:
 
     def embedded(self) -> None:
         """One more passage has its vector."""
-        self._num_embedded += 1
+        now = self._clock()
+        self._each.add(now, max(0.0, now - self._began - self._read_s))
 
     def written(self, stamp: Stamp, *, failed: bool = False) -> None:
         """One more is done."""
@@ -161,8 +201,8 @@ class FilesPace:
         share = wall / (wall + left) if left is not None else 0.0
         self._done = 1.0 if over else max(self._done, min(share, 0.99))  # it never goes back
         return Progress(
-            "indexing", self._done, self._num_written, self._num_files, self._num_embedded,
-            self._num_failed, self._title, wall, self._num_read / wall, self._num_embedded / wall,
+            "indexing", self._done, self._num_written, self._num_files, self._each.count,
+            self._num_failed, self._title, wall, self._num_read / wall, self._each.count / wall,
             left, self._num_read, self._num_asked,
         )  # fmt: skip
 
@@ -171,12 +211,13 @@ class FilesPace:
         few = self._num_read < min(_ENOUGH_FILES, self._num_files)
         if few or wall < _ENOUGH_S:
             return None
-        if self._num_asked and not self._num_embedded and not self._reads_mostly(wall):
-            return None
+        each = self._each.now(self._clock()) if self._num_asked else 0.0
+        if each is None:
+            if not self._reads_mostly(wall):
+                return None
+            each = 0.0
         seconds, passages = self._to_read()
-        passages += self._num_asked - self._num_embedded
-        each = max(0.0, wall - self._read_s) / self._num_embedded if self._num_embedded else 0.0
-        return seconds + passages * each
+        return seconds + (passages + self._num_asked - self._each.count) * each
 
     def _reads_mostly(self, wall: float) -> bool:
         """Whether files are so slow, as scans are, that passages will hardly count."""
