@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -133,6 +135,50 @@ def test_a_file_behind_a_link_is_removed(tmp_path: Path) -> None:
     service.remove(path, [tmp_path / "docs" / "link" / "note.txt"], nothing)
     assert contents(path)["texts"] == 0
     assert index(path, tmp_path / "docs", Bag()).num_excluded == 1
+
+
+ASKING = """
+import sys
+from pathlib import Path
+from anyrig.documents.index.search import Searcher
+from tests.documents.index.bag import Bag
+
+with Searcher(Path(sys.argv[1])) as searcher:
+    bag = Bag()
+    while True:  # as fast as it can, until it is told to stop
+        found = [
+            any("quokkaberg" in hit.text.lower() for hit in searcher.search(
+                "quokkaberg covenant", bag, mode=mode).hits)
+            for mode in ("keywords", "vectors", "hybrid")
+        ]
+        print(int(any(found)), flush=True)
+"""
+
+
+def test_what_is_removed_while_another_process_searches_is_gone_for_it_too(
+    folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "i" / "i.sqlite"
+    index(path, folder, Bag())
+    child = subprocess.Popen(
+        [sys.executable, "-c", ASKING, str(path)], stdout=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert child.stdout is not None
+    try:
+        assert [child.stdout.readline() for _ in range(3)] == ["1\n"] * 3
+        removed = service.remove(path, [folder / "secret.txt"], nothing)
+        assert removed.clean
+        assert _found(path.parent, ["quokkaberg", "zyxomma"]) == []
+        # One answer may have been on its way, and the pipe holds older ones.
+        said: list[str] = []
+        while said[-20:] != ["0\n"] * 20:
+            said.append(child.stdout.readline())
+            assert said[-1], "the search died"
+        assert "1" not in "".join(said).lstrip("1\n")
+    finally:
+        child.kill()
+        child.communicate()
 
 
 def test_an_index_is_dropped_whole(folder: Path, tmp_path: Path) -> None:
