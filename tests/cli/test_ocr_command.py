@@ -15,9 +15,9 @@ from tests.documents.ocr.ocr_pages import page
 
 pytest.importorskip("rapidocr")
 LONG = (
-    "A page with so few words is taken for a picture with a caption, and its own text is not"
-    " trusted. This one has several lines, as pages of books and letters have, so that whoever"
-    " opens the file afterwards finds that there is nothing left to read on it."
+    "A page with few words may be a picture with a caption. This one has several lines, as pages"
+    " of books and letters have, so that whoever opens the file afterwards finds that there is"
+    " nothing left to read on it."
 )
 LINES = ("The first page has one line.", "And here is the second one.", "A third ends the file.")
 
@@ -69,6 +69,10 @@ def test_a_scanned_pdf_becomes_one_that_is_searched_and_a_bad_file_stops_nothing
     assert texts == [text.split(), LINES[1].split(), LINES[2].split()]
     again = anyrig("ocr", "out/scan.pdf", "-o", "own.json", "--json")  # its own text is there now
     assert json.loads(again.stdout)["files"][0]["pages"][0]["source"] == "text", again.stderr
+    both = anyrig("ocr", "out/third.pdf", "out/scan.pdf", "--pages", "1")  # a short one as well
+    heads = [line for line in both.stdout.splitlines() if line.startswith("==> ")]
+    assert heads == ["==> out/third.pdf <==", "==> out/scan.pdf <=="], both.stderr
+    assert f"<==\n{LINES[2]}\n\n==>" in both.stdout
 
 
 def test_slips_of_the_pen_are_told_at_once(

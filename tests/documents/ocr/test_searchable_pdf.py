@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pypdfium2 as pdfium
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from anyrig.documents.ocr import hocr, pdf
-from anyrig.documents.ocr.page import Line, ReadPage, Word
+from anyrig.documents.ocr.page import Line, ReadPage, Word, box
+from anyrig.text.pages import pages
 from tests.documents.ocr.ocr_pages import png
 
 WORDS = "Señor ¡Æther! œuvre «été» Ωμέγα Привет 漢字 😀 l'été".split()
@@ -97,3 +99,52 @@ def test_hocr_holds_every_word_with_its_box() -> None:
     assert "a &lt;b&gt;" in made
     assert made.count("ocrx_word") == len(WORDS) + 1
     assert 'title="bbox 20 100 70 130; x_wconf 90">Señor</span> ' in made
+
+
+def drawn(*lines: str) -> tuple[Image.Image, list[Word]]:
+    """A picture of 600 x 400 with words on it, and where each stands."""
+    image = Image.new("L", (600, 400), 255)
+    draw = ImageDraw.Draw(image)
+    words = []
+    for row, line in enumerate(lines):
+        x = 30.0
+        for text in line.split():
+            wide = draw.textlength(text, font_size=20)
+            y = 40.0 + 40 * row
+            draw.text((x, y), text, fill=0, font_size=20)
+            right = x + wide
+            words.append(Word(text, ((x, y), (right, y), (right, y + 24), (x, y + 24)), 0.9))
+            x = right + 8
+    return image, words
+
+
+def layered(path: Path, image: Image.Image, words: list[Word]) -> Path:
+    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
+    pdf.write(path, [pdf.Picture(png(image), ReadPage(lines, 600, 400), 100.0)])
+    return path
+
+
+def test_a_short_layer_is_trusted_where_it_covers_what_is_seen(tmp_path: Path) -> None:
+    image, words = drawn("Warranty card", "two years from the day of purchase", "page 12")
+    (whole,) = pages(layered(tmp_path / "whole.pdf", image, words)).pages
+    assert (whole.source, whole.lack) == ("text", "")
+    assert whole.text.split() == [word.text for word in words]
+    turned = [replace(word, box=box([(400 - y, x) for x, y in word.box])) for word in words]
+    lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in turned)
+    picture = pdf.Picture(
+        png(image.rotate(270, expand=True)), ReadPage(lines, 400, 600, 270), 100.0
+    )
+    pdf.write(tmp_path / "turned.pdf", [picture])
+    assert pages(tmp_path / "turned.pdf").pages[0].source == "text"
+    (number,) = pages(layered(tmp_path / "number.pdf", image, words[-2:])).pages
+    assert number.lack == "a picture with little text on it"
+
+
+def test_words_are_not_laid_twice(tmp_path: Path) -> None:
+    image, words = drawn("Warranty card")
+    source = layered(tmp_path / "one.pdf", image, words)
+    with pdf.Document(source) as document:
+        lines = tuple(Line(word.text, word.box, 0.9, (word,)) for word in words)
+        document.layer(0, ReadPage(lines, 600, 400))
+        document.save(tmp_path / "two.pdf")
+    assert pages(tmp_path / "two.pdf").text.split() == ["Warranty", "card"]

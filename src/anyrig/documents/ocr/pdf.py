@@ -89,6 +89,7 @@ class Document:
     def layer(self, index: int, read: ReadPage) -> None:
         """The words of a page that is there already; `index` counts from 0."""
         page = self._pdf[index]
+        _drop_unseen(page)
         turned = page.get_rotation()
         width, height = page.get_size()  # as it is shown
         across, down = width / max(1, read.width), height / max(1, read.height)
@@ -171,6 +172,20 @@ class Document:
             if not self._font:
                 raise BadInput("the font of the text layer was refused", hint="Update pypdfium2.")
         return self._font
+
+
+def _drop_unseen(page: Any) -> None:
+    """Take an older layer of unseen words away, or each word would be found twice."""
+    import pypdfium2.raw as raw
+
+    unseen = [
+        each
+        for each in page.get_objects([raw.FPDF_PAGEOBJ_TEXT], max_depth=1)
+        if raw.FPDFTextObj_GetTextRenderMode(each.raw) == raw.FPDF_TEXTRENDERMODE_INVISIBLE
+    ]
+    for each in unseen:
+        page.remove_obj(each)
+        each.close()
 
 
 def to_unicode() -> str:

@@ -30,12 +30,19 @@ if TYPE_CHECKING:
 _PAGE_LETTERS = 400_000
 _LITTLE = 150
 """Letters on a scan that are a stamp or a page number, not its text."""
+_PICTURE = 0.25
+"""The share of a page from which on pictures are what it shows."""
+_COVERS = 0.5
+"""The share of what a picture shows that a text over it must cover to be the text of it."""
+_LOOK, _MOST_LOOKED = 72, 4_000_000
 _MOST_NOTES = 2_000
 _MOST_DRAWN = 40_000_000
 _NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
 _DAMAGED = "Get the file anew, or print it to a new PDF."
 
 Told = Callable[[int, int], None]
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top, in points."""
 
 
 class Leaf(NamedTuple):
@@ -180,7 +187,11 @@ def _put_in_filled(document: pdfium.PdfDocument, index: int) -> None:
 
 
 def _drawn_as(document: pdfium.PdfDocument, index: int, page: Page) -> str:
-    """What is on a page of little text beside it: `picture`, `lines` or nothing."""
+    """What is on a page of little text beside it: `picture`, `lines` or nothing.
+
+    A picture whose text was laid unseen over most of what stands on it has been read: that text is
+    its own, and `read` is the answer.
+    """
     import pypdfium2.raw as api
 
     if page.num_glyphs > _LITTLE:
@@ -188,20 +199,48 @@ def _drawn_as(document: pdfium.PdfDocument, index: int, page: Page) -> str:
     sheet = document[index]
     try:
         area, covered, others = max(page.width * page.height, 1.0), 0.0, 0
+        unseen: list[Box] = []
         for each in sheet.get_objects(max_depth=3):
             if each.type == api.FPDF_PAGEOBJ_IMAGE:
                 left, bottom, right, top = each.get_bounds()
                 covered += abs((right - left) * (top - bottom))
             elif each.type != api.FPDF_PAGEOBJ_TEXT:
                 others += 1
+            elif api.FPDFTextObj_GetTextRenderMode(each.raw) == api.FPDF_TEXTRENDERMODE_INVISIBLE:
+                unseen.append(each.get_bounds())
         others += api.FPDFPage_GetAnnotCount(sheet.raw)
+        if unseen and covered > _PICTURE * area and _lies_over(sheet, unseen):
+            return "read"
     except Exception:  # noqa: BLE001 - what cannot be told apart is drawn, and read from its picture
         return "lines"
     finally:
         sheet.close()
-    if covered > 0.25 * area:
+    if covered > _PICTURE * area:
         return "picture"
     return "lines" if others or covered else ""
+
+
+def _lies_over(sheet: pdfium.PdfPage, boxes: list[Box]) -> bool:
+    """Whether boxes cover most of what a page shows: edges of letters, wherever they are."""
+    from PIL import ImageDraw, ImageFilter
+
+    left, bottom, right, top = sheet.get_cropbox()
+    scale = min(_LOOK / 72, (_MOST_LOOKED / max(1.0, (right - left) * (top - bottom))) ** 0.5)
+    straight = (360 - sheet.get_rotation()) % 360  # as it is written, which is how boxes count
+    image = sheet.render(scale=scale, rotation=straight, grayscale=True).to_pil().convert("L")
+    edges = image.filter(ImageFilter.GaussianBlur(1)).filter(ImageFilter.FIND_EDGES)
+    inner = (2, 2, max(3, edges.width - 2), max(3, edges.height - 2))  # the filter's own frame
+    least = max(8, 0.3 * int(edges.crop(inner).getextrema()[1]))  # grain is fainter than letters
+    edges = edges.point([255 * (value > least) for value in range(256)])
+    before = edges.crop(inner).histogram()[255]
+    draw = ImageDraw.Draw(edges)
+    for x0, y0, x1, y1 in boxes:
+        room = 1 + 0.15 * (y1 - y0) * scale
+        draw.rectangle(
+            ((x0 - left) * scale - room, (top - y1) * scale - room,
+             (x1 - left) * scale + room, (top - y0) * scale + room), fill=0,
+        )  # fmt: skip
+    return bool(edges.crop(inner).histogram()[255] <= (1 - _COVERS) * before)
 
 
 def _texts(pages: list[Page]) -> dict[int, str]:
@@ -242,7 +281,7 @@ def _leaf(page: Page | None, text: str, drawn_as: str) -> Leaf:
     if page is None:
         return Leaf("", "the page is damaged")
     if not text.strip():
-        if drawn_as == "picture":
+        if drawn_as in ("picture", "read"):
             return Leaf("", "a picture without a text layer")
         if drawn_as or page.num_glyphs:
             return Leaf("", "drawn without a text layer")
