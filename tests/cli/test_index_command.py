@@ -236,7 +236,9 @@ def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path)
     told = json.loads(anyrig("index", "--index", "early", "--status", "--json").stdout)
     assert (told["files"], told["model"]) == (0, "")
     assert [Path(one["path"]) for one in told["folders"]] == [docs.resolve()]
-    assert "model none yet" in anyrig("index", "--index", "early", "--status").stdout
+    said = anyrig("index", "--index", "early", "--status").stdout
+    assert "model none yet" in said
+    assert "nothing is indexed yet: `anyrig index` begins" in said
     done = anyrig("index", "--index", "early", *HASHING)
     assert "3 new" in done.stdout, done.stderr
 

@@ -196,6 +196,8 @@ def print_status(found: Status) -> None:
             print(f"  {name}: " + ", ".join(f"{one} {count:,}" for one, count in counts.items()))
     if found.num_ocr:
         print(f"  read by OCR: {plural(found.num_ocr, 'page')}")
+    if found.roots and not found.num_files and not found.troubles:
+        print("  nothing is indexed yet: `anyrig index` begins, or goes on")
     lacking = found.num_texts - found.num_vectors
     if lacking:
         print(f"  {plural(lacking, 'passage')} without a vector: `anyrig index` makes them")
