@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from anyrig.documents.analyse.folder import Analysis
+from anyrig.documents.analyse.report import html
 from anyrig.documents.reading import Unread, read_all
 from anyrig.errors import BadInput
 from anyrig.services.analyse import analyse
@@ -153,3 +154,35 @@ def test_points_are_of_length_one(tmp_path: Path) -> None:
     for vectors in (None, Bag()):
         points = points_of(digests, vectors)
         assert np.allclose(np.linalg.norm(points, axis=1), 1.0, atol=1e-5)
+
+
+UNRELATED = (
+    "The cat slept on the warm windowsill all afternoon while the rain fell outside.",
+    "Our quarterly invoice covers three laptops, two monitors and a delivery fee.",
+    "Preheat the oven, mix flour with butter and sugar, then bake the biscuits.",
+    "The treaty was signed by both kings after the siege of the northern fortress.",
+    "To reset the router, hold the small button and wait for a green signal.",
+    "Grandmother's garden has tomatoes, beans and one crooked apple tree.",
+)
+
+
+def test_texts_that_have_nothing_in_common_are_told_as_such(tmp_path: Path) -> None:
+    for number, text in enumerate(UNRELATED):
+        (tmp_path / f"{number}.txt").write_text(text)
+    found = told(tmp_path, similar_to=tmp_path / "0.txt")
+    assert not found.clustering.stands_out
+    assert found.similar == ()
+    assert all(one.count == 1 and one.score < 0.5 for one in found.phrases)
+    assert found.phrases[0].text in UNRELATED[0]  # in their order, not by the alphabet
+    page = html(found)
+    assert "None stand out" in page
+    assert "Each stands there once" in page
+
+
+def test_the_phrases_of_a_folder_are_counted_and_ranked(tmp_path: Path) -> None:
+    again = "The harbour wall leaks. Men mend the harbour wall. Storms break the harbour wall. "
+    for number, text in enumerate((*UNRELATED, again, again + "Nobody pays for it.")):
+        (tmp_path / f"{number}.txt").write_text(text)
+    first, second, *_ = told(tmp_path).phrases
+    assert (first.text, first.count, first.score) == ("harbour wall", 6, 1.0)
+    assert second.score < 0.7

@@ -69,6 +69,8 @@ def _phrases(found: Analysis) -> str:
 
 
 def _clusters(found: Analysis) -> str:
+    if not found.clustering.stands_out:
+        return "clusters: none stand out"
     lines = [paint("clusters", "bold")]
     for number, cluster in enumerate(found.clustering.clusters[:_MOST_CLUSTERS], 1):
         names = ", ".join(found.docs[index].facts.name for index in cluster.members[:3])
@@ -107,7 +109,7 @@ def _similar(found: Analysis) -> str:
         return ""
     name = found.docs[found.similar_to].facts.name
     if not found.similar:
-        return f"there is nothing to compare {name} with"
+        return f"nothing here is like {name}"
     rows = [
         [f"{alike:.3f}", found.docs[index].facts.name]
         for index, alike in found.similar[:_MOST_SIMILAR]
@@ -129,6 +131,7 @@ def plain(found: Analysis) -> dict[str, Any]:
             {"name": one.name, "phrases": list(one.phrases),
              "files": [name[n] for n in one.members]}
             for one in found.clustering.clusters
+            if found.clustering.stands_out
         ],
         "silhouette": round(found.clustering.silhouette, 4),
         "duplicates": [
@@ -181,7 +184,9 @@ def _document(found: Analysis, doc: Doc) -> dict[str, Any]:
         "language": doc.language,
         "languages": {one.language: round(one.share, 4) for one in doc.languages},
         "phrases": [_phrase(one) for one in doc.phrases],
-        "cluster": found.clustering.clusters[doc.cluster].name,
+        "cluster": found.clustering.clusters[doc.cluster].name
+        if found.clustering.stands_out
+        else None,
         "place": [round(side, 4) for side in doc.place],
         "warnings": list(doc.facts.warnings),
         **{key: round(one, 4) if isinstance(one, float) else one for key, one in told.items()},

@@ -59,6 +59,11 @@ class Clustering:
     silhouette: float
     """Of the division, -1 to 1; 0 for a single cluster."""
 
+    @property
+    def stands_out(self) -> bool:
+        """Whether there is a division: all documents in one cluster are none."""
+        return len(self.clusters) > 1
+
 
 def divide(points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS) -> tuple[Labels, float]:
     """A label for each point, and the silhouette of the division."""

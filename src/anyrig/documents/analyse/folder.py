@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PHRASES = 10
 _REFINED = 24
 _FOLDER_PHRASES = 24
+_PLENTY = 3.0
+"""The weight from which on a phrase of a folder counts fully: one that stands once has a third."""
 _COMPARED = 40  # pairs of near-duplicates whose differences are looked at
 Done = Callable[[str], None]
 """Told what is done next, once for each document of each step."""
@@ -60,7 +63,7 @@ class Analysis:
     docs: tuple[Doc, ...]
     languages: tuple[Share, ...]
     phrases: tuple[Phrase, ...]
-    """Of the whole; `count` is the number of documents that have it."""
+    """Of the whole; `count` is how often each stands in all documents."""
     clustering: Clustering
     groups: tuple[Group, ...]
     shared: tuple[Shared, ...]
@@ -109,7 +112,7 @@ def analyse(
         title,
         _docs(digests, points, found, grouped),
         overall(digests),
-        tuple(folder_phrases(found)),
+        tuple(folder_phrases(found, digests)),
         Clustering(tuple(grouped), silhouette),
         tuple(_with_changes(groups, digests)),
         tuple(shared),
@@ -209,22 +212,30 @@ def _refined(
     return found
 
 
-def folder_phrases(found: Sequence[Sequence[Phrase]]) -> list[Phrase]:
-    """The phrases of a folder: those that weigh in several documents before those of one."""
+def folder_phrases(found: Sequence[Sequence[Phrase]], digests: Sequence[Digest]) -> list[Phrase]:
+    """The phrases of a folder: those that weigh in several documents before those of one.
+
+    Of equals, which stand once in a single document, the first document's come first.
+    """
     scores: dict[tuple[str, ...], float] = defaultdict(float)
-    in_docs: Counter[tuple[str, ...]] = Counter()
     written: dict[tuple[str, ...], Counter[str]] = {}
     for own in found:
         for phrase in own:
             key = clusters.key_of(phrase)
-            scores[key] += phrase.score
-            in_docs[key] += 1
+            scores[key] += phrase.score * math.log2(1.0 + phrase.count)
             written.setdefault(key, Counter())[phrase.text] += 1
-    order = sorted(scores, key=lambda key: (-scores[key], key))[:_FOLDER_PHRASES]
-    best = scores[order[0]] if order else 1.0
+    counts: Counter[tuple[str, ...]] = Counter()
+    for one in digests:
+        for each in one.candidates.found:
+            if each.stems in scores:
+                counts[each.stems] += each.count
+    for key in scores:  # what stands in documents of which it is no key phrase counts a little
+        scores[key] *= 1.0 + 0.25 * math.log2(max(1, counts[key]))
+    order = sorted(scores, key=lambda key: -scores[key])[:_FOLDER_PHRASES]
+    best = max(scores[order[0]], _PLENTY) if order else 1.0
     return [
         Phrase(max(written[key], key=lambda text: (written[key][text], text)),
-               scores[key] / best, in_docs[key])
+               scores[key] / best, max(1, counts[key]))
         for key in order
     ]  # fmt: skip
 

@@ -80,7 +80,7 @@ def _tiles(found: Analysis) -> str:
         (seconds_text(reading_s) if reading_s else "0 s", "to read"),
         (bytes_text(sum(doc.facts.num_bytes for doc in found.docs)), "of files"),
         (f"{len(found.languages)}", "languages" if len(found.languages) != 1 else "language"),
-        (f"{len(found.clustering.clusters)}", "clusters"),
+        (f"{len(found.clustering.clusters) if found.clustering.stands_out else 0}", "clusters"),
         (f"{sum(copies.values())}", "copies"),
     ]
     rows = (f"<li><b>{escaped(value)}</b><span>{what}</span></li>" for value, what in tiles)
@@ -91,11 +91,15 @@ def _map(found: Analysis) -> str:
     if len(found.docs) < 2:
         return ""
     plot = figures.map_of(found)
-    told = "Near together means alike; the numbers are those of the clusters."
+    told = "Near together means alike"
+    told += "; the numbers are those of the clusters." if found.clustering.stands_out else "."
     return figures.section("Map of the documents", f'<p class="dim">{told}</p>{plot}')
 
 
 def _clusters(found: Analysis) -> str:
+    if not found.clustering.stands_out:
+        none = '<p class="dim">None stand out.</p>'
+        return figures.section("Clusters", none) if len(found.docs) > 1 else ""
     rows = []
     for number, cluster in enumerate(found.clustering.clusters):
         names = ", ".join(escaped(found.docs[index].facts.name) for index in cluster.members[:4])
@@ -108,7 +112,7 @@ def _clusters(found: Analysis) -> str:
             "</div></li>"
         )
     body = f'<ol class="clusters">{"".join(rows)}</ol>'
-    return figures.section("Clusters", body) if rows else ""
+    return figures.section("Clusters", body)
 
 
 def _similar(found: Analysis) -> str:
@@ -119,6 +123,8 @@ def _similar(found: Analysis) -> str:
         for index, alike in found.similar
     ]
     name = found.docs[found.similar_to].facts.name
+    if not rows:
+        return figures.section(f"Most like {name}", '<p class="dim">Nothing here is.</p>')
     return figures.section(f"Most like {name}", figures.table(["document", "cosine"], rows))
 
 

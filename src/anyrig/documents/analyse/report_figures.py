@@ -59,18 +59,23 @@ def map_of(found: Analysis) -> str:
             x = sum(place[0] for place in places) / len(places)
             y = sum(place[1] for place in places) / len(places)
             spots.append(Spot(x, y, str(number + 1), number))
-    told = f"{plural(len(dots), 'document')} as points in {plural(len(spots) or 1, 'cluster')}"
+    told = f"{plural(len(dots), 'document')} as points"
+    told += f" in {plural(len(spots), 'cluster')}" if spots else ""
     return scatter("Map of the documents", told, dots, spots)
 
 
 def phrases(found: Analysis) -> str:
     """The key phrases of the whole folder."""
     best = found.phrases[:_MOST_BARS]
-    rows = [Bar(one.text, one.score, plural(one.count, "document")) for one in best]
-    if not rows:
+    rows = [Bar(one.text, one.score, f"{one.count} times") for one in best if one.count > 1]
+    if not best:
         return ""
+    if not rows:  # bars of one length say nothing
+        every = ", ".join(escaped(one.text) for one in found.phrases)
+        return section("Key phrases", f'<p>{every}</p><p class="dim">Each stands there once.</p>')
+    best = tuple(one for one in best if one.count > 1)
     told = "; ".join(one.text for one in best)
-    more = ", ".join(escaped(one.text) for one in found.phrases[_MOST_BARS:])
+    more = ", ".join(escaped(one.text) for one in found.phrases if one not in best)
     note = f'<p class="dim">also: {more}</p>' if more else ""
     return section("Key phrases", bars("Key phrases by weight", told, rows) + note)
 

@@ -105,13 +105,21 @@ def condensed(points: NDArray[np.float32], most: int, seed: int) -> NDArray[np.f
     return unit(seen @ turn[:, np.argsort(-values)[:most]])
 
 
+_NOTHING = 0.0005
+
+
 def nearest(points: NDArray[np.float32], index: int, most: int) -> list[tuple[int, float]]:
-    """The documents most like one, with their cosines, the most alike first."""
+    """The documents most like one, with their cosines, the most alike first.
+
+    One that has nothing in common with it is not like it at all, and left out.
+    """
     import numpy as np
 
     alike = points @ points[index]
     order = np.argsort(-alike, kind="stable")
-    found = [(int(n), float(min(1.0, alike[n]))) for n in order if n != index]
+    found = [
+        (int(n), float(min(1.0, alike[n]))) for n in order if n != index and alike[n] > _NOTHING
+    ]
     return found[:most]
 
 
