@@ -85,7 +85,7 @@ def test_a_file_of_pictures_alone_says_what_to_do(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [2, 5])
     missing = textless(read(path))
     assert missing.message.endswith("pages 1-2: a picture without a text layer, " + NONE[:23])
-    assert missing.hint == "pip install 'anyrig[ocr]'."
+    assert missing.hint == "pip install 'anyrig[ocr]'"
     assert "--ocr never" in textless(read(path, mode="never")).hint
 
 

@@ -104,6 +104,8 @@ def _root(places: Sequence[str]) -> Path | None:
 
 def _existing(name: str) -> Path:
     path = Path(name).expanduser()
+    if not path.exists():
+        raise BadInput(f"there is no file {path}", hint="Look at its name.")
     if not path.is_file():
         raise BadInput(
             f"--similar {one_line(name)} is no file", hint="Give the path of a document."

@@ -138,7 +138,7 @@ def textless(paged: Paged) -> BadInput:
     lack = next(page.lack for page in paged.pages if page.lack)
     said = f"{name} has no text in it: {named(pictures)}: {lack}"
     if any(NO_OCR in one for one in paged.warnings):
-        return BadInput(f"{said}, and {NO_OCR}", hint=f"{INSTALL_OCR}.")
+        return BadInput(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(NOT_WANTED in one for one in paged.warnings):
         return BadInput(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
     return BadInput(f"{said}, and OCR found none on it", hint="See whether the page is blank.")

@@ -57,7 +57,7 @@ def test_without_any_engine_one_hint_is_given(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(MissingPackage) as caught:
         choose("en", {"PATH": "/nonexistent"})
     assert caught.value.message == "no OCR is installed that reads en"
-    assert caught.value.hint == "pip install 'anyrig[ocr]'."
+    assert caught.value.hint == "pip install 'anyrig[ocr]'"
 
 
 def test_an_engine_that_fails_on_the_sample_is_not_taken(tmp_path: Path) -> None:

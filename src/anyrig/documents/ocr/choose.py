@@ -111,7 +111,7 @@ def _remedy(language: str, passed: Sequence[str]) -> str:
     if language in _NOT_RAPID:
         code = tesseract.CODES.get(language, language)
         return f"sudo apt install tesseract-ocr tesseract-ocr-{code} ({'; '.join(passed)})."
-    return f"{INSTALL}."
+    return INSTALL
 
 
 def _told(chosen: Chosen) -> Chosen:
