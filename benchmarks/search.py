@@ -39,7 +39,7 @@ QUESTIONS = 200
 MOST_MS = 50.0
 LEAST_RECALL = 0.95
 _PER_FILE = 50
-_VOCABULARY = 8_000
+_VOCABULARY = 3_500
 
 
 def run(hardware: str) -> list[Row]:

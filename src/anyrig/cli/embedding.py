@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,7 +96,10 @@ def embedder(
     options = context.options
     if few or not any(gpu.usable for gpu in context.machine.gpus):
         options.no_bench = True  # nothing to choose by figures, or nothing worth it
-    placed = compute.placed(context, pick(context), found.need())
+    need = found.need()
+    if num_characters is not None:
+        need = replace(need, most_workers=max(1, num_characters // _FEW_CHARACTERS))
+    placed = compute.placed(context, pick(context), need)
     for placement in placed.placements:
         compute.guard(context, placement)
     stamps = {stamp(placement.device, context.machine) for placement in placed.placements}

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from anyrig.placement import Placed
     from anyrig.work.engine import Engine
 
-LOOK_AHEAD = 1024
-"""Bundles that may be made ahead."""
+LOOK_AHEAD, NEAR_AHEAD = 1024, 32
+"""Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
+
+Work goes by length, not by order: what is asked first is done once all that is ahead may be.
+"""
 Long = Literal["windows", "cut"]
 
 
@@ -72,6 +75,7 @@ class Embedder:
         """Texts whose end was left out so far."""
         on_cpu = all(one.device.kind == "cpu" for one in placed.placements)
         self._chunk = FEW if on_cpu else CHUNK
+        self._ahead = NEAR_AHEAD if on_cpu else LOOK_AHEAD
         self._tokeniser = _tokeniser(model, long, self._chunk)
         self._engine: Engine | None = None
         self._pool: Pool | None = None
@@ -180,14 +184,14 @@ class Embedder:
         self, parcels: Iterator[bytes], report: Report | None
     ) -> Iterator[Outcome[bytes]]:
         if not self._here:
-            return self._workers().run(parcels, cost=cost, look_ahead=LOOK_AHEAD, report=report)
+            return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
         from anyrig.work.pace import Pace
         from anyrig.work.run import run
 
         engine = self._in_process()
         return run(
             parcels, engine.run, cost=cost, bound=engine.bound, report=report,
-            pace=Pace(grows=not self.deterministic),
+            pace=Pace(grows=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip
 
     def _workers(self) -> Pool:

@@ -82,9 +82,9 @@ class Model:
             backends=ways,  # type: ignore[arg-type]
             gpu_backends=tuple(reversed(ways)),  # type: ignore[arg-type]
             precisions=("bf16", "fp16", "fp32") if self.torch else ("fp32",),
-            worker_bytes=self.weights_bytes * 2 + (100 << 20),
+            worker_bytes=self.weights_bytes * 3 + (150 << 20),
             gpu=self.form != "hashing",
-            cores=4,
+            cores=1,  # two threads on batches that fit a cache do the work of 1.2
         )
 
 
