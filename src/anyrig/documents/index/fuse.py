@@ -5,6 +5,7 @@ say counts as much as they cover of the question, squared: a code that only one 
 every vector, and one common word of seven outweighs none. Measured on 44 labelled questions among
 280 passages with all-MiniLM-L6-v2, mean reciprocal rank: vectors alone 0.872, words alone 0.552,
 the plain fusion with 60 and equal weights 0.855, this 0.956, and the same for 5 to 60 and 1 to 2.
+It was chosen on the same questions: others will show a smaller gain.
 """
 
 from __future__ import annotations
