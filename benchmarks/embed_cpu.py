@@ -25,6 +25,9 @@ ROUNDS = 5
 SHAPES = 10_000
 CAP_BYTES = 3 << 30
 _LONG_TOKENS = 8000
+_PATHS = os.pathsep.join(
+    filter(None, (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")))
+)
 
 
 def run(hardware: str) -> list[Row]:
@@ -40,7 +43,7 @@ def _child(*words: str, cap: int = 0) -> dict[str, Any]:
     """What a process of this file says; its peak of memory is added."""
     command = [sys.executable, "-m", "benchmarks.embed_cpu", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
-                   "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}  # fmt: skip
+                   "PYTHONPATH": _PATHS}  # fmt: skip
 
     def capped() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (cap, cap))
@@ -101,7 +104,7 @@ def _whole(command: list[str]) -> tuple[float, float]:
         "u=resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(json.dumps([u.ru_utime+u.ru_stime,u.ru_maxrss/1024]))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": _PATHS}
     found = []
     for _ in range(ROUNDS + 1):
         done = subprocess.run(
