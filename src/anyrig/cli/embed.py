@@ -9,14 +9,15 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from anyrig.cli import compute, embedding, reading
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, print_json, print_warning, table
+from anyrig.cli.failed import Failed, end, plain
+from anyrig.cli.show import Progress, print_json, table
 from anyrig.errors import BadInput
+from anyrig.text.labels import cell
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -42,15 +43,6 @@ class Item(NamedTuple):
 
     name: str
     text: str
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A file that could not be read."""
-
-    file: str
-    error: str
-    hint: str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,18 +80,16 @@ def run(options: argparse.Namespace) -> int:
         told = {
             "file": str(output), "texts": len(items), "dimension": int(made.shape[1]),
             "model": name, "wall_s": round(time.perf_counter() - began, 3),
-            "failed": [vars(one) for one in failed],
+            "failed": plain(failed),
         }  # fmt: skip
         _tell(told, as_json=options.json)
-    for one in failed:
-        print_warning(f"{one.file}: {one.error}\n  hint: {one.hint}")
-    return 1 if failed else 0
+    return end(failed, len(items) + len(failed), "text")
 
 
 def _check(items: Sequence[Item], failed: Sequence[Failed], *, similar: bool) -> None:
     """That there is something to do."""
     if not items and failed:
-        raise BadInput(f"{failed[0].file}: {failed[0].error}", hint=failed[0].hint)
+        end(failed, len(failed))
     if not items:
         raise BadInput("there is nothing to embed", hint='anyrig embed "some words", or a file.')
     if similar and len(items) < 2:
@@ -204,7 +194,7 @@ def _read(context: Context, words: Sequence[str]) -> Iterator[Item | Failed]:
             if isinstance(found, Paged):
                 yield Item(str(found.file), found.text)
             else:
-                yield Failed(str(found.file), found.message, found.hint)
+                yield Failed(str(found.file), BadInput(found.message, hint=found.hint))
             progress.done()
 
 
@@ -307,5 +297,5 @@ def _lines_of(
     rows = csv.writer(out)
     rows.writerow(["name", *range(made.shape[1])])
     for item, vector in zip(items, made, strict=True):
-        rows.writerow([item.name, *_numbers(vector)])
+        rows.writerow([cell(item.name), *_numbers(vector)])
     yield out.getvalue()
