@@ -4,7 +4,9 @@ Files of made-up prose are written, indexed through the command line's own way (
 of their own, cutting, embedding, SQLite), and asked with questions drawn from them. The peer of a
 question is what one would write by hand: the same model's vector, `matrix @ query` with a full sort
 in numpy, FTS5's `ORDER BY rank`, and both fetched. `BENCHMARK_PASSAGES` and `BENCHMARK_MODEL` make
-it smaller or quicker: 100000 and minilm when not given; `hashing` has no model to wait for.
+it smaller or quicker: 100000 and minilm when not given; `hashing` has no model to wait for. With
+`BENCHMARK_RANDOM` the passages have random vectors of the model's size, and questions real ones: a
+search takes as long, and 100,000 passages need not be embedded; the graph is then left out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import resource
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,7 @@ from benchmarks.harness import ROOT, Row
 
 PASSAGES = int(os.environ.get("BENCHMARK_PASSAGES", "100000"))
 MODEL = os.environ.get("BENCHMARK_MODEL", "minilm")
+RANDOM = bool(os.environ.get("BENCHMARK_RANDOM"))
 QUESTIONS = 200
 MOST_MS = 50.0
 LEAST_RECALL = 0.95
@@ -58,7 +62,7 @@ def run(hardware: str) -> list[Row]:
         with embedding.embedder(context, model, num_characters=1000) as vectors:
             questions = _questions(folder / "docs")
             rows = _asked(path, vectors, questions)
-            rows += _graph(path, vectors, questions)
+            rows += [] if RANDOM else _graph(path, vectors, questions)
     return [*_rows(done, again), *rows]
 
 
@@ -109,6 +113,34 @@ def _questions(folder: Path) -> list[str]:
 # -- indexing --------------------------------------------------------------------------------------
 
 
+class _Random:
+    """Random vectors of a model's size; fits `protocol.Vectors`."""
+
+    def __init__(self, model: Model) -> None:
+        import numpy as np
+
+        self.model, self._dice = model, np.random.default_rng(3)
+
+    def embed(self, texts: Iterable[str], *, use: str = "passage") -> Iterator[Any]:
+        for _ in texts:
+            drawn = self._dice.standard_normal(self.model.dimension, dtype="float32")
+            yield drawn / (drawn @ drawn) ** 0.5
+
+    def matrix(self, texts: Iterable[str], *, use: str = "passage") -> Any:
+        import numpy as np
+
+        return np.stack(list(self.embed(texts)))
+
+
+@contextmanager
+def _vectors(context: Context, model: Model) -> Iterator[Vectors]:
+    if RANDOM:
+        yield _Random(model)
+    else:
+        with embedding.vectors(context, found=model) as made:
+            yield made
+
+
 def _indexed(context: Context, model: Model, path: Path, folder: Path) -> tuple[Indexed, float]:
     told = 0.0
 
@@ -120,7 +152,7 @@ def _indexed(context: Context, model: Model, path: Path, folder: Path) -> tuple[
                   f" {now.left_s or 0:.0f} s left", flush=True)  # fmt: skip
 
     before = _cpu()
-    with embedding.vectors(context, found=model) as vectors:
+    with _vectors(context, model) as vectors:
         done = service.index(path, service.places([folder]), vectors, service.ways(), tell=tell)
     assert not done.failed, done.failed[:3]
     assert status(path).num_vectors == done.num_passages
@@ -130,7 +162,7 @@ def _indexed(context: Context, model: Model, path: Path, folder: Path) -> tuple[
 def _again(context: Context, model: Model, path: Path, folder: Path) -> float:
     """Seconds of a run that finds nothing to do."""
     began = time.perf_counter()
-    with embedding.vectors(context, found=model) as vectors:
+    with _vectors(context, model) as vectors:
         done = service.index(path, service.places([folder]), vectors, service.ways())
     assert not done.changed
     return time.perf_counter() - began
@@ -147,7 +179,7 @@ def _rows(indexed: tuple[Indexed, float], again: float) -> list[Row]:
     done, cpu_s = indexed
     rate = done.num_passages / done.wall_s
     return [
-        Row(f"passages indexed with {MODEL}", done.num_passages, "", low=0.95 * PASSAGES),
+        Row(f"passages indexed with {'random vectors as of ' if RANDOM else ''}{MODEL}", done.num_passages, "", low=0.95 * PASSAGES),
         Row("passages indexed a second", rate, "/s",
             spread=f"{done.wall_s:.0f} s, CPU {cpu_s:.0f} s"),
         Row("a run with nothing to do", again, "s"),
