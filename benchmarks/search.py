@@ -179,7 +179,8 @@ def _rows(indexed: tuple[Indexed, float], again: float) -> list[Row]:
     done, cpu_s = indexed
     rate = done.num_passages / done.wall_s
     return [
-        Row(f"passages indexed with {'random vectors as of ' if RANDOM else ''}{MODEL}", done.num_passages, "", low=0.95 * PASSAGES),
+        Row(f"passages indexed, {'random' if RANDOM else MODEL} vectors", done.num_passages, "",
+            low=0.95 * PASSAGES),
         Row("passages indexed a second", rate, "/s",
             spread=f"{done.wall_s:.0f} s, CPU {cpu_s:.0f} s"),
         Row("a run with nothing to do", again, "s"),

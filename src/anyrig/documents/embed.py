@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -203,8 +204,10 @@ class Embedder:
     def _in_process(self) -> Engine:
         self._check_open()
         if self._engine is None:
-            recipe = self._recipe
-            self._engine = make(recipe.factory, self._placed.placements[0], recipe.options)
+            # One thread: a question of ten words is done before a second one is awake, and a second
+            # one that waits for work takes the core from whatever runs beside.
+            alone = replace(self._placed.placements[0], threads=1)
+            self._engine = make(self._recipe.factory, alone, self._recipe.options)
         return self._engine
 
     def _check_open(self) -> None:
