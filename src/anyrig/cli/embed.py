@@ -157,8 +157,6 @@ def _short(text: str) -> str:
 
 def _is_path(word: str) -> bool:
     """Whether a word names a file: one that is there, or one that plainly was meant to be."""
-    from anyrig.text.files import format_of_name
-
     if not word:
         return False
     try:
@@ -168,6 +166,8 @@ def _is_path(word: str) -> bool:
         return False
     if any(letter.isspace() for letter in word):
         return False
+    from anyrig.text.files import format_of_name
+
     return word.startswith(("/", "./", "../", "~/")) or bool(format_of_name(word))
 
 

@@ -23,7 +23,6 @@ from anyrig.errors import BadInput, WorkFailed
 from anyrig.units import plural
 from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
-from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed
     from anyrig.work.engine import Engine
+    from anyrig.work.pool import Pool
 
 LOOK_AHEAD, NEAR_AHEAD = 1024, 32
 """Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
@@ -196,6 +196,8 @@ class Embedder:
         )  # fmt: skip
 
     def _workers(self) -> Pool:
+        from anyrig.work.pool import Pool
+
         self._check_open()
         if self._pool is None:
             self._pool = Pool(self._placed.placements, self._recipe, **self._start)
