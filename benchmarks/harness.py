@@ -46,6 +46,8 @@ THEMES = {
     "book": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
+_PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER")
+"""Variables that say where something is, not what is measured."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,14 @@ def _write(theme: str, hardware: str, table: str) -> Path:
     machine_file.write_text(json.dumps(answers, indent=1) + "\n")
     versions = ", ".join(f"{name} {version}" for name, version in machine.packages.items())
     path = out / f"{theme}_{hardware}_{date}.md"
+    # What was asked for otherwise than by default is part of the command.
+    asked = "".join(
+        f"{name}={value} " for name, value in sorted(os.environ.items())
+        if name.startswith("BENCHMARK_") and name not in _PLACES
+    )  # fmt: skip
     path.write_text(
         f"# {theme} on {hardware}, {date}\n\n"
-        f"Command: `benchmarks/run {hardware} --only {theme}`, commit {_commit()}, "
+        f"Command: `{asked}benchmarks/run {hardware} --only {theme}`, commit {_commit()}, "
         f"Python {platform.python_version()}, {versions}. "
         f"Machine: {', '.join(d.name for d in machine.devices)} ({machine_file.name}).\n\n"
         f"{table}\n"
