@@ -1,0 +1,138 @@
+"""What settings must be, field by field, and what they may not be together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
+
+from anyrig.devices.describe import Precision
+from anyrig.errors import BadSetting
+
+if TYPE_CHECKING:
+    from anyrig.training.settings import Settings
+
+Rule = tuple[Callable[[Any], bool], str]
+
+
+def _whole(low: int) -> Rule:
+    return (
+        lambda value: type(value) is int and value >= low,
+        f"a whole number from {low} up",
+    )
+
+
+def _number(low: float, high: float = math.inf, *, open_low: bool = False) -> Rule:
+    def fits(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        inside = low < value if open_low else low <= value
+        return inside and value <= high and math.isfinite(value)
+
+    ends = f"above {low:g}" if open_low else f"from {low:g} up"
+    return fits, f"a number {ends}" + (f", at most {high:g}" if high < math.inf else "")
+
+
+def _one_of(*words: str) -> Rule:
+    return lambda value: value in words, "one of " + ", ".join(words)
+
+
+def _or_auto(rule: Rule) -> Rule:
+    return lambda value: value == "auto" or rule[0](value), f"{rule[1]}, or auto"
+
+
+_YES: Rule = (lambda value: isinstance(value, bool), "true or false")
+_BETAS: Rule = (
+    lambda value: (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(one, float) and 0 <= one < 1 for one in value)
+    ),
+    "two numbers from 0 up, below 1",
+)
+_NAMES: Rule = (
+    lambda value: isinstance(value, tuple) and all(isinstance(one, str) for one in value),
+    "a list of class names",
+)
+RULES: dict[str, Rule] = {
+    "batch": _whole(1),
+    "micro_batch": _or_auto(_whole(1)),
+    "steps": _whole(0),
+    "epochs": _whole(1),
+    "seed": _whole(0),
+    "shuffle": _YES,
+    "drop_last": _YES,
+    "learning_rate": _number(0, open_low=True),
+    "schedule": _one_of("constant", "linear", "cosine", "trapezoid"),
+    "warmup": _number(0),
+    "final_rate": _number(0, 1),
+    "weight_decay": _number(0),
+    "betas": _BETAS,
+    "momentum": _number(0, 1),
+    "max_norm": _number(0),
+    "guard": _YES,
+    "precision": _one_of("auto", *get_args(Precision)),
+    "dynamic": _YES,
+    "half_weights": _or_auto(_YES),
+    "memory_gb": _number(0),
+    "memory_fraction": _number(0, 1),
+    "recompute": _one_of("none", "blocks", "selective"),
+    "recompute_types": _NAMES,
+    "offload_optimiser": _YES,
+    "offload_activations": _YES,
+    "loss_chunks": _or_auto(_whole(1)),
+    "compile": _or_auto(_YES),
+    "cuda_graphs": _or_auto(_YES),
+    "cudnn_benchmark": _or_auto(_YES),
+    "fused_optimiser": _or_auto(_YES),
+    "strategy": _one_of("auto", "ddp", "fsdp"),
+    "shares": _one_of("equal", "measured"),
+    "validate_every": _whole(0),
+    "log_every": _whole(1),
+    "tensorboard": _YES,
+    "prometheus": _YES,
+    "profile_modules": _YES,
+}
+LOADING: dict[str, Rule] = {
+    "num_workers": _or_auto(_whole(0)),
+    "pin_memory": _or_auto(_YES),
+    "prefetch_factor": _or_auto(_whole(1)),
+    "persistent_workers": _or_auto(_YES),
+}
+KEEPING: dict[str, Rule] = {
+    "every_steps": _whole(0),
+    "every_s": _number(0),
+    "last": _whole(1),
+    "every_kept": _whole(0),
+    "best": _whole(0),
+    "asynchronous": _YES,
+}
+
+
+def check(settings: Settings) -> None:
+    """Refuse what makes no sense, by itself or together."""
+    for where, value, rules in (
+        ("", settings, RULES),
+        ("loading.", settings.loading, LOADING),
+        ("keeping.", settings.keeping, KEEPING),
+    ):
+        for name, (fits, must) in rules.items():
+            given = getattr(value, name)
+            if not fits(given):
+                raise BadSetting(f"{where}{name} is {given!r}", hint=f"It must be {must}.")
+    _together(settings)
+
+
+def _together(settings: Settings) -> None:
+    if settings.memory_gb and settings.memory_fraction:
+        raise BadSetting("memory_gb and memory_fraction are both set", hint="Set one of them.")
+    if settings.half_weights is True and settings.precision not in ("auto", "bf16", "fp8"):
+        raise BadSetting(
+            f"half_weights goes with bf16, not with {settings.precision}",
+            hint='Set precision = "bf16".',
+        )
+    if settings.strategy == "fsdp" and settings.shares == "measured":
+        raise BadSetting(
+            "shares by speed go with ddp: shards of fsdp wait for each other in every layer",
+            hint='Set strategy = "ddp".',
+        )
