@@ -1,0 +1,305 @@
+"""A language model of GPT-2's architecture, whose weights travel to and from transformers.
+
+Learned positions, norms before their layers, one matrix for queries, keys and values, and a head
+that shares its weights with the embedding. The vocabulary's rows are padded to a multiple of 64,
+because matrix units are fast on such sizes; no logit of a padded row leaves `forward`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.errors import BadSetting
+
+_ROWS = 64
+_STD = 0.02
+
+
+@dataclass(frozen=True)
+class GptShape:
+    """The sizes of a model."""
+
+    vocabulary: int = 50257
+    context: int = 1024
+    """The most tokens it sees at once."""
+    layers: int = 12
+    heads: int = 12
+    width: int = 768
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "context", "layers", "heads", "width"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise BadSetting(
+                    f"{name} is {value!r}", hint="It must be a whole number from 1 up."
+                )
+        if self.width % self.heads:
+            raise BadSetting(
+                f"width {self.width} cannot be shared by {self.heads} heads",
+                hint="Make the width a multiple of the heads.",
+            )
+        if not 0 <= self.dropout < 1:
+            raise BadSetting(f"dropout is {self.dropout!r}", hint="It must be from 0 up, below 1.")
+
+    @property
+    def rows(self) -> int:
+        """The vocabulary's rows with their padding."""
+        return -(-self.vocabulary // _ROWS) * _ROWS
+
+
+PRESETS: dict[str, GptShape] = {
+    "nano": GptShape(vocabulary=256, context=64, layers=2, heads=2, width=64),
+    "tiny": GptShape(vocabulary=256, context=128, layers=4, heads=4, width=128),
+    "small": GptShape(vocabulary=4096, context=256, layers=6, heads=6, width=384),
+    "gpt2": GptShape(),
+    "gpt2-medium": GptShape(layers=24, heads=16, width=1024),
+    "gpt2-large": GptShape(layers=36, heads=20, width=1280),
+    "gpt2-xl": GptShape(layers=48, heads=25, width=1600),
+}
+
+
+class GptAttention(nn.Module):
+    """Each position looks at itself and those before it."""
+
+    def __init__(self, shape: GptShape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.dropout = shape.dropout
+        self.qkv = nn.Linear(shape.width, 3 * shape.width)
+        self.out = nn.Linear(shape.width, shape.width)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """What each position gathers, of the same size as the states."""
+        size, length, width = states.shape
+        split = self.qkv(states).view(size, length, 3, self.heads, width // self.heads)
+        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
+        dropout = self.dropout if self.training else 0.0
+        seen = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
+        gathered: torch.Tensor = self.out(seen.transpose(1, 2).reshape(size, length, width))
+        return gathered
+
+
+class GptMlp(nn.Module):
+    """Four times the width, and back."""
+
+    def __init__(self, shape: GptShape) -> None:
+        super().__init__()
+        self.up = nn.Linear(shape.width, 4 * shape.width)
+        self.down = nn.Linear(4 * shape.width, shape.width)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Each position by itself."""
+        changed: torch.Tensor = self.down(F.gelu(self.up(states), approximate="tanh"))
+        return changed
+
+
+class GptBlock(nn.Module):
+    """Attention, then the positions by themselves, each added to what came in."""
+
+    def __init__(self, shape: GptShape) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(shape.width)
+        self.attention = GptAttention(shape)
+        self.norm_2 = nn.LayerNorm(shape.width)
+        self.mlp = GptMlp(shape)
+        self.drop = nn.Dropout(shape.dropout)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """States after the block."""
+        states = states + self.drop(self.attention(self.norm_1(states)))
+        changed: torch.Tensor = states + self.drop(self.mlp(self.norm_2(states)))
+        return changed
+
+
+class Gpt(nn.Module):
+    """Tokens in, a logit for each next token out."""
+
+    def __init__(self, shape: GptShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.vocabulary = shape.vocabulary
+        """Logits from here on belong to padded rows: a loss that uses `head` cuts them off."""
+        self.tokens = nn.Embedding(shape.rows, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
+        self.drop = nn.Dropout(shape.dropout)
+        self.blocks = nn.ModuleList(GptBlock(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.head = nn.Linear(shape.width, shape.rows, bias=False)
+        self.head.weight = self.tokens.weight
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Small normal weights; what is added to the stream of states shrinks with the depth."""
+        scaled = _STD / math.sqrt(2 * self.shape.layers)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear) and name != "head":
+                residual = name.endswith(("attention.out", "mlp.down"))
+                nn.init.normal_(module.weight, std=scaled if residual else _STD)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=_STD)
+
+    def forward(self, tokens: torch.Tensor, *, hidden: bool = False) -> torch.Tensor:
+        """Logits (batch, length, vocabulary), or with `hidden` the states that the head reads."""
+        length = tokens.shape[1]
+        if length > self.shape.context:
+            raise BadSetting(
+                f"{length} tokens are more than the model's context of {self.shape.context}",
+                hint="Cut the text into shorter windows, or make the context longer.",
+            )
+        places = torch.arange(length, device=tokens.device)
+        states = self.drop(self.tokens(tokens) + self.positions(places))
+        for block in self.blocks:
+            states = block(states)
+        states = self.norm(states)
+        if hidden:
+            return states
+        logits: torch.Tensor = self.head(states)[..., : self.vocabulary]
+        return logits
+
+    @torch.no_grad()
+    def generate(
+        self,
+        tokens: torch.Tensor,
+        count: int,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        generator: torch.Generator | None = None,
+    ) -> torch.Tensor:
+        """The tokens (batch, length) with `count` more drawn after them.
+
+        Temperature 0 takes the likeliest token each time; `top_k` draws among so many of the
+        likeliest, 0 among all.
+        """
+        was_training = self.training
+        self.eval()
+        try:
+            for _ in range(count):
+                logits = self(tokens[:, -self.shape.context :])[:, -1].float()
+                chosen = draw(logits, temperature, top_k, generator)
+                tokens = torch.cat((tokens, chosen), dim=1)
+        finally:
+            self.train(was_training)
+        return tokens
+
+
+def draw(
+    logits: torch.Tensor, temperature: float, top_k: int, generator: torch.Generator | None
+) -> torch.Tensor:
+    """One token for each row of logits, as a column."""
+    if temperature <= 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    logits = logits / temperature
+    if 0 < top_k < logits.shape[-1]:
+        least = logits.topk(top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < least, -math.inf)
+    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
+
+
+def gpt(shape: str | GptShape, **changes: int | float) -> Gpt:
+    """A model of a preset's name, or of a shape, with some of its sizes changed."""
+    if isinstance(shape, str):
+        if shape not in PRESETS:
+            raise BadSetting(
+                f"there is no GPT called {shape!r}", hint=f"Known are: {', '.join(PRESETS)}."
+            )
+        shape = PRESETS[shape]
+    return Gpt(dataclasses.replace(shape, **changes))  # type: ignore[arg-type]  # checked there
+
+
+_PARTS = {
+    "norm_1": "ln_1",
+    "attention.qkv": "attn.c_attn",
+    "attention.out": "attn.c_proj",
+    "norm_2": "ln_2",
+    "mlp.up": "mlp.c_fc",
+    "mlp.down": "mlp.c_proj",
+}
+_ENDS = {
+    "tokens.weight": "transformer.wte.weight",
+    "positions.weight": "transformer.wpe.weight",
+    "norm.weight": "transformer.ln_f.weight",
+    "norm.bias": "transformer.ln_f.bias",
+    "head.weight": "lm_head.weight",
+}
+
+
+def _theirs(name: str) -> str:
+    if name in _ENDS:
+        return _ENDS[name]
+    _, number, *path, leaf = name.split(".")
+    return f"transformer.h.{number}.{_PARTS['.'.join(path)]}.{leaf}"
+
+
+def _turned(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """GPT-2 in transformers keeps the matrices of its blocks input first."""
+    is_matrix = name.startswith("blocks.") and tensor.dim() == 2
+    return tensor.t().contiguous() if is_matrix else tensor
+
+
+def to_gpt2_names(
+    state: Mapping[str, torch.Tensor], vocabulary: int | None = None
+) -> dict[str, torch.Tensor]:
+    """Weights as transformers' GPT2LMHeadModel names and lays them out, without padded rows.
+
+    The head is left out: transformers ties it to the embedding as well.
+    """
+    named = {}
+    for name, tensor in state.items():
+        if name == "head.weight":
+            continue
+        if name == "tokens.weight" and vocabulary is not None:
+            tensor = tensor[:vocabulary].contiguous()
+        named[_theirs(name)] = _turned(name, tensor)
+    return named
+
+
+def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
+    """Put the weights of a GPT2LMHeadModel, or of its bare GPT2Model, into a model of its shape."""
+    prefix = "" if any(name.startswith("transformer.") for name in state) else "transformer."
+    given = {prefix + name: tensor for name, tensor in state.items()}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            tensor = given.get(_theirs(name))
+            if tensor is None:
+                raise BadSetting(
+                    f"the weights have no {_theirs(name)}", hint="Give those of a GPT-2 model."
+                )
+            _put(parameter, _turned(name, tensor), _theirs(name), model.vocabulary)
+
+
+def _put(parameter: torch.Tensor, tensor: torch.Tensor, name: str, vocabulary: int) -> None:
+    target = parameter[:vocabulary] if name == "transformer.wte.weight" else parameter
+    if target.shape != tensor.shape:
+        raise BadSetting(
+            f"{name} is of {tuple(tensor.shape)}, the model wants {tuple(target.shape)}",
+            hint="Build the model with the sizes in the folder's config.json.",
+        )
+    target.copy_(tensor)
+
+
+def gpt2_config(shape: GptShape) -> dict[str, int | float | str | bool | list[str]]:
+    """The shape as the config.json of a GPT-2 in transformers."""
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": shape.vocabulary,
+        "n_positions": shape.context,
+        "n_embd": shape.width,
+        "n_layer": shape.layers,
+        "n_head": shape.heads,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": shape.dropout,
+        "embd_pdrop": shape.dropout,
+        "attn_pdrop": shape.dropout,
+        "tie_word_embeddings": True,
+    }

@@ -1,0 +1,139 @@
+"""The GPT: equal to transformers' GPT-2, causal, blind to its padded rows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from anyrig.errors import BadSetting
+from anyrig.training.models.gpt import (
+    PRESETS,
+    Gpt,
+    GptShape,
+    from_gpt2,
+    gpt,
+    gpt2_config,
+    to_gpt2_names,
+)
+
+SMALL = GptShape(vocabulary=101, context=24, layers=3, heads=2, width=32)
+
+
+def _twin(shape: GptShape) -> torch.nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(**gpt2_config(shape), attn_implementation="eager")
+    torch.manual_seed(3)
+    twin: torch.nn.Module = transformers.GPT2LMHeadModel(config).eval()
+    for parameter in twin.parameters():  # norms and biases too: ones and zeros would hide a swap
+        torch.nn.init.normal_(parameter, std=0.2)
+    return twin
+
+
+def test_logits_equal_those_of_transformers_with_the_same_weights() -> None:
+    twin = _twin(SMALL)
+    model = Gpt(SMALL).eval()
+    from_gpt2(model, twin.state_dict())
+    tokens = torch.randint(0, 101, (2, 24))
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), twin(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_export_is_read_by_transformers() -> None:
+    twin = _twin(SMALL)
+    torch.manual_seed(5)
+    model = Gpt(SMALL).eval()
+    told = twin.load_state_dict(to_gpt2_names(model.state_dict(), 101), strict=False)
+    assert told.unexpected_keys == []
+    assert told.missing_keys == ["lm_head.weight"]  # tied to the embedding there
+    tokens = torch.randint(0, 101, (1, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), twin(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_bare_model_without_the_prefix_is_read_and_a_foreign_one_refused() -> None:
+    twin = _twin(SMALL)
+    bare = {name.removeprefix("transformer."): one for name, one in twin.state_dict().items()}
+    model = Gpt(SMALL)
+    from_gpt2(model, bare)
+    assert torch.equal(model.positions.weight, bare["wpe.weight"])
+    with pytest.raises(BadSetting, match="have no"):
+        from_gpt2(model, {"other": torch.zeros(1)})
+    wider = {**twin.state_dict(), "transformer.wpe.weight": torch.zeros(25, 32)}
+    with pytest.raises(BadSetting, match=r"\(25, 32\)"):
+        from_gpt2(model, wider)
+
+
+def test_later_tokens_change_nothing_before_them() -> None:
+    torch.manual_seed(0)
+    model = Gpt(SMALL).eval()
+    tokens = torch.randint(0, 101, (1, 12))
+    other = tokens.clone()
+    other[0, 7] = (other[0, 7] + 1) % 101
+    before, after = model(tokens), model(other)
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7], after[:, 7])
+
+
+def test_padded_rows_give_no_logits_and_get_no_gradient() -> None:
+    model = Gpt(SMALL)
+    assert model.head.weight is model.tokens.weight
+    assert model.head.weight.shape[0] == 128
+    logits = model(torch.randint(0, 101, (2, 8)))
+    assert logits.shape == (2, 8, 101)
+    logits.logsumexp(-1).sum().backward()
+    assert model.head.weight.grad is not None
+    assert model.head.weight.grad[101:].abs().max() == 0
+    assert model.head.weight.grad[:101].abs().min() > 0
+
+
+def test_hidden_states_are_what_the_head_reads() -> None:
+    model = Gpt(SMALL).eval()
+    tokens = torch.randint(0, 101, (2, 8))
+    states = model(tokens, hidden=True)
+    assert states.shape == (2, 8, 32)
+    torch.testing.assert_close(model.head(states)[..., :101], model(tokens))
+
+
+def test_gpt2_has_124_million_weights_and_starts_knowing_nothing() -> None:
+    with torch.device("meta"):
+        model = gpt("gpt2")
+    padding = (model.shape.rows - 50257) * 768
+    assert sum(one.numel() for one in model.parameters()) - padding == 124_439_808
+    torch.manual_seed(1)
+    small = gpt("tiny")
+    logits = small(torch.randint(0, 256, (4, 32))).flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, torch.randint(0, 256, (128,)))
+    assert abs(loss.item() - math.log(256)) < 0.1
+    down = small.blocks[0].get_parameter("mlp.down.weight").std().item()
+    assert down == pytest.approx(0.02 / math.sqrt(8), rel=0.05)
+
+
+def test_generation_is_drawn_by_its_generator_and_goes_past_the_context() -> None:
+    torch.manual_seed(2)
+    model = gpt("nano", context=8, dropout=0.2).train()
+    start = torch.tensor([[1, 2, 3]])
+    runs = [
+        model.generate(start, 12, 0.9, 20, torch.Generator().manual_seed(seed))
+        for seed in (4, 4, 5)
+    ]
+    assert runs[0].shape == (1, 15)
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+    assert model.training
+    likeliest = model.generate(start, 1, temperature=0.0)[0, -1]
+    assert model.generate(start, 1, top_k=1)[0, -1] == likeliest
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(BadSetting, match="heads"):
+        GptShape(width=10, heads=3)
+    with pytest.raises(BadSetting, match="layers"):
+        GptShape(layers=0)
+    with pytest.raises(BadSetting, match="dropout"):
+        GptShape(dropout=1.0)
+    with pytest.raises(BadSetting, match="no GPT"):
+        gpt("gpt3")
+    with pytest.raises(BadSetting, match="context"):
+        Gpt(PRESETS["nano"])(torch.zeros((1, 65), dtype=torch.long))
