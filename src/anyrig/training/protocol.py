@@ -23,6 +23,10 @@ Loss = Callable[[nn.Module, Batch], torch.Tensor]
 """The loss of a batch as a mean over its units, a scalar that can run backwards."""
 Units = Callable[[Batch], int]
 """How many units a batch's loss is a mean over: items, or tokens that count. On the host."""
+Figure = Callable[[nn.Module, Batch], tuple[float | torch.Tensor, float | torch.Tensor]]
+"""A figure of a batch as a sum and a count, which are added up over batches and processes before
+they are divided. Vectors of both are a mean of ratios, of those whose count is not nought: macro F1
+is one, a place for each class."""
 Phase = Literal["data", "forward", "backward", "communicate", "optimise"]
 PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "communicate", "optimise")
 
@@ -42,10 +46,8 @@ class Task:
     """Items to a batch; torch's default when None."""
     validation: Any = None
     """A data set that is only measured."""
-    figures: Mapping[str, Callable[[nn.Module, Batch], tuple[float, float]]] = field(
-        default_factory=dict
-    )
-    """Further figures of validation, such as accuracy: a sum and a count of a batch."""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    """Further figures of validation, such as accuracy."""
     finish: Callable[[Path], Mapping[str, Any]] | None = None
     """Writes what a user wants of the trained model into a folder; what it says is in the summary.
     The weights are the trained ones when it is called."""
