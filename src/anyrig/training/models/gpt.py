@@ -160,10 +160,8 @@ class Gpt(nn.Module):
         for block in self.blocks:
             states = block(states)
         states = self.norm(states)
-        if hidden:
-            return states
-        logits: torch.Tensor = self.head(states)[..., : self.vocabulary]
-        return logits
+        made: torch.Tensor = states if hidden else self.head(states)[..., : self.vocabulary]
+        return made
 
     @torch.no_grad()
     def generate(

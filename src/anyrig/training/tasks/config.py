@@ -1,0 +1,100 @@
+"""A job's table as a frozen dataclass: unknown keys and values of a wrong type are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from anyrig.errors import BadInput, BadSetting
+
+Config = TypeVar("Config")
+_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def read(kind: type[Config], values: Mapping[str, Any], where: str = "task") -> Config:
+    """A table's values in a dataclass; a number may stand for a float, one text for a list."""
+    hints = typing.get_type_hints(kind)
+    known = [one.name for one in dataclasses.fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    given = {}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
+            raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
+        given[name] = _fitted(value, hints[name], f"[{where}] {name}")
+    return kind(**given)
+
+
+def _fitted(value: Any, hint: Any, where: str) -> Any:
+    for option in _options(hint):
+        fits, made = _as(value, option)
+        if fits:
+            return made
+    raise BadSetting(f"{where} is {value!r}", hint=f"It must be {_named(hint)}.")
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+def _as(value: Any, hint: Any) -> tuple[bool, Any]:
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return value in typing.get_args(hint), value
+    if origin is tuple:
+        return _as_tuple(value, typing.get_args(hint)[0])
+    if origin is not None:  # Mapping[str, Any]
+        return isinstance(value, Mapping), value
+    if hint is float and type(value) is int:
+        return True, float(value)
+    return type(value) is hint, value
+
+
+def _as_tuple(value: Any, hint: Any) -> tuple[bool, Any]:
+    items = [value] if type(value) is hint else value
+    if not isinstance(items, (list, tuple)):
+        return False, value
+    pairs = [_as(item, hint) for item in items]
+    return all(fits for fits, _ in pairs), tuple(made for _, made in pairs)
+
+
+def _named(hint: Any) -> str:
+    return " or ".join(_word(option) for option in _options(hint))
+
+
+def _word(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return "one of " + ", ".join(str(one) for one in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return "a list of " + _WORDS.get(typing.get_args(hint)[0], "values")
+    return _WORDS.get(hint, "a table")
+
+
+def below(folder: Path, text: str) -> Path:
+    """A path of the table: relative ones begin at the TOML file's folder."""
+    return folder / Path(text).expanduser()
+
+
+def existing(folder: Path, text: str, what: str) -> Path:
+    """A path that must be there."""
+    path = below(folder, text)
+    if not path.exists():
+        raise BadInput(f"{what} {path} is not there", hint=f"Relative paths begin at {folder}.")
+    return path
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch draws from a seed inside, and goes on afterwards as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

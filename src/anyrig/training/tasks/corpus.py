@@ -1,0 +1,233 @@
+"""Texts of files as one long row of tokens on disk, and windows of it.
+
+Whatever the readers of documents can read may be given: plain text is taken as it stands, the rest
+by its words. A file that cannot be read is left out and named.
+"""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.store.atomic import replacing, write_text
+from anyrig.text import files
+from anyrig.text import folder as folders
+from anyrig.text.formats.limits import Limits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from anyrig.text.apart import Apart
+    from anyrig.training.tasks.tokens import Tokens
+
+_PIECE_BYTES = 1 << 20
+_PIECES = 16
+"""Pieces of text that are encoded at once, on all cores."""
+_PLAIN = ("txt", "md", "csv")
+_WILD = frozenset("*?[")
+
+
+@dataclass
+class Corpus:
+    """Files whose text is wanted, and what was wrong with some."""
+
+    paths: tuple[Path, ...]
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Name -> why it was left out; filled while reading."""
+
+    def pieces(self) -> Iterator[str | None]:
+        """The texts in pieces of about a megabyte, with None after each file."""
+        from anyrig.text.apart import Apart
+
+        with Apart() as apart:
+            for path in self.paths:
+                try:
+                    yield from self._file(path, apart)
+                except AnyrigError as error:
+                    self.skipped[str(path)] = error.message
+                    continue
+                yield None
+
+    def _file(self, path: Path, apart: Apart) -> Iterator[str]:
+        with files.guarded(path, _limits()):
+            plain = files.format_of(path) in _PLAIN
+        yield from _plain(path) if plain else [apart.pages(path).text]
+
+
+def _limits() -> Limits:
+    """A text is read in pieces, so it may be as large as the disk."""
+    return Limits(file_bytes=1 << 50)
+
+
+def _plain(path: Path) -> Iterator[str]:
+    """A text file as it stands: UTF-8 in pieces, all else by a look at the whole file."""
+    from anyrig.text.decode import decode
+
+    if not _is_utf8(path):
+        yield decode(path.read_bytes(), path.name)
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        while lines := file.readlines(_PIECE_BYTES):
+            yield "".join(lines).replace("\r\n", "\n")
+
+
+def _is_utf8(path: Path) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as file:
+        while data := file.read(_PIECE_BYTES):
+            try:
+                decoder.decode(data)
+            except UnicodeDecodeError:
+                return False
+            if b"\0" in data:  # UTF-16 without its mark may be sound UTF-8
+                return False
+    return True
+
+
+def find(patterns: Sequence[str], start: Path) -> Corpus:
+    """The files that paths, folders and patterns (`books/**/*.txt`) name, in a settled order."""
+    places: list[Path] = []
+    for pattern in patterns:
+        whole = str(start / Path(pattern).expanduser())
+        found = [whole]
+        if _WILD & set(pattern) and not Path(whole).exists():
+            found = sorted(glob.glob(whole, recursive=True))
+        if not found or not Path(found[0]).exists():
+            raise BadInput(f"there is no text at {whole}", hint=f"Relative paths begin at {start}.")
+        places += [Path(one) for one in found]
+    seen = folders.find(places)
+    skipped = {str(one.path): one.reason for one in (*seen.skipped, *seen.unreadable)}
+    if not seen.files:
+        raise BadInput(
+            f"there is no text in {', '.join(map(str, places))}", hint="Give files with text."
+        )
+    return Corpus(seen.files, skipped)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A row of tokens in a file."""
+
+    path: Path
+    kind: str
+    """`uint16` or `uint32`."""
+    num_tokens: int
+    num_bytes: int = 0
+    """Of the text in UTF-8; 0 where nobody counted."""
+    skipped: tuple[str, ...] = ()
+
+
+def packed(
+    run: Path, key: Sequence[Any], text: Callable[[], Iterator[str | None]], tokens: Tokens
+) -> Packed:
+    """The text's tokens, from the run's folder if the same were written there before."""
+    digest = hashlib.sha256(json.dumps([*key, tokens.text()]).encode()).hexdigest()[:16]
+    about = run / f"tokens-{digest}.json"
+    kind = "uint16" if tokens.size <= 1 << 16 else "uint32"
+    path = about.with_suffix(f".{kind}")
+    kept = _kept(about, path, kind)
+    if kept is not None:
+        return kept
+    num_tokens, num_bytes = _write(path, kind, text(), tokens)
+    write_text(about, json.dumps({"tokens": num_tokens, "bytes": num_bytes}))
+    return Packed(path, kind, num_tokens, num_bytes)
+
+
+def _kept(about: Path, path: Path, kind: str) -> Packed | None:
+    try:
+        said = json.loads(about.read_text(encoding="utf-8"))
+        made = Packed(path, kind, int(said["tokens"]), int(said["bytes"]))
+        width = 2 if kind == "uint16" else 4
+        return made if path.stat().st_size == made.num_tokens * width else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) -> tuple[int, int]:
+    import numpy as np
+
+    num_tokens = num_bytes = 0
+    end = [] if tokens.end is None else [tokens.end]
+    with replacing(path) as file:
+        for pieces, is_last in _grouped(text):
+            for encoded in tokens.encode(pieces):
+                file.write(encoded.astype(kind).tobytes())
+                num_tokens += len(encoded)
+            num_bytes += sum(len(piece.encode("utf-8", "replace")) for piece in pieces)
+            if is_last:
+                file.write(np.asarray(end, dtype=kind).tobytes())
+                num_tokens += len(end)
+    return num_tokens, num_bytes
+
+
+def _grouped(text: Iterator[str | None]) -> Iterator[tuple[list[str], bool]]:
+    """Pieces in groups that are encoded at once, and whether a file ends after them."""
+    group: list[str] = []
+    for piece in text:
+        if piece is None:
+            yield group, True
+            group = []
+            continue
+        group.append(piece)
+        if len(group) >= _PIECES:
+            yield group, False
+            group = []
+    if group:
+        yield group, False
+
+
+class Windows:
+    """Windows of a row of tokens, each one token longer than what a model sees of it.
+
+    A window's last token is the next one's first: each token is the target of one window. The file
+    is opened by whoever reads first, so the data set can be sent to another process.
+    """
+
+    def __init__(self, row: Packed, context: int, first: int, count: int) -> None:
+        self.row = row
+        self.context = context
+        self.first = first
+        self.count = count
+        self._map: np.ndarray[Any, np.dtype[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        import numpy as np
+
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        if self._map is None:
+            self._map = np.memmap(self.row.path, dtype=self.row.kind, mode="r")
+        start = (self.first + number) * self.context
+        window = self._map[start : start + self.context + 1].astype(np.int64)
+        return {"tokens": torch.from_numpy(window)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_map": None}
+
+
+def split(row: Packed, context: int, share: float) -> tuple[Windows, Windows | None]:
+    """Windows to train on, and those of the end, which are only measured."""
+    num_windows = (row.num_tokens - 1) // context
+    if num_windows < 1:
+        raise BadInput(
+            f"the text has {row.num_tokens} tokens, fewer than a window of {context + 1}",
+            hint="Give more text, or set a shorter context.",
+        )
+    held = min(round(num_windows * share), num_windows - 1)
+    if share > 0 and num_windows > 1:
+        held = max(held, 1)
+    kept = num_windows - held
+    validation = Windows(row, context, kept, held) if held else None
+    return Windows(row, context, 0, kept), validation

@@ -1,0 +1,276 @@
+"""A causal language model from text: GPT-2's architecture from nothing, or a Hugging Face folder.
+
+    [task]
+    kind = "language"
+    text = ["books", "notes/*.md"]
+    model = "tiny"
+
+Tokens are bytes, those of a `tokenizer.json`, or made from the text; they lie in the run's folder
+as one long row, and a window of it is an item. In the end there are a Hugging Face folder and a
+sample of what the model writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.store.atomic import write_text
+from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
+from anyrig.training.protocol import Batch, Task
+from anyrig.training.tasks import config, corpus, tokens
+
+log = logging.getLogger(__name__)
+IGNORED = -100
+"""A target that is no target: padding."""
+
+
+@dataclass(frozen=True)
+class LanguageConfig:
+    """The `[task]` table."""
+
+    text: tuple[str, ...] = ()
+    """Files, folders or patterns; any document that can be read."""
+    model: str | Mapping[str, Any] = "tiny"
+    """A preset, a table of sizes (with `preset` to begin from), or a Hugging Face folder."""
+    tokenizer: str = "auto"
+    """`bytes`, `train`, or a tokenizer.json; `auto` is that of the model's folder, else bytes."""
+    vocabulary: int = 4096
+    """Tokens of a tokenizer that is trained here."""
+    context: int = 0
+    """Tokens in a window; 0 takes as many as the model sees at once."""
+    validation: float = 0.05
+    """The share of the text, at its end, that is only measured."""
+    prompt: str = ""
+    """What the sample at the end begins with."""
+    sample: int = 200
+    """Tokens of the sample; 0 makes none."""
+    temperature: float = 0.8
+    top_k: int = 50
+
+    def __post_init__(self) -> None:
+        if not self.text:
+            raise BadSetting("[task] names no text", hint='Set text = "folder" or a list of files.')
+        if not 0 <= self.validation < 1:
+            raise BadSetting(
+                f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
+            )
+
+
+def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
+    chosen = config.read(LanguageConfig, values)
+    found = corpus.find(chosen.text, folder)
+    words = _tokens(chosen, folder, run, found)
+    key = [str(path) for path in found.paths]
+    row = corpus.packed(run, key, found.pieces, words)
+    for path, reason in found.skipped.items():
+        log.warning("%s is left out: %s", path, reason)
+    with config.seeded(seed):
+        model, context = _model(chosen, folder, words)
+    data, validation = corpus.split(row, context, chosen.validation)
+    finish = Finish(model, words, chosen, seed, tuple(found.skipped))
+    return Task(
+        name="language",
+        model=model,
+        data=data,
+        validation=validation,
+        loss=_loss(),
+        units=units,
+        figures={"perplexity": Perplexity()},
+        finish=finish,
+    )
+
+
+def _tokens(chosen: LanguageConfig, folder: Path, run: Path, found: corpus.Corpus) -> tokens.Tokens:
+    word = chosen.tokenizer
+    if word == "auto":
+        word = "bytes"
+        if isinstance(chosen.model, str) and _is_folder(chosen.model, folder):
+            return tokens.from_file(config.below(folder, chosen.model))
+    if word == "bytes":
+        return tokens.as_bytes()
+    if word != "train":
+        return tokens.from_file(config.existing(folder, word, "the tokenizer"))
+    kept = run / f"tokenizer-{chosen.vocabulary}.json"
+    if kept.exists():
+        return tokens.from_file(kept)
+    made = tokens.trained((one for one in found.pieces() if one), chosen.vocabulary)
+    made.save(kept)
+    return made
+
+
+def _is_folder(name: str, folder: Path) -> bool:
+    return name not in PRESETS and (config.below(folder, name) / "config.json").is_file()
+
+
+def _model(chosen: LanguageConfig, folder: Path, words: tokens.Tokens) -> tuple[nn.Module, int]:
+    if isinstance(chosen.model, str) and _is_folder(chosen.model, folder):
+        return _pretrained(config.below(folder, chosen.model), chosen.context, words)
+    shape = _shape(chosen)
+    context = chosen.context or shape.context
+    shape = dataclasses.replace(shape, vocabulary=words.size, context=max(context, shape.context))
+    return Gpt(shape), context
+
+
+def _shape(chosen: LanguageConfig) -> GptShape:
+    sizes = {"preset": chosen.model} if isinstance(chosen.model, str) else dict(chosen.model)
+    preset = sizes.pop("preset", "tiny")
+    if preset not in PRESETS:
+        raise BadSetting(
+            f"[task] model is {preset!r}, which is no preset and no folder with a config.json",
+            hint=f"Presets are: {', '.join(PRESETS)}. Or give a Hugging Face folder.",
+        )
+    return config.read(GptShape, {**dataclasses.asdict(PRESETS[preset]), **sizes}, "task.model")
+
+
+def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
+    """A Hugging Face causal model; nothing is fetched, and no code of the folder is run."""
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        raise MissingPackage(
+            "a Hugging Face model needs the package transformers",
+            hint='pip install "anyrig[torch]"',
+        ) from error
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(path), local_files_only=True, trust_remote_code=False, dtype=torch.float32
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise BadInput(
+            f"{path} holds no causal model that transformers can load: {error}",
+            hint="Give a folder with config.json and model.safetensors.",
+        ) from error
+    rows = int(model.get_input_embeddings().weight.size(0))
+    if words.size > rows:
+        raise BadSetting(
+            f"the tokenizer has {words.size} tokens, the model {rows} rows",
+            hint='Use the model\'s own: tokenizer = "auto".',
+        )
+    longest = int(getattr(model.config, "max_position_embeddings", 0) or 1024)
+    if context > longest:
+        raise BadSetting(
+            f"[task] context is {context}, the model sees {longest} tokens",
+            hint=f"Set context = {longest} or less.",
+        )
+    return model, context or min(longest, 1024)
+
+
+def _loss() -> Any:
+    try:
+        from anyrig.training.head import LanguageLoss
+    except ImportError:
+        return plain_loss
+    return LanguageLoss(chunks="auto")
+
+
+def plain_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """The mean cross-entropy of each next token; targets of -100 do not count."""
+    window = batch["tokens"]
+    logits = logits_of(model, window[:, :-1].clamp(min=0))
+    targets = window[:, 1:].reshape(-1)
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets, ignore_index=IGNORED)
+
+
+def logits_of(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
+    """Logits of our models and of transformers'."""
+    made = model(window)
+    logits: torch.Tensor = made if isinstance(made, torch.Tensor) else made.logits
+    return logits
+
+
+def units(batch: Batch) -> int:
+    """How many targets count."""
+    return int((batch["tokens"][:, 1:] != IGNORED).sum())
+
+
+class Perplexity:
+    """How many tokens the model wavers between, on average: e to the mean loss."""
+
+    def __call__(self, model: nn.Module, batch: Batch) -> tuple[float, float]:
+        """The sum of the losses of a batch, and their count."""
+        count = units(batch)
+        return float(plain_loss(model, batch)) * count, float(count)
+
+    @staticmethod
+    def after(mean: float) -> float:
+        """What the mean over all batches becomes."""
+        return math.exp(min(mean, 700.0))
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Writes the model as a Hugging Face folder, and what it says."""
+
+    model: nn.Module
+    words: tokens.Tokens
+    chosen: LanguageConfig
+    seed: int
+    skipped: tuple[str, ...] = ()
+
+    def __call__(self, folder: Path) -> Mapping[str, Any]:
+        """What was written where."""
+        said: dict[str, Any] = {"model": str(folder / "model")}
+        _export(self.model, self.words, folder / "model")
+        if self.chosen.sample > 0:
+            text = self.chosen.prompt + self.sample()
+            write_text(folder / "sample.txt", text)
+            said["sample"] = text
+        if self.skipped:
+            said["skipped"] = list(self.skipped)
+        return said
+
+    def sample(self) -> str:
+        """A text drawn from the model, the same for the same weights and seed."""
+        device = next(self.model.parameters()).device
+        start = [int(one) for one in next(self.words.encode([self.chosen.prompt or "\n"]))]
+        row = torch.tensor([start], device=device)
+        generator = torch.Generator(device=device).manual_seed(self.seed)
+        made = generate(self.model, row, self.chosen, generator)
+        return self.words.decode(made[0, len(start) :].tolist())
+
+
+@torch.no_grad()
+def generate(
+    model: nn.Module, row: torch.Tensor, chosen: LanguageConfig, generator: torch.Generator
+) -> torch.Tensor:
+    """More tokens after a row, from any causal model."""
+    if isinstance(model, Gpt):
+        return model.generate(row, chosen.sample, chosen.temperature, chosen.top_k, generator)
+    longest = int(getattr(getattr(model, "config", None), "max_position_embeddings", 1024))
+    was_training = model.training
+    model.eval()
+    for _ in range(chosen.sample):
+        logits = logits_of(model, row[:, -longest:])[:, -1].float()
+        row = torch.cat((row, draw(logits, chosen.temperature, chosen.top_k, generator)), dim=1)
+    model.train(was_training)
+    return row
+
+
+def _export(model: nn.Module, words: tokens.Tokens, folder: Path) -> None:
+    """A folder that transformers opens."""
+    from safetensors.torch import save_file
+
+    from anyrig.training.models.gpt import gpt2_config, to_gpt2_names
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, Gpt):
+        state = to_gpt2_names(model.state_dict(), model.vocabulary)
+        cpu = {name: one.detach().cpu().contiguous() for name, one in state.items()}
+        save_file(cpu, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_text(folder / "config.json", json.dumps(gpt2_config(model.shape), indent=2))
+    else:
+        model.save_pretrained(str(folder))  # type: ignore[operator]  # of transformers
+    words.save(folder / "tokenizer.json")
