@@ -26,7 +26,8 @@ Units = Callable[[Batch], int]
 Figure = Callable[[nn.Module, Batch], tuple[float | torch.Tensor, float | torch.Tensor]]
 """A figure of a batch as a sum and a count, which are added up over batches and processes before
 they are divided. Vectors of both are a mean of ratios, of those whose count is not nought: macro F1
-is one, a place for each class."""
+is one, a place for each class. A figure that has a function `after` is what that makes of the mean:
+perplexity is e to the power of one."""
 Phase = Literal["data", "forward", "backward", "communicate", "optimise"]
 PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "communicate", "optimise")
 
@@ -51,6 +52,8 @@ class Task:
     finish: Callable[[Path], Mapping[str, Any]] | None = None
     """Writes what a user wants of the trained model into a folder; what it says is in the summary.
     The weights are the trained ones when it is called."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Files that could not be used, and why: they are named at the end, and the rest is trained."""
 
 
 @dataclass(frozen=True)

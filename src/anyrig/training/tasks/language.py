@@ -80,7 +80,6 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     with config.seeded(seed):
         model, context = _model(chosen, folder, words)
     data, validation = corpus.split(row, context, chosen.validation)
-    finish = Finish(model, words, chosen, seed, tuple(found.skipped))
     return Task(
         name="language",
         model=model,
@@ -89,7 +88,8 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         loss=_loss(),
         units=units,
         figures={"perplexity": Perplexity()},
-        finish=finish,
+        finish=Finish(model, words, chosen, seed),
+        skipped=found.skipped,
     )
 
 
@@ -153,7 +153,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
             f"{path} holds no causal model that transformers can load: {error}",
             hint="Give a folder with config.json and model.safetensors.",
         ) from error
-    rows = int(model.get_input_embeddings().weight.size(0))
+    rows = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # a number
     if words.size > rows:
         raise BadSetting(
             f"the tokenizer has {words.size} tokens, the model {rows} rows",
@@ -170,7 +170,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
 
 def _loss() -> Any:
     try:
-        from anyrig.training.head import LanguageLoss
+        from anyrig.training.head import LanguageLoss  # type: ignore[import-not-found]  # soon
     except ImportError:
         return plain_loss
     return LanguageLoss(chunks="auto")
@@ -218,7 +218,6 @@ class Finish:
     words: tokens.Tokens
     chosen: LanguageConfig
     seed: int
-    skipped: tuple[str, ...] = ()
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
@@ -228,8 +227,6 @@ class Finish:
             text = self.chosen.prompt + self.sample()
             write_text(folder / "sample.txt", text)
             said["sample"] = text
-        if self.skipped:
-            said["skipped"] = list(self.skipped)
         return said
 
     def sample(self) -> str:
