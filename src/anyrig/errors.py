@@ -19,7 +19,9 @@
     │   ├── OutOfMemory          3  the work does not fit, not even its smallest piece
     │   └── DeviceLost           3  its driver gave it up: only a new process can use it
     ├── WorkFailed               1  some of the work could not be done, the rest is
-    │   └── Unfinished           1  passages of a book that could not be spoken
+    │   ├── Unfinished           1  passages of a book that could not be spoken
+    │   └── DataFailed           1  an item of a data set that cannot be read, or its worker ended
+    ├── PeerLost                 1  another process that trains along ended or did not answer
     ├── TooBusy                  1  too much waits already; a moment later it may not
     ├── StoreFailed              1  what is kept on disk cannot be read or written
     └── MissingPackage           4  a package or an extra is not installed
@@ -124,6 +126,19 @@ class DeviceLost(DeviceError):
 
 class WorkFailed(AnyrigError):
     """Some of the work could not be done."""
+
+
+class DataFailed(WorkFailed):
+    """An item of a data set cannot be read, or the process that reads items ended."""
+
+    def __init__(self, message: str, *, hint: str, item: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.item = item
+        """Its number, where one item is to blame."""
+
+
+class PeerLost(AnyrigError):
+    """Another process of a group that trains together ended, or did not answer in time."""
 
 
 class TooBusy(AnyrigError):
