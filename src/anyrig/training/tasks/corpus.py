@@ -10,7 +10,8 @@ import codecs
 import glob
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from anyrig.text.apart import Apart
     from anyrig.training.tasks.tokens import Tokens
 
+log = logging.getLogger(__name__)
 _PIECE_BYTES = 1 << 20
 _PIECES = 16
 """Pieces of text that are encoded at once, on all cores."""
@@ -122,34 +124,57 @@ class Packed:
     """`uint16` or `uint32`."""
     num_tokens: int
     num_bytes: int = 0
-    """Of the text in UTF-8; 0 where nobody counted."""
-    skipped: tuple[str, ...] = ()
+    """Of the text in UTF-8."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Files that are not in it, and why."""
 
 
-def packed(
-    run: Path, key: Sequence[Any], text: Callable[[], Iterator[str | None]], tokens: Tokens
-) -> Packed:
-    """The text's tokens, from the run's folder if the same were written there before."""
-    digest = hashlib.sha256(json.dumps([*key, tokens.text()]).encode()).hexdigest()[:16]
+def packed(run: Path, patterns: Sequence[str], start: Path, tokens: Tokens) -> Packed:
+    """The text's tokens. A run goes on with those it began with: they lie in its folder."""
+    digest = hashlib.sha256(json.dumps([*patterns, tokens.text()]).encode()).hexdigest()[:16]
     about = run / f"tokens-{digest}.json"
     kind = "uint16" if tokens.size <= 1 << 16 else "uint32"
     path = about.with_suffix(f".{kind}")
     kept = _kept(about, path, kind)
     if kept is not None:
         return kept
-    num_tokens, num_bytes = _write(path, kind, text(), tokens)
-    write_text(about, json.dumps({"tokens": num_tokens, "bytes": num_bytes}))
-    return Packed(path, kind, num_tokens, num_bytes)
+    found = find(patterns, start)
+    num_tokens, num_bytes = _write(path, kind, found.pieces(), tokens)
+    said = {
+        "tokens": num_tokens,
+        "bytes": num_bytes,
+        "skipped": found.skipped,
+        "files": {str(one): _stamp(one) for one in found.paths},
+    }
+    write_text(about, json.dumps(said, indent=1))
+    return Packed(path, kind, num_tokens, num_bytes, found.skipped)
 
 
 def _kept(about: Path, path: Path, kind: str) -> Packed | None:
+    """What an earlier start of the run wrote, if it is whole."""
     try:
         said = json.loads(about.read_text(encoding="utf-8"))
-        made = Packed(path, kind, int(said["tokens"]), int(said["bytes"]))
+        made = Packed(path, kind, int(said["tokens"]), int(said["bytes"]), dict(said["skipped"]))
         width = 2 if kind == "uint16" else 4
-        return made if path.stat().st_size == made.num_tokens * width else None
-    except (OSError, ValueError, KeyError, TypeError):
+        if path.stat().st_size != made.num_tokens * width:
+            return None
+        changed = [one for one, was in said["files"].items() if _stamp(Path(one)) not in ([], was)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    if changed:
+        log.warning(
+            "%s changed since the run began; it goes on with the text it began with", changed[0]
+        )
+    return made
+
+
+def _stamp(path: Path) -> list[int]:
+    """What tells that a file changed; nothing if it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return []
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _write(path: Path, kind: str, text: Iterator[str | None], tokens: Tokens) -> tuple[int, int]:

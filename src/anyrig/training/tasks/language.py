@@ -71,11 +71,9 @@ class LanguageConfig:
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
     chosen = config.read(LanguageConfig, values)
-    found = corpus.find(chosen.text, folder)
-    words = _tokens(chosen, folder, run, found)
-    key = [str(path) for path in found.paths]
-    row = corpus.packed(run, key, found.pieces, words)
-    for path, reason in found.skipped.items():
+    words = _tokens(chosen, folder, run)
+    row = corpus.packed(run, chosen.text, folder, words)
+    for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
     with config.seeded(seed):
         model, context = _model(chosen, folder, words)
@@ -89,11 +87,11 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         units=units,
         figures={"perplexity": Perplexity()},
         finish=Finish(model, words, chosen, seed),
-        skipped=found.skipped,
+        skipped=row.skipped,
     )
 
 
-def _tokens(chosen: LanguageConfig, folder: Path, run: Path, found: corpus.Corpus) -> tokens.Tokens:
+def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     word = chosen.tokenizer
     if word == "auto":
         word = "bytes"
@@ -106,7 +104,8 @@ def _tokens(chosen: LanguageConfig, folder: Path, run: Path, found: corpus.Corpu
     kept = run / f"tokenizer-{chosen.vocabulary}.json"
     if kept.exists():
         return tokens.from_file(kept)
-    made = tokens.trained((one for one in found.pieces() if one), chosen.vocabulary)
+    text = corpus.find(chosen.text, folder).pieces()
+    made = tokens.trained((piece for piece in text if piece), chosen.vocabulary)
     made.save(kept)
     return made
 

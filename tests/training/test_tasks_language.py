@@ -1,0 +1,243 @@
+"""A language model from text: tokens, windows, the loss by hand, and what comes out at the end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from anyrig.errors import BadInput, BadSetting
+from anyrig.training.protocol import Task
+from anyrig.training.tasks import build, corpus, tokens
+from anyrig.training.tasks.language import Perplexity, plain_loss, units
+
+VERSE = "The tide comes in, the tide goes out, and no clock minds.\n"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text(VERSE * 40, encoding="utf-8")
+    (tmp_path / "text" / "b.md").write_text("# Ebb\n\nÅ café — 潮\n" * 20, encoding="utf-8")
+    return tmp_path
+
+
+def made(place: Path, run: str = "run", seed: int = 0, **values: Any) -> Task:
+    config = {"kind": "language", "text": "text", "model": "nano", "sample": 20, **values}
+    return build(config, place, place / run, seed)
+
+
+def trained(task: Task, steps: int, rate: float = 3e-3, batch: int = 8) -> list[float]:
+    optimiser = torch.optim.AdamW(task.model.parameters(), rate)
+    losses = []
+    for step in range(steps):
+        items = [task.data[(step * batch + i) % len(task.data)] for i in range(batch)]
+        loss = task.loss(task.model, torch.utils.data.default_collate(items))
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_the_loss_falls_and_the_same_seed_gives_the_same_curve(place: Path) -> None:
+    first, again = trained(made(place), 12), trained(made(place), 12)
+    other = trained(made(place, seed=1), 1)
+    assert abs(first[0] - math.log(257)) < 0.3
+    assert first[-1] < first[0] - 1.5
+    assert first == again
+    assert other[0] != first[0]
+
+
+def test_building_a_task_leaves_the_random_state_alone(place: Path) -> None:
+    torch.manual_seed(9)
+    expected = torch.rand(1)
+    torch.manual_seed(9)
+    made(place)
+    assert torch.equal(torch.rand(1), expected)
+
+
+class Fixed(torch.nn.Module):
+    """Gives the logits it was made with."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, window: torch.Tensor) -> torch.Tensor:
+        assert window.min() >= 0
+        return self.logits.expand(*window.shape, -1)
+
+
+def test_the_loss_is_the_mean_over_targets_that_count() -> None:
+    model = Fixed(torch.tensor([0.0, math.log(2.0), math.log(5.0)]))  # shares 1/8, 2/8, 5/8
+    batch = {"tokens": torch.tensor([[0, 1, 2, -100], [2, 0, -100, -100]])}
+    by_hand = (math.log(8 / 2) + math.log(8 / 5) + math.log(8)) / 3
+    assert units(batch) == 3
+    assert plain_loss(model, batch).item() == pytest.approx(by_hand, rel=1e-6)
+    total, count = Perplexity()(model, batch)
+    assert Perplexity.after(total / count) == pytest.approx(math.exp(by_hand), rel=1e-6)
+
+
+def test_the_jobs_loss_is_the_plain_one(place: Path) -> None:
+    task = made(place)
+    batch = torch.utils.data.default_collate([task.data[0], task.data[1]])
+    loss = task.loss(task.model, batch)
+    torch.testing.assert_close(loss, plain_loss(task.model, batch), atol=1e-5, rtol=1e-5)
+
+
+def test_each_token_is_the_target_of_one_window(place: Path) -> None:
+    task = made(place, context=16, validation=0.25)
+    row = torch.tensor(list((VERSE * 40).encode()))
+    first, second = task.data[0]["tokens"], task.data[1]["tokens"]
+    assert torch.equal(first, row[:17])
+    assert torch.equal(second, row[16:33])
+    assert task.validation is not None
+    num_windows = (task.data.row.num_tokens - 1) // 16
+    assert len(task.data) + len(task.validation) == num_windows
+    assert len(task.validation) == round(num_windows * 0.25)
+    assert torch.equal(
+        task.data[len(task.data) - 1]["tokens"][-1:], task.validation[0]["tokens"][:1]
+    )
+    with pytest.raises(IndexError):
+        task.data[len(task.data)]
+
+
+def test_windows_travel_to_another_process(place: Path) -> None:
+    task = made(place)
+    task.data[0]
+    loader = torch.utils.data.DataLoader(
+        task.data, batch_size=4, num_workers=1, multiprocessing_context="spawn"
+    )
+    batch = next(iter(loader))
+    assert torch.equal(batch["tokens"][3], task.data[3]["tokens"])
+    assert len(pickle.dumps(task.data)) < 2000
+    pickle.loads(pickle.dumps((task.loss, task.units, task.figures)))
+
+
+def test_a_run_goes_on_with_the_text_it_began_with(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = made(place).data[0]["tokens"]
+    (place / "text" / "a.txt").write_text("Something else.\n" * 100)
+    with caplog.at_level(logging.WARNING):
+        task = made(place)
+    assert torch.equal(task.data[0]["tokens"], before)
+    assert "goes on with the text it began with" in caplog.text
+    assert not torch.equal(made(place, run="other").data[0]["tokens"], before)
+
+
+def test_half_written_tokens_are_made_again(place: Path) -> None:
+    row = made(place).data.row
+    whole = row.path.read_bytes()
+    row.path.write_bytes(whole[:100])
+    assert made(place).data.row.path.read_bytes() == whole
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_taken(place: Path) -> None:
+    (place / "text" / "c.pdf").write_bytes(b"%PDF-1.4 broken")
+    (place / "text" / "empty.txt").write_bytes(b"")
+    (place / "text" / "wide.txt").write_bytes(("\ufeff" + VERSE).encode("utf-16-le"))
+    for _ in range(2):  # the second time from the run's folder
+        task = made(place)
+        assert sorted(Path(one).name for one in task.skipped) == ["c.pdf", "empty.txt"]
+    text = tokens.as_bytes().decode(_all(task))
+    assert text.count(VERSE) == 41
+    assert "潮" in text
+
+
+def _all(task: Task) -> list[int]:
+    row = corpus.Windows(task.data.row, task.data.row.num_tokens - 1, 0, 1)
+    found: list[int] = row[0]["tokens"].tolist()
+    return found
+
+
+def test_books_are_read_by_their_words(place: Path) -> None:
+    (place / "text" / "page.html").write_text("<html><body><p>Spring <b>tide</b></p></body></html>")
+    assert "Spring tide" in tokens.as_bytes().decode(_all(made(place)))
+
+
+def test_bytes_equal_the_tokenizer_that_is_written_for_others(tmp_path: Path) -> None:
+    words = tokens.as_bytes()
+    text = "Hé, 潮! \x00\x7f <|endoftext|>\r\n\t" + "".join(map(chr, range(256)))
+    ours = next(words.encode([text])).tolist()
+    words.save(tmp_path / "tokenizer.json")
+    theirs = tokens.from_file(tmp_path / "tokenizer.json")
+    assert ours == list(text.encode())
+    assert next(theirs.encode([text])).tolist() == ours
+    assert words.decode(ours) == text
+    assert words.size == 257
+    assert words.end == 256
+    assert next(words.encode(["a\ud800b"])).tolist() == list(b"a?b")
+
+
+def test_a_tokenizer_trained_on_the_text_is_shorter_and_loses_nothing(place: Path) -> None:
+    task = made(place, tokenizer="train", vocabulary=300, validation=0)
+    kept = tokens.from_file(place / "run" / "tokenizer-300.json")
+    assert kept.size == 300
+    assert task.model.get_parameter("tokens.weight").shape[0] == 320
+    assert task.data.row.num_tokens < task.data.row.num_bytes * 0.6
+    assert VERSE * 40 in kept.decode(_all(task))
+    again = made(place, run="again", tokenizer="train", vocabulary=300, validation=0)
+    assert torch.equal(again.data[0]["tokens"], task.data[0]["tokens"])
+    assert task.validation is None
+
+
+def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    task = made(place, prompt="The tide")
+    trained(task, 3)
+    assert task.finish is not None
+    said = task.finish(place / "out")
+    again = task.finish(place / "out")
+    assert said["sample"] == again["sample"]
+    assert (place / "out" / "sample.txt").read_text(encoding="utf-8").startswith("The tide")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(place / "out" / "model").eval()
+    window = task.data[0]["tokens"][None, :-1]
+    task.model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(window).logits, task.model(window), atol=1e-5, rtol=1e-5)
+
+    tuned = made(place, run="tuned", model="out/model", context=32, sample=4)
+    losses = trained(tuned, 4)
+    assert losses[-1] < losses[0]
+    assert tuned.finish is not None
+    tuned.finish(place / "tuned-out")
+    assert json.loads((place / "tuned-out/model/config.json").read_text())["model_type"] == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"modle": "tiny"}, "modle"),
+        ({"model": "huge"}, "no preset"),
+        ({"model": {"preset": "nano", "width": 63}}, "heads"),
+        ({"model": {"depth": 3}}, "depth"),
+        ({"context": "long"}, "whole number|context"),
+        ({"text": "nowhere"}, "nowhere"),
+        ({"text": []}, "no text"),
+        ({"validation": 1.5}, "validation"),
+        ({"context": 100_000}, "fewer than a window"),
+        ({"tokenizer": "missing.json"}, "missing.json"),
+        ({"kind": "langauge"}, "langauge"),
+        ({"kind": ""}, "kind"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_words(
+    place: Path, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((BadSetting, BadInput), match=said) as caught:
+        made(place, **values)
+    assert caught.value.hint
+
+
+def test_a_longer_context_makes_a_model_that_sees_it(place: Path) -> None:
+    task = made(place, context=100)
+    assert task.data[0]["tokens"].shape == (101,)
+    assert task.loss(task.model, {"tokens": task.data[0]["tokens"][None]}).isfinite()
