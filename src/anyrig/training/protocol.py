@@ -125,12 +125,22 @@ class Group(Protocol):
 
     rank: int
     size: int
+    lockstep: bool
+    """Whether processes wait for each other inside a micro batch, validation included: all run the
+    same number of them, and a shortage is answered by a new start (`restarting`), not by `settle`.
+    """
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The model as the group trains it: the same weights everywhere, or a shard of them."""
 
+    def adopt(self, optimiser: torch.optim.Optimizer) -> None:
+        """Point an optimiser made before `prepare` at the parameters that the model has now."""
+
     def share(self, num_items: int) -> tuple[int, int]:
-        """Which items of a global batch are this process': first and count, in rank order."""
+        """Which items of a global batch are this process': first and count, in rank order.
+
+        Called once for each batch by every process, in order; it may be ahead of the steps.
+        """
 
     def micro(self, *, last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of a micro batch; gradients travel in the last one."""
@@ -151,8 +161,12 @@ class Group(Protocol):
     def least(self, number: int) -> int:
         """The smallest of a host number over all processes."""
 
-    def note_speed(self, samples: int, seconds: float) -> None:
-        """How long this process computed for its items, for shares by speed."""
+    def note_speed(self, samples: int, seconds: float | None = None) -> None:
+        """How long this process computed for its items, for shares by speed.
+
+        Called by every process after each step, as it may be collective; without seconds, what
+        passed inside `micro` counts, measured on the device.
+        """
 
     def weights(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """All weights and buffers whole, under the plain model's names; collective. May be empty

@@ -1,0 +1,126 @@
+"""An optimiser's state with parameters by name: what torch numbers, a checkpoint has to name.
+
+Numbers depend on the order in which groups were made; names are the same whatever number of
+processes trains, and whether the model is compiled or wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from anyrig.errors import BadInput
+
+# What torch.compile and checkpoint wrappers put into the names of what they wrap.
+_WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name in the model before anything was wrapped around its modules."""
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def plain_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The model's weights and buffers under plain names; the tensors are the model's own."""
+    return {
+        plain_name(name): value
+        for name, value in model.state_dict().items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def names_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> list[str]:
+    """The name of each of the optimiser's parameters, in the order of its numbers.
+
+    A parameter that the model does not have, such as a master copy, goes by its number (`#3`).
+    """
+    known = {id(value): plain_name(name) for name, value in model.named_parameters()}
+    held = [value for group in optimiser.param_groups for value in group["params"]]
+    return [known.get(id(value), f"#{number}") for number, value in enumerate(held)]
+
+
+def named_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimiser's `state_dict` by name; its tensors are not copies."""
+    names, state = names_of(model, optimiser), optimiser.state_dict()
+    groups = [
+        {**group, "params": [names[number] for number in group["params"]]}
+        for group in state["param_groups"]
+    ]
+    inner = {
+        names[key] if isinstance(key, int) else key: value for key, value in state["state"].items()
+    }
+    return {**state, "state": inner, "param_groups": groups}
+
+
+def load_named(
+    model: nn.Module, optimiser: torch.optim.Optimizer, state: Mapping[str, Any]
+) -> None:
+    """Put a state by name back, whatever order its parameters were in."""
+    numbers = {name: number for number, name in enumerate(names_of(model, optimiser))}
+    _check_groups(list(numbers), optimiser, state["param_groups"])
+    own = optimiser.state_dict()["param_groups"]
+    groups = [
+        {**saved, "params": mine["params"]}
+        for saved, mine in zip(state["param_groups"], own, strict=True)
+    ]
+    inner = {numbers.get(key, key): value for key, value in state["state"].items()}
+    optimiser.load_state_dict({**state, "state": inner, "param_groups": groups})
+
+
+def _check_groups(
+    names: list[str], optimiser: torch.optim.Optimizer, saved: list[Mapping[str, Any]]
+) -> None:
+    """Every group must hold what it held, or a rate or a decay would go to other parameters."""
+    start, mine = 0, []
+    for group in optimiser.param_groups:
+        mine.append(set(names[start : start + len(group["params"])]))
+        start += len(group["params"])
+    theirs = [set(group["params"]) for group in saved]
+    if mine != theirs:
+        odd = sorted(set().union(*mine) ^ set().union(*theirs))[:3]
+        told = f": {', '.join(odd)}" if odd else " in other groups"
+        raise BadInput(
+            f"the optimiser's parameters are not those of the checkpoint{told}",
+            hint="Make the model and the optimiser's groups as they were, or leave its state out.",
+        )
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy whole weights into a plain model by their plain names; other names are refused."""
+    real = {plain_name(name): name for name in model.state_dict()}
+    check_names(model, weights)
+    model.load_state_dict({real[name]: value for name, value in weights.items()}, strict=False)
+
+
+def check_names(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Refuse weights that lack a name of the model or have one too many.
+
+    Of weights that are tied one name is enough, as safetensors files keep them.
+    """
+    own = {name: value.data_ptr() for name, value in _whole_state(model).items()}
+    there = {own[name] for name in weights if name in own}
+    lacking = [name for name, where in own.items() if name not in weights and where not in there]
+    unknown = [name for name in weights if name not in own]
+    if lacking or unknown:
+        parts = [
+            f"{what} {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+            for what, names in (("lack", lacking), ("have besides", unknown))
+            if names
+        ]
+        raise BadInput(
+            f"the weights do not fit the model: they {' and '.join(parts)}",
+            hint="Make the model with the settings that it was trained with.",
+        )
+
+
+def _whole_state(model: nn.Module) -> dict[str, torch.Tensor]:
+    # A shard's own memory tells tied weights apart as well as a whole tensor's would.
+    return {
+        name: value.to_local() if hasattr(value, "to_local") else value
+        for name, value in plain_state(model).items()
+    }

@@ -1,0 +1,84 @@
+"""What the processes of a data-parallel group do in the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from anyrig.errors import AnyrigError
+from anyrig.training.distributed.joining import join, open_group, place_of
+from anyrig.training.distributed.processes import Processes
+from tests.training.ranks import model as toy
+
+Environment = Mapping[str, str]
+
+
+def _group(environment: Environment, **options: Any) -> Processes:
+    place = place_of(environment)
+    join(place, torch.device("cpu"), timeout_s=60)
+    return Processes(place.rank, place.size, bucket_bytes=600, **options)
+
+
+def gradients(environment: Environment) -> dict[str, Any]:
+    """Uneven shares, accumulation, a rank without items; all against one process."""
+    group = _group(environment)
+    model = group.prepare(toy.Model(seed=group.rank))
+    found: dict[str, Any] = {"weights": dict(group.weights(model)), "share": [], "grads": {}}
+    for name, size, micro in (("whole", 12, 12), ("micro", 12, 2), ("odd", 7, 3), ("one", 1, 1)):
+        model.zero_grad()
+        found["share"].append(group.share(size))
+        assert group.settle(ran_out=False) is False  # nothing yet: zeros everywhere
+        model.zero_grad()
+        assert not toy.gradients(model, group, toy.items()[:size], micro)
+        found["grads"][name] = toy.flat(model)
+    found["least"] = group.least(10 + group.rank)
+    found["total"] = float(group.total(torch.tensor(1.0 + group.rank)))
+    group.close()
+    return found
+
+
+def shortage(environment: Environment) -> dict[str, Any]:
+    """The second process runs out in the middle of its last backward pass."""
+    group = _group(environment)
+    model = toy.Model()
+    group.prepare(model)
+    answers, micro = [], 6
+    model.explodes = group.rank == 1
+    for _ in range(3):
+        model.zero_grad()
+        ran_out = toy.gradients(model, group, toy.items(), micro)
+        answers.append((ran_out, micro))
+        if ran_out:
+            micro = group.least(micro // 2 if model.explodes else micro)
+            model.explodes = False
+    grads = toy.flat(model)
+    group.close()
+    return {"answers": answers, "grads": grads}
+
+
+def different(environment: Environment) -> str:
+    """Models that differ are refused in words, in both processes."""
+    group = open_group("ddp", environment, timeout_s=60)
+    try:
+        group.prepare(toy.Model(unused=group.rank == 0))
+    except AnyrigError as error:
+        return f"{error} {error.hint}"
+    finally:
+        group.close()
+    return ""
+
+
+def gone(environment: Environment) -> str:
+    """The second process leaves; the first is told in words."""
+    group = _group(environment)
+    if group.rank == 1:
+        group.close()
+        return "left"
+    try:
+        group.barrier()
+        group.barrier()
+    except AnyrigError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
