@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -40,22 +41,38 @@ def gradients(environment: Environment) -> dict[str, Any]:
 
 
 def shortage(environment: Environment) -> dict[str, Any]:
-    """The second process runs out in the middle of its last backward pass."""
+    """The second process runs out in the middle of its last backward pass, twice."""
     group = _group(environment)
     model = toy.Model()
     group.prepare(model)
-    answers, micro = [], 6
-    model.explodes = group.rank == 1
-    for _ in range(3):
+    answers, travelled, micro = [], [], 6
+    for step in range(4):
+        model.explodes = group.rank == 1 and step in (1, 2)
         model.zero_grad()
-        ran_out = toy.gradients(model, group, toy.items(), micro)
+        with _counting(group) as started:
+            ran_out = toy.gradients(model, group, toy.items(), micro)
+        travelled.append(started[0])
         answers.append((ran_out, micro))
         if ran_out:
             micro = group.least(micro // 2 if model.explodes else micro)
-            model.explodes = False
     grads = toy.flat(model)
     group.close()
-    return {"answers": answers, "grads": grads}
+    return {"answers": answers, "grads": grads, "travelled": travelled}
+
+
+@contextlib.contextmanager
+def _counting(group: Processes) -> Iterator[list[int]]:
+    """How many buckets had set off before the step was settled."""
+    reducer, counted = group._reducer, [0]
+    finish = reducer.finish
+
+    def finishing(*, void: bool) -> None:
+        counted[0] = reducer._started
+        finish(void=void)
+
+    reducer.finish = finishing  # type: ignore[method-assign]
+    yield counted
+    reducer.finish = finish  # type: ignore[method-assign]
 
 
 def different(environment: Environment) -> str:

@@ -177,7 +177,7 @@ class Processes(Collective):
         super().__init__(rank, size, shares)
         self._bucket_bytes = bucket_bytes
         self._overlap = overlap
-        self._reducer = Reducer(())
+        self._reducer = Reducer((), overlap=False)
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The same model with the first process' weights; its gradients will be added up.
@@ -213,7 +213,11 @@ class Processes(Collective):
         """
         with together("adding up gradients"):
             self._reducer.finish(void=ran_out)
-        return bool(self.agree(torch.tensor([int(ran_out)])).item())
+        any_ran_out = bool(self.agree(torch.tensor([int(ran_out)])).item())
+        if not any_ran_out and not self._reducer.ordered:
+            with together("ordering gradients"):
+                self._reducer.reorder()
+        return any_ran_out
 
     def note_speed(self, samples: int, seconds: float | None = None) -> None:
         """Called once after each step by all processes: now and then they compare speeds."""

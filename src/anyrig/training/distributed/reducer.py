@@ -6,7 +6,9 @@ others wait for them until the time-out, and the reducer of the failed one refus
 forward. Here the rest can be started from outside (`finish`), with zeros.
 
 Every process starts its buckets in the same order, whatever order its gradients come in: a bucket
-waits for those before it. A parameter that got no gradient counts as zeros.
+waits for those before it. A parameter that got no gradient counts as zeros. After the first step
+buckets are made anew in the order in which gradients came in the first process, so that a
+parameter that is defined late and used early, or never, does not hold up the others.
 
 Under torch.compile a whole graph's gradients come together at its end; travel and computing
 overlap where blocks are compiled one by one.
@@ -40,7 +42,7 @@ class Bucket:
     """Where each begins, counted in elements."""
     num_elements: int
     come: set[int] = field(default_factory=set)
-    """Those whose gradient is there, by position."""
+    """Those whose gradient is there, by identity."""
     work: Work | None = None
     flat: torch.Tensor | None = None
 
@@ -62,34 +64,58 @@ class Reducer:
         bucket_bytes: int = BUCKET_BYTES,
         overlap: bool = True,
     ) -> None:
-        # The last layers' gradients come first.
-        self.buckets = make_buckets(list(parameters)[::-1], bucket_bytes)
+        self._parameters = list(parameters)
+        self._bucket_bytes = bucket_bytes
+        self.ordered = not overlap
+        """Whether buckets follow the order in which gradients come."""
+        self._came: list[int] = []
         self._started = 0
         self._armed = False
+        # The last layers' gradients come first.
+        self._arrange(list(range(len(self._parameters)))[::-1])
         self._hooks: list[RemovableHandle] = []
-        for bucket in self.buckets if overlap else ():
-            for position, parameter in enumerate(bucket.parameters):
-                register = parameter.register_post_accumulate_grad_hook
-                hook = register(self._hook(bucket, position))  # type: ignore[no-untyped-call]
-                self._hooks.append(hook)
+        for number, parameter in enumerate(self._parameters if overlap else ()):
+            register = parameter.register_post_accumulate_grad_hook
+            self._hooks.append(register(self._hook(number)))  # type: ignore[no-untyped-call]
+
+    def _arrange(self, order: Sequence[int]) -> None:
+        self.buckets = make_buckets([self._parameters[one] for one in order], self._bucket_bytes)
+        self._bucket_of = {id(one): made for made in self.buckets for one in made.parameters}
+
+    def reorder(self) -> None:
+        """Arrange buckets as gradients came in the first process; collective, between steps."""
+        import torch.distributed as dist
+
+        known = dict.fromkeys(self._came)
+        rest = [one for one in reversed(range(len(self._parameters))) if one not in known]
+        order = torch.tensor([len(known), *known, *rest])
+        dist.broadcast(order, 0)
+        if int(order[0]):  # none where the first process had no items
+            self._arrange(order[1:].tolist())
+            self.ordered = True
+        self._came.clear()
 
     def arm(self) -> None:
         """From now on a gradient that comes is complete: the last backward pass begins."""
         self._armed = True
+        self._came.clear()
         for bucket in self.buckets:
             bucket.come.clear()
 
-    def _hook(self, bucket: Bucket, position: int) -> Callable[[torch.Tensor], None]:
+    def _hook(self, number: int) -> Callable[[torch.Tensor], None]:
         def came(parameter: torch.Tensor) -> None:
             if not self._armed:
                 return
+            bucket = self._bucket_of[id(parameter)]
             if bucket.work is not None:
                 raise BadInput(
                     "a gradient came a second time in the last micro batch of a step",
                     hint="Checkpoint with use_reentrant=False and run one backward pass in a "
                     "micro batch, or open the group with overlap=False.",
                 )
-            bucket.come.add(position)
+            if not self.ordered:
+                self._came.append(number)
+            bucket.come.add(id(parameter))
             self._start_ready()
 
         return came
