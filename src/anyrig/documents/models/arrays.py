@@ -28,6 +28,9 @@ _ORDER = (
     "attention.self.query", "attention.self.key", "attention.self.value",
     "attention.output.dense", "intermediate.dense", "output.dense",
 )  # fmt: skip
+# What the packaged BERT is, beside its weights.
+_HEADS, _HIDDEN, _EPS = 12, 384, 1e-12
+_PLACES = "embeddings.position_embeddings.weight"
 
 
 def read(folder: Path) -> tuple[Shape, Weights[Array]]:
@@ -85,6 +88,13 @@ def _array(told: Mapping[str, Any]) -> Array:
 
 def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
     """BERT out of an ONNX file; its hash was checked, so what is where is known."""
+    state = _state(file)
+    shape = Shape("bert", _HEADS, _HIDDEN, _EPS, "gelu", len(state[_PLACES]))
+    return shape, weights_of(state, shape)
+
+
+def _state(file: Path) -> dict[str, Array]:
+    """The packaged weights by BERT's own names: all floats, but words as 8-bit rows and scales."""
     from anyrig.backends.rewire import weights_in
 
     found = weights_in(file.read_bytes())
@@ -93,13 +103,38 @@ def _packaged(file: Path) -> tuple[Shape, Weights[Array]]:
     state[f"{words}.weight"], state[f"{words}.scale"] = (
         state.pop(f"{words}.weight_q"), state.pop(f"{words}.weight_scale")
     )  # fmt: skip
-    places = "embeddings.position_embeddings.weight"
-    state[places] = state.pop(f"{places}_q") * state.pop(f"{places}_scale")
+    state[_PLACES] = state.pop(f"{_PLACES}_q") * state.pop(f"{_PLACES}_scale")
     layers = len({name.split(".")[2] for name in state if name.startswith("encoder.layer.")})
     names = [f"encoder.layer.{n}.{part}.weight" for n in range(layers) for part in _ORDER]
     matrices = [name for name in state if name.startswith("val_") and name.endswith("_q")]
     for target, name in zip(names, matrices, strict=True):
         values, scale = state.pop(name), state.pop(f"{name.removesuffix('_q')}_scale")
         state[target] = (values * scale).T
-    shape = Shape("bert", 12, 384, 1e-12, "gelu", len(state[places]))
-    return shape, weights_of(state, shape)
+    return state
+
+
+def packaged_floats(file: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The packaged BERT as transformers knows it: a config, and all its weights in fp32."""
+    state = _state(file)
+    words = "embeddings.word_embeddings"
+    state[f"{words}.weight"] = state[f"{words}.weight"] * state.pop(f"{words}.scale")
+    wanted = ("embeddings.", "encoder.layer.")
+    floats = {
+        name: np.array(value, np.float32, order="C")
+        for name, value in state.items()
+        if name.startswith(wanted) and name.endswith(("weight", "bias"))
+    }
+    inner = floats["encoder.layer.0.intermediate.dense.weight"]
+    config = {
+        "vocab_size": len(floats[f"{words}.weight"]),
+        "hidden_size": _HIDDEN,
+        "num_hidden_layers": len({name.split(".")[2] for name in floats if "layer." in name}),
+        "num_attention_heads": _HEADS,
+        "intermediate_size": len(inner),
+        "hidden_act": "gelu",
+        "max_position_embeddings": len(floats[_PLACES]),
+        "type_vocab_size": len(floats["embeddings.token_type_embeddings.weight"]),
+        "layer_norm_eps": _EPS,
+        "pad_token_id": 0,
+    }
+    return config, floats

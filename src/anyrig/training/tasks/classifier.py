@@ -1,0 +1,268 @@
+"""Fine-tuning a text classifier: an encoder of transformers and a head that tells labels.
+
+    model = from_folder(folder, labels, kind="one")
+    task = classifier(model, Cutter.of(tokenizer, 256), learnt, held, labels)
+
+All weights learn, not the head alone: worth it with some dozens of examples of each label, and
+where how a thing is said matters as much as what it is about. What is saved is a folder that
+transformers reads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyrig.errors import BadInput
+from anyrig.training.protocol import Batch, Figure, Loss, Task
+from anyrig.training.tasks import texts
+from anyrig.training.tasks.texts import Cutter, Ids
+
+Kind = Literal["one", "many"]
+"""Whether a text has one label, or any number of them."""
+ClassWeights = Literal["none", "balanced"] | Sequence[float]
+_MOST_WEIGHT = 20.0
+"""How much more a rare label may count than by its share: one example must not drown the rest."""
+
+
+class Labelled(NamedTuple):
+    """A text and the numbers of its labels."""
+
+    text: str
+    labels: tuple[int, ...]
+
+
+class Row(NamedTuple):
+    """A text in tokens, and for each label whether it has it."""
+
+    ids: Ids
+    truth: tuple[float, ...]
+
+
+def from_folder(folder: Path, labels: Sequence[str], *, kind: Kind = "one") -> nn.Module:
+    """A model of a folder with a head for these labels; a head of other labels is left out."""
+    return texts.loaded(
+        "AutoModelForSequenceClassification", folder,
+        ignore_mismatched_sizes=True, **_head(labels, kind),
+    )  # fmt: skip
+
+
+def from_state(
+    config: Mapping[str, Any], state: Mapping[str, Tensor], labels: Sequence[str], *, kind: Kind
+) -> nn.Module:
+    """A BERT of these weights under a new head.
+
+    The layer between the encoder and the head, which weights made for embedding lack, begins as
+    one that passes the first token's state on.
+    """
+    transformers = texts.library()
+    with texts.hushed():
+        made = transformers.BertConfig(**config, **_head(labels, kind))
+        model: nn.Module = transformers.BertForSequenceClassification(made)
+    inner: Any = model
+    inner.bert.load_state_dict(dict(state), strict=False)
+    if "pooler.dense.weight" not in state:
+        nn.init.eye_(inner.bert.pooler.dense.weight)
+        nn.init.zeros_(inner.bert.pooler.dense.bias)
+    return model
+
+
+def _head(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
+    if not labels:
+        raise BadInput("there are no labels", hint="Give examples of at least two.")
+    problem = "single_label_classification" if kind == "one" else "multi_label_classification"
+    return {
+        "num_labels": len(labels),
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: number for number, name in enumerate(labels)},
+        "problem_type": problem,
+    }
+
+
+def classifier(
+    model: nn.Module,
+    cutter: Cutter,
+    learnt: Sequence[Labelled],
+    held: Sequence[Labelled] = (),
+    labels: Sequence[str] = (),
+    *,
+    kind: Kind = "one",
+    class_weights: ClassWeights = "none",
+) -> Task:
+    """The task of teaching a model what texts are.
+
+    Args:
+        model: takes input_ids and attention_mask, and gives something with `logits`.
+        cutter: of the model.
+        learnt: examples to learn from.
+        held: examples that are only measured.
+        labels: the names, by number.
+        kind: whether a text has one label or any number.
+        class_weights: `balanced` lets rare labels count as much as common ones; or a weight each.
+    """
+    check(learnt, len(labels), kind)
+    check(held, len(labels), kind)
+    weights = _weights(class_weights, learnt, len(labels), kind)
+    pad = texts.pad_of(model)
+
+    def collate(rows: Sequence[Row]) -> Batch:
+        ids, mask = texts.padded([row.ids for row in rows], pad)
+        truth = torch.tensor([row.truth for row in rows])
+        return {"input_ids": ids, "attention_mask": mask, "truth": truth}
+
+    def finish(folder: Path) -> Mapping[str, Any]:
+        texts.save_weights(model, folder)
+        cutter.save(folder)
+        return {"labels": list(labels), "kind": kind, "folder": str(folder)}
+
+    return Task(
+        "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),
+        collate=collate, validation=_rows(cutter, held, len(labels)) or None,
+        figures=figures(kind), finish=finish,
+    )  # fmt: skip
+
+
+def check(examples: Sequence[Labelled], num_labels: int, kind: Kind) -> None:
+    """Refuse examples whose labels make no sense."""
+    for one in examples:
+        if kind == "one" and len(one.labels) != 1:
+            raise BadInput(
+                f"a text has {len(one.labels)} labels where it must have one: {one.text[:60]!r}",
+                hint='kind "many" allows any number.',
+            )
+        if not all(0 <= label < num_labels for label in one.labels):
+            raise BadInput(
+                f"a text has a label that there is not: {one.labels}",
+                hint=f"They are counted from 0 to {num_labels - 1}.",
+            )
+
+
+def _rows(cutter: Cutter, examples: Sequence[Labelled], num_labels: int) -> list[Row]:
+    cut = cutter.rows([one.text for one in examples])
+    return [
+        Row(ids, tuple(float(number in one.labels) for number in range(num_labels)))
+        for ids, one in zip(cut, examples, strict=True)
+    ]
+
+
+def logits_of(model: nn.Module, batch: Batch) -> Tensor:
+    """The model's scores in fp32."""
+    found = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    scores: Tensor = found.logits.float()
+    return scores
+
+
+def _loss(kind: Kind, weights: Tensor | None) -> Loss:
+    """The mean over texts. Weights have a mean of 1 over the examples, and are not divided by in a
+    batch: so a batch in pieces gives what it gives whole.
+    """
+    placed: dict[torch.device, Tensor | None] = {}
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        scores, truth = logits_of(model, batch), batch["truth"]
+        if scores.device not in placed:
+            placed[scores.device] = None if weights is None else weights.to(scores.device)
+        weight = placed[scores.device]
+        if kind == "many":
+            return F.binary_cross_entropy_with_logits(scores, truth, pos_weight=weight)
+        each = F.cross_entropy(scores, truth.argmax(1), reduction="none")
+        return (each if weight is None else each * (truth @ weight)).mean()
+
+    return loss
+
+
+def _weights(
+    asked: ClassWeights, learnt: Sequence[Labelled], num_labels: int, kind: Kind
+) -> Tensor | None:
+    """What each label counts: by hand, or against its share among the examples."""
+    if isinstance(asked, str):
+        if asked == "none":
+            return None
+        if asked != "balanced":
+            raise BadInput(
+                f"class weights {asked!r}", hint="none, balanced, or a number for each label."
+            )
+        counts = torch.zeros(num_labels)
+        for one in learnt:
+            for label in one.labels:
+                counts[label] += 1
+        if kind == "many":
+            return ((len(learnt) - counts) / counts.clamp(min=1)).clamp(
+                1 / _MOST_WEIGHT, _MOST_WEIGHT
+            )
+        even = len(learnt) / num_labels
+        weights = (even / counts.clamp(min=1)).clamp(max=_MOST_WEIGHT)
+        return weights * len(learnt) / (weights * counts).sum().clamp(min=1e-6)
+    given = torch.tensor([float(one) for one in asked])
+    if len(given) != num_labels or bool((given <= 0).any()) or not bool(given.isfinite().all()):
+        raise BadInput(
+            f"class weights {list(asked)}", hint=f"Give {num_labels} numbers above nought."
+        )
+    return given
+
+
+def figures(kind: Kind) -> dict[str, Figure]:
+    """Accuracy, where all labels of a text must be right, and macro F1."""
+    last: list[tuple[Batch, Tensor]] = []  # scores that accuracy leaves for macro F1
+
+    def given(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        asked, scores = last.pop() if last else (None, None)
+        truth = batch["truth"]
+        scores = scores if scores is not None and asked is batch else logits_of(model, batch)
+        last.append((batch, scores))
+        if kind == "many":
+            return (scores > 0).float(), truth
+        return F.one_hot(scores.argmax(1), scores.shape[1]).float(), truth
+
+    def accuracy(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        last.clear()
+        told, truth = given(model, batch)
+        right = (told == truth).all(1).float()
+        return right.sum(), torch.tensor(float(len(right)), device=right.device)
+
+    def macro_f1(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        told, truth = given(model, batch)
+        last.clear()
+        return 2 * (told * truth).sum(0), told.sum(0) + truth.sum(0)
+
+    return {"accuracy": accuracy, "macro_f1": macro_f1}
+
+
+def split(
+    examples: Sequence[Labelled], share: float, *, seed: int = 0
+) -> tuple[list[int], list[int]]:
+    """Numbers of the examples to learn from and of those to hold out, by label.
+
+    Each label gives its share, the rarest first, and keeps at least one example to learn from. The
+    same for the same seed.
+    """
+    dice = random.Random(seed)
+    order = dice.sample(range(len(examples)), len(examples))
+    by_label: dict[int, list[int]] = {}
+    for number in order:
+        for label in examples[number].labels or (-1,):
+            by_label.setdefault(label, []).append(number)
+    left = {label: len(numbers) for label, numbers in by_label.items()}
+    held: set[int] = set()
+    for label, numbers in sorted(by_label.items(), key=lambda pair: (len(pair[1]), pair[0])):
+        want = round(share * len(numbers))
+        if share > 0 and len(numbers) > 2:
+            want = max(1, want)
+        for number in numbers:
+            its = examples[number].labels or (-1,)
+            if len(numbers) - left[label] < want and number not in held and _spare(its, left):
+                held.add(number)
+                for one in its:
+                    left[one] -= 1
+    learnt = [number for number in range(len(examples)) if number not in held]
+    return learnt, sorted(held)
+
+
+def _spare(labels: Sequence[int], left: Mapping[int, int]) -> bool:
+    return all(left[one] > 1 for one in labels)

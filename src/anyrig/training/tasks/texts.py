@@ -1,0 +1,182 @@
+"""Texts as rows of tokens for training: cut, padded batch by batch, and saved beside a model.
+
+What fine-tuning of classifiers and of embedding models share. Texts longer than a model takes are
+cut at their end: an example is one row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Ids = tuple[int, ...]
+_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """A tokenizer.json, and how a model wants its texts cut."""
+
+    tokenizer: Tokenizer
+    longest: int
+    """The most tokens of a row, those at its ends included."""
+    lower: bool = False
+    """Whether texts are made small letters first."""
+
+    @classmethod
+    def of(cls, file: Path, longest: int, *, lower: bool = False) -> Cutter:
+        """The tokenizer of a file, which must cut no longer than the model can take."""
+        from tokenizers import Tokenizer
+
+        try:
+            made = Tokenizer.from_file(str(file))
+        except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
+            raise NeedsWeights(
+                f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+            ) from error
+        made.no_padding()
+        made.enable_truncation(longest)
+        return cls(made, longest, lower)
+
+    def rows(self, texts: Sequence[str]) -> list[Ids]:
+        """The tokens of each text; one that gives none has the number 0."""
+        found: list[Ids] = []
+        for first in range(0, len(texts), _AT_ONCE):
+            some = [_whole(text) for text in texts[first : first + _AT_ONCE]]
+            if self.lower:
+                some = [text.lower() for text in some]
+            found += [tuple(one.ids) or (0,) for one in self.tokenizer.encode_batch(some)]
+        return found
+
+    def save(self, folder: Path) -> None:
+        """tokenizer.json, and what transformers wants to know beside it."""
+        from tokenizers import Tokenizer
+
+        plain = Tokenizer.from_str(self.tokenizer.to_str())
+        plain.no_truncation()  # windows of long texts are for whoever reads
+        plain.save(str(folder / "tokenizer.json"))
+        told: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": self.longest,
+        }
+        vocabulary = plain.get_vocab(with_added_tokens=True)
+        told |= {
+            name: token
+            for name, tries in _ENDS.items()
+            for token in [next((one for one in tries if one in vocabulary), "")]
+            if token
+        }
+        write_json(folder / "tokenizer_config.json", told)
+
+
+_ENDS = {
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+
+
+def _whole(text: str) -> str:
+    """Without half characters, as broken files have."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def pad_of(model: nn.Module) -> int:
+    """The token that fills short rows; the mask hides it, so any will do."""
+    return int(getattr(getattr(model, "config", None), "pad_token_id", None) or 0)
+
+
+def padded(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
+    """Rows as one matrix, as wide as the longest, and where it holds tokens."""
+    width = max((len(row) for row in rows), default=1)
+    ids = torch.full((len(rows), width), pad, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row, dtype=torch.long)
+        mask[number, : len(row)] = 1
+    return ids, mask
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Without transformers' words on layers that are new, here meant to be, and on packages that
+    it looks for when a model's class is first used.
+    """
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        from transformers.utils import logging as theirs
+
+        told: Any = theirs
+        bar = told.is_progress_bar_enabled()
+        told.disable_progress_bar()
+        try:
+            yield
+        finally:
+            if bar:
+                told.enable_progress_bar()
+    finally:
+        logging.disable(before)
+
+
+def loaded(kind: str, folder: Path, **options: Any) -> nn.Module:
+    """A model of a folder by one of transformers' Auto classes, in fp32; no code of it is run."""
+    from safetensors import SafetensorError
+
+    transformers = library()
+    try:
+        with hushed():
+            made: nn.Module = getattr(transformers, kind).from_pretrained(
+                str(folder), dtype=torch.float32, local_files_only=True, **options
+            )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadInput(
+            f"{folder} cannot be fine-tuned: {said}",
+            hint="It needs config.json and model.safetensors of a family that transformers knows.",
+        ) from error
+    return made
+
+
+def library() -> Any:
+    """The package transformers."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingPackage(
+            "fine-tuning needs transformers", hint="pip install 'anyrig[torch]'"
+        ) from error
+    return transformers
+
+
+def save_weights(model: nn.Module, folder: Path) -> None:
+    """config.json and model.safetensors in fp32, as transformers reads them."""
+    state = {
+        name: value.detach().float().cpu() if value.is_floating_point() else value.detach().cpu()
+        for name, value in model.state_dict().items()
+    }
+    keep: Any = model
+    keep.config.dtype = "float32"
+    with hushed():
+        keep.save_pretrained(str(folder), state_dict=state)
+
+
+def write_json(path: Path, told: Mapping[str, Any] | Sequence[Any]) -> None:
+    """A small file of JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,270 @@
+"""Fine-tuning a text classifier: its loss, figures and split, and the folder it leaves."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from anyrig.documents.classify.engine import make
+from anyrig.documents.classify.finetuned import in_folder
+from anyrig.documents.model import Model, find
+from anyrig.documents.models.arrays import packaged_floats
+from anyrig.errors import BadInput, NeedsWeights
+from anyrig.training.protocol import Task
+from anyrig.training.tasks.classifier import (
+    Kind,
+    Labelled,
+    classifier,
+    from_folder,
+    from_state,
+    logits_of,
+    split,
+)
+from anyrig.training.tasks.measure import measured, ratio
+from anyrig.training.tasks.texts import Cutter
+from tests.documents.engines.toy import encoder
+from tests.documents.test_embed import on_cpu
+
+LABELS = ("animal", "place", "colour")
+OF = {
+    0: "cat dog perro chat".split(),
+    1: "house river casa maison".split(),
+    2: "green verde vert old".split(),
+}
+FILL = "the a and of with under over runs sleeps".split()
+
+
+def examples(count: int, kind: Kind = "one", seed: int = 0) -> list[Labelled]:
+    """Texts whose label is told by one of their words."""
+    dice = random.Random(seed)
+    found = []
+    for _ in range(count):
+        if kind == "one":
+            labels: tuple[int, ...] = (dice.randrange(3),)
+        else:
+            labels = tuple(n for n in range(3) if dice.random() < 0.5)
+        words = [dice.choice(OF[n]) for n in labels] + dice.choices(FILL, k=dice.randint(1, 9))
+        dice.shuffle(words)
+        found.append(Labelled(" ".join(words), labels))
+    return found
+
+
+def task_of(folder: Path, kind: Kind = "one", family: str = "bert", **more: Any) -> Task:
+    encoder(folder, family)
+    torch.manual_seed(0)
+    model = from_folder(folder, LABELS, kind=kind)
+    cutter = Cutter.of(folder / "tokenizer.json", 32)
+    return classifier(
+        model, cutter, examples(96, kind), examples(48, kind, 1), LABELS, kind=kind, **more
+    )
+
+
+def trained(task: Task, steps: int, rate: float = 3e-3) -> None:
+    assert task.collate is not None
+    optimiser = torch.optim.AdamW(task.model.parameters(), lr=rate)
+    dice = random.Random(2)
+    task.model.train()
+    for _ in range(steps):
+        batch = task.collate(dice.sample(task.data, 24))
+        optimiser.zero_grad()
+        task.loss(task.model, batch).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    task.model.eval()
+
+
+@pytest.mark.parametrize(("kind", "family"), [("one", "bert"), ("many", "modernbert")])
+def test_what_was_learnt_sorts_with_the_same_scores(
+    kind: Kind, family: str, tmp_path: Path
+) -> None:
+    task = task_of(tmp_path / "base", kind, family)
+    before = measured(task)
+    trained(task, 60)
+    after = measured(task)
+    assert after["loss"] < before["loss"]
+    assert after["macro_f1"] > before["macro_f1"] + 0.1
+    if kind == "one":
+        assert before["accuracy"] < 0.8
+        assert after["accuracy"] > 0.9
+    made = tmp_path / "made"
+    made.mkdir()
+    assert task.finish is not None
+    told = task.finish(made)
+    assert told["labels"] == list(LABELS)
+    model = in_folder(made)
+    assert (model.labels, model.kind, model.longest) == (LABELS, kind, 32)
+    texts = [one.text for one in examples(20, kind, 5)]
+    placement = on_cpu(model).placements[0]  # type: ignore[arg-type]
+    engine = make(placement, **model.recipe().options)
+    rows = [Cutter.of(made / "tokenizer.json", 32).rows([text])[0] for text in texts]
+    for text, row, answer in zip(texts, rows, engine.run(texts), strict=True):
+        batch = {"input_ids": torch.tensor([row]), "attention_mask": torch.ones(1, len(row))}
+        with torch.no_grad():
+            scores = logits_of(task.model, batch)[0]
+        wanted = scores.softmax(0) if kind == "one" else scores.sigmoid()
+        np.testing.assert_allclose(answer.probabilities, wanted.numpy(), atol=1e-6, err_msg=text)
+
+
+@pytest.mark.parametrize("weights", ["none", "balanced", (1.0, 3.0, 0.5)])
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_a_batch_in_pieces_has_the_loss_of_the_whole(
+    kind: Kind, weights: Any, tmp_path: Path
+) -> None:
+    task = task_of(tmp_path, kind, class_weights=weights)
+    assert task.collate is not None
+    task.model.eval().double()  # no dropout; rounding of fp32 out of the way
+    batch = task.collate(task.data[:24])
+    whole = task.loss(task.model, batch)
+    whole.backward()  # type: ignore[no-untyped-call]
+    wanted = [p.grad.clone() for p in task.model.parameters() if p.grad is not None]
+    task.model.zero_grad()
+    total = 0.0
+    for first, last in ((0, 5), (5, 17), (17, 24)):
+        piece = {name: value[first:last] for name, value in batch.items()}
+        loss = task.loss(task.model, piece) * (last - first) / 24
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    assert total == pytest.approx(float(whole.detach()), abs=1e-6)
+    found = [p.grad for p in task.model.parameters() if p.grad is not None]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_padding_is_as_wide_as_the_batch_and_changes_nothing(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    assert task.collate is not None
+    task.model.eval()
+    short = min(task.data, key=lambda row: len(row.ids))
+    long = max(task.data, key=lambda row: len(row.ids))
+    alone, both = task.collate([short]), task.collate([short, long])
+    assert alone["input_ids"].shape == (1, len(short.ids))
+    assert both["input_ids"].shape == (2, len(long.ids))
+    with torch.no_grad():
+        one = logits_of(task.model, alone)[0]
+        other = logits_of(task.model, both)[0]
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+class Fixed(nn.Module):
+    """Says what it is told to say."""
+
+    def __init__(self, scores: list[list[float]]) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.tensor(scores))
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        from types import SimpleNamespace
+
+        return SimpleNamespace(logits=self.scores[input_ids[:, 0]])
+
+
+def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
+    theirs = pytest.importorskip("sklearn.metrics")
+    truth, given = [0, 0, 0, 1, 1, 2, 2, 2, 2], [0, 1, 0, 1, 2, 2, 2, 0, 2]
+    scores = [[float(n == label) for n in range(4)] for label in given]
+    task = task_of(tmp_path)
+    batch = {
+        "input_ids": torch.arange(9)[:, None],
+        "attention_mask": torch.ones(9, 1),
+        "truth": torch.nn.functional.one_hot(torch.tensor(truth), 4).float(),
+    }
+    halves = [{n: v[:4] for n, v in batch.items()}, {n: v[4:] for n, v in batch.items()}]
+    model = Fixed(scores)
+    for name, wanted in (
+        ("accuracy", theirs.accuracy_score(truth, given)),
+        ("macro_f1", theirs.f1_score(truth, given, average="macro")),
+    ):
+        sums = [task.figures[name](model, half) for half in halves]
+        found = ratio(sums[0][0] + sums[1][0], sums[0][1] + sums[1][1])
+        assert found == pytest.approx(wanted)
+
+
+def test_class_weights_make_rare_labels_count(tmp_path: Path) -> None:
+    encoder(tmp_path, "bert")
+    model = from_folder(tmp_path, LABELS)
+    cutter = Cutter.of(tmp_path / "tokenizer.json", 32)
+    rare = [one for one in examples(80) if one.labels[0] != 2][:40] + [Labelled("green", (2,))] * 2
+    plain = classifier(model.eval(), cutter, rare, (), LABELS)
+    even = classifier(model, cutter, rare, (), LABELS, class_weights="balanced")
+    assert plain.collate is not None
+    one, other = plain.data[:1], plain.data[-1:]
+    with torch.no_grad():
+        shares = [
+            float(even.loss(model, plain.collate(rows)) / plain.loss(model, plain.collate(rows)))
+            for rows in (one, other)
+        ]
+    assert shares[1] / shares[0] == pytest.approx(
+        sum(row.labels == rare[0].labels for row in rare) / 2, rel=1e-4
+    )
+    with pytest.raises(BadInput, match="class weights"):
+        classifier(model, cutter, rare, (), LABELS, class_weights=(1.0, -1.0, 2.0))
+
+
+def test_a_split_holds_out_a_share_of_every_label() -> None:
+    some = examples(200) + [Labelled("once", (3,))] + [Labelled(f"few {n}", (4,)) for n in range(3)]
+    learnt, held = split(some, 0.2, seed=4)
+    assert sorted(learnt + held) == list(range(len(some)))
+    assert split(some, 0.2, seed=4) == (learnt, held)
+    assert split(some, 0.2, seed=5) != (learnt, held)
+    for label in range(3):
+        count = sum(one.labels == (label,) for one in some)
+        assert sum(some[n].labels == (label,) for n in held) == round(0.2 * count)
+    assert not any(some[n].labels == (3,) for n in held)
+    assert sum(some[n].labels == (4,) for n in held) == 1
+    assert split(some, 0.0) == (list(range(len(some))), [])
+
+
+def test_a_split_of_many_labels_leaves_some_of_each_to_learn() -> None:
+    some = [Labelled("a", (0, 1)), Labelled("b", (0, 2)), Labelled("c", (0,)), Labelled("d", ())]
+    learnt, _ = split(some, 0.9)
+    assert {label for n in learnt for label in some[n].labels} == {0, 1, 2}
+    wide = examples(100, "many")
+    learnt, held = split(wide, 0.2)
+    assert 15 <= len(held) <= 35
+    assert all(any(label in wide[n].labels for n in learnt) for label in range(3))
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    encoder(tmp_path, "bert")
+    model = from_folder(tmp_path, LABELS)
+    cutter = Cutter.of(tmp_path / "tokenizer.json", 32)
+    with pytest.raises(BadInput, match="2 labels"):
+        classifier(model, cutter, [Labelled("x", (0, 1))], (), LABELS)
+    with pytest.raises(BadInput, match="that there is not"):
+        classifier(model, cutter, [Labelled("x", (3,))], (), LABELS)
+    with pytest.raises(BadInput, match="no labels"):
+        from_folder(tmp_path, ())
+    (tmp_path / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="cannot be fine-tuned"):
+        from_folder(tmp_path, LABELS)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(NeedsWeights, match="no tokenizer"):
+        Cutter.of(tmp_path / "tokenizer.json", 32)
+
+
+def test_half_characters_and_empty_texts_are_cut_all_the_same(tmp_path: Path) -> None:
+    encoder(tmp_path, "bert")
+    rows = Cutter.of(tmp_path / "tokenizer.json", 8).rows(["\ud800 cat", "", "the cat " * 50])
+    assert [len(row) for row in rows][1:] == [2, 8]
+    assert all(rows)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Model:
+    return find("minilm", models=Path())
+
+
+def test_the_packaged_model_begins_with_its_own_weights(minilm: Model) -> None:
+    config, state = packaged_floats(minilm.folder)
+    floats = {name: torch.from_numpy(value) for name, value in state.items()}
+    model: Any = from_state(config, floats, LABELS, kind="one")
+    there = dict(model.bert.named_parameters())
+    assert set(there) - set(floats) == {"pooler.dense.weight", "pooler.dense.bias"}
+    assert set(floats) <= set(there)
+    assert all(torch.equal(there[name], value) for name, value in floats.items())
+    assert model.config.id2label == dict(enumerate(LABELS))
