@@ -134,7 +134,7 @@ class Store:
         """
         with self.database.alone():
             self._holds.forget((key,))
-            return self.database.write(lambda connection: _erase(connection, key))
+            return self.database.write(lambda connection: rows.erase(connection, key))
 
     def scrub(self) -> None:
         """Clear the log and give free pages back: no byte is left of what was dropped."""
@@ -257,12 +257,7 @@ class Store:
             self._holds.forget((row.key,))
             self._uses.count("bad")
             with contextlib.suppress(StoreFailed):  # a full disk: then it is found again next time
-                self.database.write(
-                    lambda connection: connection.execute(
-                        "DELETE FROM results WHERE id = ? AND key = ? AND digest = ?",
-                        (row.number, row.key, row.digest),
-                    )
-                )
+                self.database.write(lambda connection: rows.delete_same(connection, row))
 
     # -- beneath -----------------------------------------------------------------------------------
 
@@ -291,7 +286,7 @@ class Store:
             numbers = []
             for row in written:
                 if anew:
-                    _delete(connection, row.key)
+                    rows.delete(connection, row.key)
                 numbers.append(rows.insert(connection, row, self._clock()))
             self._holds.hold(connection, keys)
             self._holds.sign(connection)
@@ -385,17 +380,3 @@ class Store:
         else:
             self._holds.held(())
         self._uses.clear()
-
-
-def _erase(connection: sqlite3.Connection, key: str) -> bool:
-    """Delete and write over: what a limit evicts is only let go, as zeroes cost as much as data."""
-    ((before,),) = connection.execute("PRAGMA secure_delete").fetchall()
-    connection.execute("PRAGMA secure_delete = ON").fetchall()
-    try:
-        return _delete(connection, key)
-    finally:
-        connection.execute(f"PRAGMA secure_delete = {before}").fetchall()
-
-
-def _delete(connection: sqlite3.Connection, key: str) -> bool:
-    return connection.execute("DELETE FROM results WHERE key = ?", (key,)).rowcount > 0

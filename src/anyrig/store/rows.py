@@ -92,6 +92,29 @@ def insert(connection: sqlite3.Connection, row: Written, now: float) -> int | No
     return cursor.lastrowid
 
 
+def delete(connection: sqlite3.Connection, key: str) -> bool:
+    """Let a row go; whether there was one."""
+    return connection.execute("DELETE FROM results WHERE key = ?", (key,)).rowcount > 0
+
+
+def delete_same(connection: sqlite3.Connection, row: Row) -> None:
+    """Let a row go, unless its key has another one by now."""
+    connection.execute(
+        "DELETE FROM results WHERE id = ? AND key = ? AND digest = ?",
+        (row.number, row.key, row.digest),
+    )
+
+
+def erase(connection: sqlite3.Connection, key: str) -> bool:
+    """Delete and write over: what a limit evicts is only let go, as zeroes cost as much as data."""
+    ((before,),) = connection.execute("PRAGMA secure_delete").fetchall()
+    connection.execute("PRAGMA secure_delete = ON").fetchall()
+    try:
+        return delete(connection, key)
+    finally:
+        connection.execute(f"PRAGMA secure_delete = {before}").fetchall()
+
+
 def written(entry: Entry) -> Written:
     """An entry with its checksum; what cannot be kept is refused."""
     if not _KEY.fullmatch(entry.key):
