@@ -6,7 +6,7 @@
 
 An item's random numbers come from (seed, epoch, item), wherever it is read. A worker that is
 killed, hangs or meets a bad item ends in a `DataFailed` that says which and what to do; none
-outlives the loader. What handles batches of any nesting (`cut`, `size_of`, `to_device`) is here too.
+outlives the loader. What handles nested batches (`cut`, `size_of`, `to_device`) is here too.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -19,8 +19,14 @@ from torch import nn
 from anyrig.errors import BadInput, BadSetting
 from anyrig.memory.oom import recognise
 from anyrig.training.lion import Lion
+from anyrig.training.optimiser_state import Materialised, materialise
+from anyrig.training.skipping import skip_on_device, supports_found_inf
 from anyrig.units import plural
 
+__all__ = [
+    "NAMES", "Made", "Materialised", "Split", "groups_of", "make", "materialise", "skip_on_device",
+    "split_weights", "supports_found_inf",
+]  # fmt: skip
 Named: TypeAlias = Iterable[tuple[str, torch.Tensor]]
 Factory: TypeAlias = Callable[..., torch.optim.Optimizer]
 NAMES = ("adamw", "adam", "sgd", "momentum", "lion", "adafactor")
@@ -226,46 +232,3 @@ def _trial(name: str, device: torch.device, dtype: torch.dtype) -> str:
         said = str(error).strip().splitlines()
         return f"the kernel does not run on {device.type}: {said[0] if said else repr(error)}"
     return ""
-
-
-def supports_found_inf(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether its step can be called off by a tensor on the device, with no wait."""
-    if not getattr(optimiser, "_step_supports_amp_scaling", False):
-        return False
-    if not isinstance(optimiser, (torch.optim.Adam, torch.optim.SGD)):
-        return False
-    # A first step that is called off leaves fused SGD with momentum that was never filled. Zeros
-    # put there first are right where momentum is not damped.
-    return not any(group.get("dampening") for group in optimiser.param_groups)
-
-
-@contextlib.contextmanager
-def skip_on_device(optimiser: torch.optim.Optimizer, flag: torch.Tensor) -> Iterator[None]:
-    """Steps in here change nothing (weights, moments, count) where a flag is above 0.
-
-    Args:
-        optimiser: one that `supports_found_inf`.
-        flag: one number on a device. It is read by the kernels, not by the host.
-    """
-    if not supports_found_inf(optimiser):
-        raise BadInput(
-            f"{type(optimiser).__name__} cannot be called off on the device",
-            hint="Make it fused, or read the flag on the host.",
-        )
-    _fill_momentum(optimiser)
-    # The kernels take the flag off the count of steps, so it must be one exactly.
-    target: Any = optimiser
-    target.found_inf = (flag.detach().reshape(()) > 0).to(torch.float32)
-    try:
-        yield
-    finally:
-        del target.found_inf
-
-
-def _fill_momentum(optimiser: torch.optim.Optimizer) -> None:
-    for group in optimiser.param_groups:
-        if group.get("momentum") and isinstance(optimiser, torch.optim.SGD):
-            for weight in group["params"]:
-                state = optimiser.state[weight]
-                if weight.grad is not None and state.get("momentum_buffer") is None:
-                    state["momentum_buffer"] = torch.zeros_like(weight.grad)

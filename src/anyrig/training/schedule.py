@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -37,6 +37,11 @@ def rate_at(
         warmup: steps of a linear rise to the peak; a share of the run below 1.
         final: what the rate falls to, as a share of the peak. A constant rate does not fall.
     """
+    if schedule not in get_args(Schedule):
+        raise BadSetting(
+            f"no schedule is called {schedule!r}",
+            hint=f"There are: {', '.join(get_args(Schedule))}.",
+        )
     rise = warmup_steps(warmup, total)
     if step < rise:
         return peak * (step + 1) / (rise + 1)  # step 0 already learns a little
@@ -59,12 +64,7 @@ def _falls(schedule: Schedule, step: int, rise: int, total: int) -> float:
     done = (step - start) / (total - start)
     if schedule == "cosine":
         return 0.5 * (1.0 + math.cos(math.pi * done))
-    if schedule in ("linear", "trapezoid"):
-        return 1.0 - done
-    raise BadSetting(
-        f"no schedule is called {schedule!r}",
-        hint="There are: constant, linear, cosine, trapezoid.",
-    )
+    return 1.0 - done
 
 
 class Rates:
