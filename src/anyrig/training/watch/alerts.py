@@ -1,0 +1,197 @@
+"""What a person should be told of a run while it goes on, each once until it has passed.
+
+Judgements are made from figures that were read already; nothing here touches a device.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from anyrig.backends.memory import MemoryNow
+from anyrig.training.watch.figures import Counted
+from anyrig.units import bytes_text, seconds_text
+
+Kind = Literal[
+    "loss-nonfinite",
+    "loss-spike",
+    "gradient-explodes",
+    "steps-skipped",
+    "data-starves",
+    "memory-full",
+    "stalled",
+    "throughput-fell",
+]
+# So many steps in a row without the reason, and it counts as passed.
+_PASSED_STEPS = 10
+# The first steps compile, warm caches and fill queues; their times say nothing.
+_WARM_UP = 3
+_MAD_TO_SIGMA = 1.4826
+
+
+class Alert(NamedTuple):
+    """One warning."""
+
+    kind: Kind
+    text: str
+    step: int
+    hint: str
+    """What to do."""
+    time_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When to warn."""
+
+    window: int = 50
+    """Steps that a rule looks back on."""
+    fewest: int = 20
+    """Steps before a rule on what is usual says anything."""
+    spike_sigmas: float = 8.0
+    """A loss so many robust standard deviations above the median is a spike."""
+    spike_share: float = 0.2
+    """And at least this share of the median."""
+    explosion: float = 10.0
+    """Times the usual gradient norm."""
+    skipped_share: float = 0.2
+    """Of the window's steps."""
+    data_share: float = 0.25
+    """Of the steps' time, spent waiting for data."""
+    memory_left_share: float = 0.05
+    stall_s: float = 120.0
+    """No step for so long, or for 20 usual steps where that is longer."""
+    slow_share: float = 0.6
+    """Throughput below this share of the best so far."""
+
+
+class Alarm:
+    """Judges step after step."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        size = self.rules.window
+        self._losses: deque[float] = deque(maxlen=size)
+        self._norms: deque[float] = deque(maxlen=size)
+        self._skips: deque[bool] = deque(maxlen=size)
+        self._times: deque[tuple[float, float]] = deque(maxlen=self.rules.fewest)
+        self._speeds: deque[float] = deque(maxlen=self.rules.fewest)
+        self._best_speed = 0.0
+        self._num_steps = 0
+        self._raised: dict[Kind, int] = {}
+        """What was told, and how many steps ago it last held."""
+
+    def check(self, step: Counted) -> list[Alert]:
+        """What is new and wrong with this step."""
+        self._num_steps += 1
+        found = [one for rule in (self._loss, self._norm, self._skipping) for one in rule(step)]
+        if self._num_steps > _WARM_UP and step.step_s > 0:
+            found += [one for rule in (self._data, self._speed) for one in rule(step)]
+        self._raised.pop("stalled", None)
+        return self._new(found, step.time_s)
+
+    def check_memory(self, memory: MemoryNow, step: int, time_s: float) -> list[Alert]:
+        """Whether memory is near its end: what is free, and what the framework holds unused."""
+        total, free = memory.total_bytes, memory.free_bytes
+        if not total or free is None:
+            return []
+        unused = max(0, (memory.reserved_bytes or 0) - (memory.allocated_bytes or 0))
+        left = free + unused
+        if left >= self.rules.memory_left_share * total:
+            return self._new([], time_s, only="memory-full")
+        text = f"memory is nearly full: {bytes_text(left)} of {bytes_text(total)} are left"
+        hint = 'Take a smaller micro batch, or recompute = "selective".'
+        return self._new([Alert("memory-full", text, step, hint)], time_s, only="memory-full")
+
+    def check_stall(self, idle_s: float, step: int, time_s: float) -> list[Alert]:
+        """Whether the run hangs."""
+        usual = statistics.median([took for took, _ in self._times]) if self._times else 0.0
+        if "stalled" in self._raised or idle_s < max(self.rules.stall_s, 20 * usual):
+            return []
+        self._raised["stalled"] = 0
+        text = f"no step for {seconds_text(idle_s)}"
+        hint = "A process waits for another, or for data: `py-spy dump --pid` shows where."
+        return [Alert("stalled", text, step, hint, time_s)]
+
+    def _new(self, found: Sequence[Alert], time_s: float, only: Kind | None = None) -> list[Alert]:
+        holding = {one.kind for one in found}
+        new = [one._replace(time_s=time_s) for one in found if one.kind not in self._raised]
+        for kind in list(self._raised):
+            if only is not None and kind != only or only is None and kind == "memory-full":
+                continue
+            self._raised[kind] = 0 if kind in holding else self._raised[kind] + 1
+            if self._raised[kind] >= _PASSED_STEPS and kind != "stalled":
+                del self._raised[kind]
+        self._raised.update((kind, 0) for kind in holding)
+        return new
+
+    def _loss(self, step: Counted) -> Iterator[Alert]:
+        if not math.isfinite(step.loss):
+            done = "the step was skipped" if step.skipped else "weights may be spoiled"
+            hint = "Set profile_modules = true to have the module named; lower learning_rate."
+            yield Alert("loss-nonfinite", f"loss is {step.loss}: {done}", step.number, hint)
+            return
+        limit = self._spike_limit()
+        if limit is not None and step.loss > limit:
+            usual = statistics.median(self._losses)
+            text = f"loss jumped to {step.loss:.4g}; {usual:.4g} was usual"
+            hint = "Lower learning_rate or max_norm, or look at the data of this step."
+            yield Alert("loss-spike", text, step.number, hint)
+        self._losses.append(step.loss)
+
+    def _spike_limit(self) -> float | None:
+        if len(self._losses) < self.rules.fewest:
+            return None
+        usual = statistics.median(self._losses)
+        spread = _MAD_TO_SIGMA * statistics.median([abs(one - usual) for one in self._losses])
+        least = self.rules.spike_share * abs(usual)
+        return usual + max(self.rules.spike_sigmas * spread, least)
+
+    def _norm(self, step: Counted) -> Iterator[Alert]:
+        norm = step.grad_norm
+        if norm is None or step.skipped:
+            return
+        if not math.isfinite(norm):
+            hint = "Keep guard = true: steps with such gradients are then skipped."
+            yield Alert("gradient-explodes", f"gradient norm is {norm}", step.number, hint)
+            return
+        if len(self._norms) >= self.rules.fewest:
+            usual = statistics.median(self._norms)
+            if norm > self.rules.explosion * usual > 0:
+                text = f"gradient norm is {norm:.3g}; {usual:.3g} was usual"
+                hint = "Lower learning_rate, warm up longer, or clip with max_norm."
+                yield Alert("gradient-explodes", text, step.number, hint)
+        self._norms.append(norm)
+
+    def _skipping(self, step: Counted) -> Iterator[Alert]:
+        self._skips.append(step.skipped)
+        num = sum(self._skips)
+        if num >= 5 and num >= self.rules.skipped_share * len(self._skips):
+            text = f"{num} of the last {len(self._skips)} steps were skipped"
+            hint = 'Gradients are not finite: try precision = "bf16", or a lower learning_rate.'
+            yield Alert("steps-skipped", text, step.number, hint)
+
+    def _data(self, step: Counted) -> Iterator[Alert]:
+        self._times.append((step.step_s, step.phases.get("data", 0.0)))
+        if len(self._times) < self.rules.fewest:
+            return
+        share = sum(data for _, data in self._times) / sum(took for took, _ in self._times)
+        if share > self.rules.data_share:
+            text = f"the device waits for data {share:.0%} of the time"
+            hint = "Raise loading.num_workers, or prepare the data beforehand."
+            yield Alert("data-starves", text, step.number, hint)
+
+    def _speed(self, step: Counted) -> Iterator[Alert]:
+        self._speeds.append(step.units / step.step_s)
+        if len(self._speeds) < self.rules.fewest:
+            return
+        now = statistics.median(self._speeds)
+        self._best_speed = max(self._best_speed, now)
+        if now < self.rules.slow_share * self._best_speed:
+            text = f"throughput fell to {now / self._best_speed:.0%} of the best so far"
+            hint = "Look for a hot device, another process on it, or slower data."
+            yield Alert("throughput-fell", text, step.number, hint)

@@ -1,0 +1,354 @@
+"""What a run's figures are, from known sequences and from real steps on the CPU."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from anyrig.backends.memory import MemoryNow
+from anyrig.monitor.sample import HostSample, Sample, Snapshot
+from anyrig.training.protocol import PHASES, StepFacts, Watch
+from anyrig.training.watch.alerts import Alert, Rules
+from anyrig.training.watch.figures import Around, Counted, Figures, summarise
+from anyrig.training.watch.history import Thinned
+from anyrig.training.watch.phases import Phases
+from anyrig.training.watch.record import Recorder
+from anyrig.training.watch.sinks import Told
+from anyrig.training.watch.sinks.lines import Lines, read
+
+
+def facts(number: int, **changed: Any) -> StepFacts:
+    given: dict[str, Any] = {
+        "number": number,
+        "epoch": 1,
+        "loss": torch.tensor(2.0),
+        "units": 10,
+        "samples": 4,
+        "rate": 0.1,
+        "micro_batch": 2,
+        "num_micro": 2,
+        "precision": "fp32",
+        **changed,
+    }
+    return StepFacts(**given)
+
+
+def counted(number: int, **changed: Any) -> Counted:
+    given: dict[str, Any] = {
+        "number": number, "epoch": 1, "loss": 2.0, "units": 10, "samples": 4, "own_samples": 4,
+        "rate": 0.1, "micro_batch": 2, "num_micro": 2, "precision": "bf16", "skipped": False,
+        "grad_norm": 1.0, "scale": 1.0, "num_retries": 0, "step_s": 0.5, "phases": {},
+        "elapsed_s": 1.0, "epoch_s": 1.0, "time_s": 5.0, **changed,
+    }  # fmt: skip
+    return Counted(**given)
+
+
+class Kept:
+    """A sink that keeps what it is told."""
+
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self.closed = False
+        self.threads: set[str] = set()
+
+    def take(self, told: Told) -> None:
+        self.threads.add(threading.current_thread().name)
+        self.told.append(told)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_recorder_fits_the_protocol() -> None:
+    watch: Watch = Recorder()
+    watch.close()
+
+
+def test_a_line_of_the_log_adds_up_its_steps() -> None:
+    steps = [
+        counted(1, loss=4.0, units=10, step_s=0.5, phases={"data": 0.1, "forward": 0.2}),
+        counted(2, loss=1.0, units=30, step_s=1.5, phases={"data": 0.3}, grad_norm=3.0, scale=2.0),
+        counted(3, loss=math.inf, units=20, step_s=1.0, skipped=True, num_retries=2),
+    ]
+    memory = MemoryNow(1, 2, 3, 4, 5, 6)
+    around = Around(
+        flops_per_sample=5e9, peak_flops=1e11, memory=memory, total_skipped=7, total_retries=9
+    )
+    got = summarise(steps, around)
+    assert (got.step, got.num_steps, got.samples, got.units) == (3, 3, 12, 60)
+    assert got.loss == pytest.approx((4 * 10 + 1 * 30) / 40)
+    assert got.step_s == pytest.approx(1.0)
+    assert got.phases == {"data": pytest.approx(0.4 / 3), "forward": pytest.approx(0.2 / 3)}
+    assert got.samples_per_s == pytest.approx(12 / 3.0)
+    assert got.units_per_s == pytest.approx(60 / 3.0)
+    assert got.grad_norm == 3.0
+    assert (got.num_skipped, got.total_skipped, got.num_retries, got.total_retries) == (1, 7, 2, 9)
+    assert got.mfu == pytest.approx(5e9 * 12 / 3.0 / 1e11)
+    assert (got.memory_allocated_bytes, got.memory_reserved_bytes) == (1, 2)
+    assert (got.memory_peak_bytes, got.memory_total_bytes) == (3, 6)
+
+
+def test_a_loss_that_is_no_number_is_not_hidden_by_the_mean() -> None:
+    assert math.isnan(summarise([counted(1), counted(2, loss=math.nan)], Around()).loss)
+    only = summarise([counted(1, loss=math.inf, skipped=True)], Around())
+    assert only.loss == math.inf
+    norms = [counted(1, grad_norm=math.nan), counted(2, grad_norm=5.0)]
+    norm = summarise(norms, Around()).grad_norm
+    assert norm is not None
+    assert math.isnan(norm)
+
+
+@pytest.mark.parametrize("around", [Around(), Around(flops_per_sample=1.0), Around(peak_flops=1.0)])
+def test_no_measured_peak_no_mfu(around: Around) -> None:
+    assert summarise([counted(1)], around).mfu is None
+
+
+def test_phases_of_a_step_on_the_host() -> None:
+    phases = Phases("cpu")
+    with phases.phase("data"):
+        time.sleep(0.02)
+    for _ in range(2):
+        with phases.phase("forward"):
+            time.sleep(0.01)
+    time.sleep(0.01)
+    first = phases.cut().read()
+    time.sleep(0.2)  # a validation between two steps
+    with phases.phase("data"):
+        pass
+    second = phases.cut().read()
+    assert set(first.phases) == {"data", "forward"}
+    assert first.phases["data"] >= 0.02
+    assert first.phases["forward"] >= 0.02
+    assert first.step_s >= sum(first.phases.values()) + 0.01
+    assert second.step_s < 0.2
+    assert second.phases.keys() == {"data"}
+
+
+def test_a_loop_without_phases_is_timed_from_step_to_step() -> None:
+    phases = Phases()
+    assert phases.cut().read().step_s == 0.0
+    time.sleep(0.02)
+    assert phases.cut().read().step_s >= 0.02
+
+
+def test_a_phase_that_fails_is_timed_and_ended() -> None:
+    phases = Phases()
+
+    def fail() -> None:
+        with phases.phase("forward"):
+            time.sleep(0.01)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+    assert phases.cut().read().phases["forward"] >= 0.01
+
+
+def test_every_step_is_recorded_as_it_was() -> None:
+    kept = Kept()
+    with Recorder(sinks=[kept], total_steps=3) as watch:
+        accumulator = torch.tensor(0.0)
+        for number in (1, 2, 3):
+            for name in PHASES:
+                with watch.phase(name):
+                    pass
+            accumulator.fill_(number * 1.5)
+            watch.step(facts(number, loss=accumulator, grad_norm=torch.tensor(number * 2.0)))
+        accumulator.fill_(99.0)
+    history = watch.history()
+    assert [one.step for one in history] == [1, 2, 3]
+    assert [one.loss for one in history] == [1.5, 3.0, 4.5]
+    assert [one.grad_norm for one in history] == [2.0, 4.0, 6.0]
+    assert all(set(one.phases) == set(PHASES) for one in history)
+    assert history[0].eta_s is None
+    assert history[1].eta_s is not None
+    assert history[2].eta_s == 0.0
+    assert watch.latest() == history[-1]
+    assert [one for one in kept.told if isinstance(one, Figures)] == history
+    assert kept.threads == {"anyrig-watch"}
+    assert kept.closed
+
+
+def test_steps_between_two_lines_are_gathered() -> None:
+    with Recorder(log_every=3) as watch:
+        for number in range(1, 9):
+            watch.step(facts(number, loss=torch.tensor(float(number)), skipped=number == 2))
+        watch.flush()
+        assert [one.step for one in watch.history()] == [3, 6]
+    history = watch.history()
+    assert [one.step for one in history] == [3, 6, 8]
+    assert [one.num_steps for one in history] == [3, 3, 2]
+    assert [one.loss for one in history] == [2.0, 5.0, 7.5]
+    assert [one.num_skipped for one in history] == [1, 0, 0]
+    assert history[-1].total_skipped == 1
+
+
+def test_several_processes_are_added_up() -> None:
+    """The other process had 30 units of loss 4 and 6 samples."""
+
+    def total(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.add_(torch.tensor([30 * 4.0, 30, 6], dtype=tensor.dtype))
+
+    with Recorder(total=total, flops_per_sample=100.0, peaks={"fp32": 1.0}) as watch:
+        watch.step(facts(1, loss=torch.tensor(2.0)))
+        time.sleep(0.001)
+        watch.step(facts(2, loss=torch.tensor(2.0)))
+        watch.step(facts(3, loss=torch.tensor(math.nan), units=0, samples=0))
+    first, second, third = watch.history()
+    assert first.loss == pytest.approx((2.0 * 10 + 4.0 * 30) / 40)
+    assert (second.units, second.samples) == (40, 10)
+    assert second.mfu == pytest.approx(100.0 * 4 / second.step_s)
+    assert third.loss == pytest.approx(4.0)
+
+
+def test_what_is_on_the_device_is_read_as_a_number() -> None:
+    with Recorder() as watch:
+        watch.step(facts(1, skipped=torch.tensor(True), loss=torch.tensor(1, dtype=torch.bfloat16)))
+        watch.step(facts(2, loss=(torch.ones((), requires_grad=True) * 3)))
+    assert [one.num_skipped for one in watch.history()] == [1, 0]
+    assert [one.loss for one in watch.history()] == [1.0, 3.0]
+
+
+def test_epochs_are_timed() -> None:
+    with Recorder() as watch:
+        for number, epoch in enumerate((1, 1, 2, 2), start=1):
+            time.sleep(0.01)
+            watch.step(facts(number, epoch=epoch))
+    epochs = [one for one in watch.events() if one.kind == "epoch"]
+    assert [one.facts["epoch"] for one in epochs] == [1, 2]
+    assert epochs[0].facts["seconds"] >= 0.02
+    assert watch.history()[1].epoch_s >= 0.02
+    assert watch.history()[2].epoch_s < watch.history()[2].elapsed_s
+
+
+def test_memory_is_sampled_and_a_failure_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with Recorder(memory=lambda: MemoryNow(10, 20, 30, 40, 500, 1000)) as watch:
+        watch.step(facts(1))
+    got = watch.history()[0]
+    assert got.memory_allocated_bytes == 10
+    assert got.memory_peak_bytes == 30
+
+    def broken() -> MemoryNow:
+        raise RuntimeError("gone")
+
+    with Recorder(memory=broken) as watch:
+        watch.step(facts(1))
+    assert watch.history()[0].memory_peak_bytes is None
+    assert "gone" in caplog.text
+
+
+class _Looks:
+    """A monitor that has looked once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def latest(self) -> Snapshot:
+        return self._snapshot
+
+
+def test_a_monitor_adds_the_devices_state() -> None:
+    samples = (
+        Sample("other", "A", 0.0, 0.0, temperature_c=1.0),
+        Sample("gpu", "B", 0.0, 0.0, temperature_c=61.0, compute_percent=97.0, power_w=650.0),
+    )
+    looks: Any = _Looks(Snapshot(0.0, 0.0, samples, HostSample(0.0, 0.0)))
+    with Recorder(monitor=looks, monitor_device="gpu") as watch:
+        watch.step(facts(1))
+    got = watch.history()[0]
+    assert got.device_temperature_c == 61.0
+    assert got.device_utilisation == pytest.approx(0.97)
+    assert got.device_power_w == 650.0
+
+
+def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:
+    with Recorder(sinks=[Lines(tmp_path)]) as watch:
+        for number in range(1, 7):
+            watch.step(facts(number, skipped=number < 3, num_retries=1))
+        watch.validated(6, {"loss": 1.0})
+    before = watch.history()[3]
+    lines = Lines(tmp_path, after=4)
+    with Recorder(sinks=[lines], past=lines.past) as again:
+        for number in range(5, 9):
+            again.step(facts(number, loss=torch.tensor(7.0)))
+    assert [one.step for one in again.history()] == list(range(1, 9))
+    assert again.history()[:4] == watch.history()[:4]
+    assert again.history()[-1].total_skipped == 2
+    assert again.history()[-1].total_retries == 4
+    assert again.history()[4].elapsed_s >= before.elapsed_s
+    written = [one for one in read(tmp_path) if isinstance(one, Figures)]
+    assert written == again.history()
+    assert again.validations() == []
+
+
+def test_history_is_thinned_and_keeps_its_ends() -> None:
+    kept = Thinned[int](most=100)
+    for number in range(10_000):
+        kept.add(number)
+    assert len(kept) <= 100
+    assert kept[0] == 0
+    assert kept[-25:] == list(range(9_975, 10_000))
+    assert kept == sorted(set(kept))
+
+
+def test_warnings_reach_their_receivers_once() -> None:
+    told: list[Alert] = []
+
+    def fails(_: Alert) -> None:
+        raise RuntimeError("receiver")
+
+    with Recorder(on_alert=[fails, told.append]) as watch:
+        for number in range(1, 4):
+            watch.step(facts(number, loss=torch.tensor(math.nan)))
+    assert [(one.kind, one.step) for one in told] == [("loss-nonfinite", 1)]
+    assert watch.alerts() == told
+    assert told[0].hint
+
+
+def test_a_run_that_hangs_is_told_and_a_validation_is_no_hang() -> None:
+    told = threading.Event()
+
+    def run(hold: Callable[[Recorder], None]) -> list[Alert]:
+        watch = Recorder(rules=Rules(stall_s=0.0), on_alert=[lambda _: told.set()])
+        with watch:
+            watch.step(facts(1))
+            hold(watch)
+        return watch.alerts()
+
+    def aside(watch: Recorder) -> None:
+        with watch.aside("validation"):
+            time.sleep(1.3)
+
+    assert run(aside) == []
+    assert [one.kind for one in run(lambda _: told.wait(20))] == ["stalled"]
+
+
+class Fails:
+    name = "fails.txt"
+
+    def take(self, told: Told) -> None:
+        raise OSError(28, "No space left on device")
+
+    def close(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_sink_that_fails_is_told_once_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    with caplog.at_level(logging.WARNING), Recorder(sinks=[Fails(), kept]) as watch:
+        for number in range(1, 6):
+            watch.step(facts(number))
+    assert len([one for one in caplog.records if "fails.txt" in one.getMessage()]) == 1
+    assert len([one for one in kept.told if isinstance(one, Figures)]) == 5
