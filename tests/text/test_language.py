@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.text.language import _NOISE, by_paragraph, detect
+from anyrig.text.language import _NOISE, detect
 from anyrig.text.sentences import paragraphs
 from tests.conftest import ROOT
 
@@ -65,14 +65,6 @@ def test_only_the_languages_allowed() -> None:
     assert detect(_FRENCH, ["en", "ko"], default="ko").language in ("en", "ko")
 
 
-def test_by_paragraph() -> None:
-    english = "It was the best of times, it was the worst of times."
-    text = f"{english}\n\n{_FRENCH}\n\n{_SPANISH}"
-    found = by_paragraph(text)
-    assert [each.language for _, each in found] == ["en", "fr", "es"]
-    assert [text[start:end] for (start, end), _ in found] == [english, _FRENCH, _SPANISH]
-
-
 def test_a_foreign_preface_does_not_decide() -> None:
     preface = "This is the preface of the book, and it is not in the language of the rest. " * 12
     assert detect(preface + f"\n\n{_FRENCH}" * 30).language == "fr"
@@ -80,7 +72,7 @@ def test_a_foreign_preface_does_not_decide() -> None:
 
 def test_no_paragraph_of_an_english_book_is_foreign() -> None:
     text = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
-    assert {each.language for _, each in by_paragraph(text)} == {"en"}
+    assert {detect(text[a:b]).language for a, b in paragraphs(text)} == {"en"}
     # not even when another language is the default: what is long enough speaks for itself
     spans = [span for span in paragraphs(text) if span[1] - span[0] > 150]
     assert {detect(text[a:b], default="fr").language for a, b in spans} == {"en"}

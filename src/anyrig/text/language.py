@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from anyrig.text.sentences import Span, paragraphs
 
 # Below these, a text says too little: measured on single sentences of five languages.
 _FEWEST_LETTERS = 12
@@ -116,14 +115,6 @@ def detect(
     if language != default and _doubtful(words, language, share, other):
         return Detected(default, other, f"unsure ({language}?), so {default}")
     return Detected(language, share, f"{share:.0%} by its letter sequences")
-
-
-def by_paragraph(
-    text: str, among: Sequence[str] | None = None, *, default: str = "en"
-) -> list[tuple[Span, Detected]]:
-    """The language of each paragraph of a text."""
-    spans = paragraphs(text)
-    return [(span, detect(text[span[0] : span[1]], among, default=default)) for span in spans]
 
 
 def num_words(text: str) -> int:

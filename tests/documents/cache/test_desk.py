@@ -340,7 +340,6 @@ def test_too_much_is_refused(gate: Gate) -> None:
             desk.submit(["one more"], lane="bulk")
         futures += desk.submit(texts)  # known ones cost nothing
         futures += desk.submit(["single"])
-        assert desk.num_waiting == {"single": 1, "bulk": 20}
         gate.open()
         assert not wait(futures, 30).not_done
 

@@ -6,6 +6,7 @@ import os
 import threading
 from argparse import Namespace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from anyrig.documents.index import words
 from anyrig.documents.index.near import floor
-from anyrig.documents.index.search import MODES, Mode, Searcher
+from anyrig.documents.index.search import Mode, Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.documents.index.words import folded, matches, terms
 from anyrig.documents.protocol import Vectors
@@ -23,6 +24,7 @@ from tests.documents.index.folder import ALICE, index, write
 from tests.documents.index.labelled import load, reciprocal
 
 BAG = Bag()
+MODES: tuple[Mode, ...] = get_args(Mode)
 DOCS = {
     "lease.pdf": "The tenant pays the rent on the first day.\f"
     "The deposit is returned after a month.",

@@ -108,12 +108,6 @@ class Desk:
         """Whose vectors they are."""
         return self._vectors.model
 
-    @property
-    def num_waiting(self) -> dict[Lane, int]:
-        """How many texts wait in each lane."""
-        with self._come:
-            return {lane: len(queue) for lane, queue in self._lanes.items()}
-
     # -- asking ------------------------------------------------------------------------------------
 
     def submit(

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
 
 Mode = Literal["hybrid", "vectors", "keywords"]
-MODES: tuple[Mode, ...] = ("hybrid", "vectors", "keywords")
 DEPTH = 100
 """How far down each list is looked at."""
 _ALIKE = 0.9  # of their words in common: one of them is shown

@@ -33,7 +33,6 @@ _ONCE_MORE_S = 0.05
 _EACH_S = 0.5
 """How long pages may take on the average. Ten times what they take on a slow machine."""
 _COVER_S = 3.0
-_MOST_LINE = 1 << 30
 _DAMAGED = "Get the file anew, or convert it to EPUB with another program."
 
 
