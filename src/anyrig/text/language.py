@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-
 # Below these, a text says too little: measured on single sentences of five languages.
 _FEWEST_LETTERS = 12
 _FEWEST_WORDS = 3
