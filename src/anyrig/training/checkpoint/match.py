@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import BadInput
+from anyrig.training.distributed.names import plain_name
 
 _SHOWN = 3
 _PREFIXES = ("module.", "_orig_mod.", "model.", "transformer.", "base_model.model.")
@@ -15,7 +16,8 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "transformer.", "base_model.mode
 
 def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     """Raise BadInput that names the first names that miss, are too many or have another shape."""
-    wanted = model.state_dict(keep_vars=True)
+    state = model.state_dict(keep_vars=True)
+    wanted = {plain_name(n): one for n, one in state.items() if isinstance(one, torch.Tensor)}
     missing = _missing(wanted, weights)
     extra = [name for name in weights if name not in wanted]
     shaped = [

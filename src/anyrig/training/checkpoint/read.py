@@ -19,7 +19,15 @@ import torch
 from anyrig.errors import StoreFailed
 from anyrig.training.checkpoint import nest, tensors
 from anyrig.training.checkpoint.state import Saved
-from anyrig.training.checkpoint.write import FORMAT, MANIFEST, OPTIMISER, RANDOM, STATE, WEIGHTS
+from anyrig.training.checkpoint.write import (
+    FORMAT,
+    MANIFEST,
+    OPTIMISER,
+    RANDOM,
+    STATE,
+    WEIGHTS,
+    sealed,
+)
 
 # What reading something else than was written raises; RecursionError is a RuntimeError.
 _NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RuntimeError)
@@ -81,10 +89,9 @@ def look(path: Path) -> Kept:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        whole = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        told = whole["manifest"]
-        text = json.dumps(told, sort_keys=True)
-        right = hashlib.sha256(text.encode()).hexdigest() == whole["sha256"]
+        text = (path / MANIFEST).read_text(encoding="utf-8")
+        told = json.loads(text)["manifest"]
+        right = text == sealed(told)
     except FileNotFoundError as error:
         raise _damaged(path, f"it has no {MANIFEST}") from error
     except OSError as error:

@@ -1,0 +1,299 @@
+"""Checkpoints of a run: which stay, which is taken, who may write, what a thread's failure does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from anyrig.errors import StoreFailed, TooBusy
+from anyrig.training.checkpoint import Checkpoints, Kept, Saved
+from anyrig.training.checkpoint.keeper import staying
+from anyrig.training.checkpoint.write import TEMPORARY
+from anyrig.training.settings import Keeping
+
+
+def state(step: int, loss: float | None = None, value: float | None = None) -> Saved:
+    filled = torch.full((10,), float(step if value is None else value))
+    return Saved(step, weights={"w": filled}, optimiser={"m": filled + 1}, loss=loss)
+
+
+def steps(keeper: Checkpoints) -> list[int]:
+    return [kept.step for kept in keeper.all()]
+
+
+# ---------------------------------------------------------------- which stay
+
+
+def row(step: int, loss: float | None = None, serial: int | None = None) -> Kept:
+    number = step if serial is None else serial
+    return Kept(Path(f"step-{step:08d}-{number}"), step, 0, loss, number, "", 0, {})
+
+
+def left(rows: list[Kept], keeping: Keeping) -> list[int]:
+    stay = staying(rows, keeping)
+    return [kept.step for kept in rows if kept.path in stay]
+
+
+TEN = [
+    row(n, loss) for n, loss in zip(range(1, 11), [9, 2, 7, None, 2, 8, 9, 1, 9, 9], strict=True)
+]
+
+
+@pytest.mark.parametrize(
+    ("keeping", "wanted"),
+    [
+        (Keeping(last=1, best=0), [10]),
+        (Keeping(last=3, best=0), [8, 9, 10]),
+        (Keeping(last=99, best=0), list(range(1, 11))),
+        (Keeping(last=1, best=0, every_kept=4), [4, 8, 10]),
+        (Keeping(last=1, best=1), [8, 10]),
+        (Keeping(last=1, best=3), [2, 5, 8, 10]),
+        (Keeping(last=2, best=2, every_kept=3), [3, 5, 6, 8, 9, 10]),
+    ],
+)
+def test_rules(keeping: Keeping, wanted: list[int]) -> None:
+    assert left(TEN, keeping) == wanted
+
+
+def test_losses_that_are_no_numbers_are_never_best() -> None:
+    rows = [row(1, float("nan")), row(2, 5.0), row(3, float("inf")), row(4, None)]
+    assert left(rows, Keeping(last=1, best=1)) == [2, 4]
+
+
+def test_the_later_of_two_with_one_step_stays() -> None:
+    rows = [row(1, serial=1), row(2, serial=2), row(2, serial=3)]
+    assert staying(rows, Keeping(last=2, best=0)) == {rows[0].path, rows[2].path}
+
+
+def test_a_run_that_went_back_keeps_what_it_writes_now() -> None:
+    rows = [row(100, serial=1), row(200, serial=2), row(110, serial=3)]
+    assert left(rows, Keeping(last=1, best=0)) == [110]
+
+
+def test_what_is_deleted_and_what_is_found(tmp_path: Path) -> None:
+    losses = [5.0, 1.0, 4.0, None, 2.0, 3.0]
+    with Checkpoints(tmp_path / "c", Keeping(last=2, every_kept=30, best=1)) as keeper:
+        for number, loss in enumerate(losses):
+            keeper.save(state(number * 10, loss))
+        keeper.wait()
+        assert steps(keeper) == [0, 10, 30, 40, 50]
+        assert keeper.latest() is not None
+        assert keeper.latest().step == 50  # type: ignore[union-attr]
+        assert keeper.best().step == 10  # type: ignore[union-attr]
+        assert [one.step for one in keeper.news()] == [0, 10, 20, 30, 40, 50]
+        assert keeper.news() == []
+    assert not list((tmp_path / "c").glob(f"{TEMPORARY}*"))
+
+
+def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path / "none")
+    assert (keeper.all(), keeper.latest(), keeper.best(), keeper.load()) == ([], None, None, None)
+    keeper.close()
+    assert not (tmp_path / "none").exists()
+
+
+# ---------------------------------------------------------------- damage
+
+
+def test_the_next_older_whole_one_is_taken(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, Keeping(last=4)) as keeper:
+        for step in (1, 2, 3, 4):
+            keeper.save(state(step))
+        keeper.wait()
+        data = bytearray((tmp_path / "step-00000004/weights.safetensors").read_bytes())
+        data[-1] ^= 1
+        (tmp_path / "step-00000004/weights.safetensors").write_bytes(data)
+        (tmp_path / "step-00000003/optimiser.safetensors").write_bytes(b"")
+        found = keeper.load()
+        assert found is not None
+        assert found.saved.step == 2
+        assert found.path.name == "step-00000002"
+        assert any("step-00000004" in text for text in found.passed_over)
+        assert any("step-00000003" in text for text in found.passed_over)
+        with pytest.raises(StoreFailed, match="damaged"):
+            keeper.load(tmp_path / "step-00000004")
+        # The step that is there and damaged is written again, beside it.
+        keeper.save(state(4), wait=True)
+        again = keeper.load()
+        assert again is not None
+        assert (again.saved.step, again.path.name) == (4, "step-00000004-2")
+
+
+def test_none_whole_is_an_error_not_a_new_beginning(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as keeper:
+        keeper.save(state(1), wait=True)
+        shutil.rmtree(tmp_path / "step-00000001")
+        (tmp_path / "step-00000001").mkdir()
+        with pytest.raises(StoreFailed, match="no checkpoint .* is whole"):
+            keeper.load()
+
+
+def test_damaged_ones_do_not_count_among_the_last(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, Keeping(last=2, best=0)) as keeper:
+        for step in (1, 2, 3):
+            keeper.save(state(step), wait=True)
+        (tmp_path / "step-00000003/manifest.json").unlink()
+        keeper.save(state(4), wait=True)
+        assert steps(keeper) == [2, 4]
+
+
+def test_strays_of_killed_writers_go(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    (folder / f"{TEMPORARY}00000001-abcd").mkdir(parents=True)
+    (folder / f"{TEMPORARY}00000001-abcd" / "weights.safetensors").write_bytes(b"x")
+    (folder / "notes.txt").write_text("mine")
+    with Checkpoints(folder) as keeper:
+        assert keeper.load() is None
+        keeper.save(state(1))
+    assert sorted(p.name for p in folder.iterdir()) == [".lock", "notes.txt", "step-00000001"]
+
+
+# ---------------------------------------------------------------- asynchronous
+
+
+def test_weights_may_change_as_soon_as_save_returns(tmp_path: Path) -> None:
+    weight = torch.zeros(400_000)
+    plain = {"position": [0]}
+    with Checkpoints(tmp_path, Keeping(last=20)) as keeper:
+        for step in range(1, 8):
+            weight.fill_(step)
+            plain["position"][0] = step
+            keeper.save(Saved(step, weights={"w": weight, "part": weight[::3]}, plain=plain))
+            weight.fill_(-1)
+            plain["position"][0] = -1
+        keeper.wait()
+        for kept in keeper.all():
+            found = keeper.load(kept.path)
+            assert found is not None
+            assert torch.equal(found.saved.weights["w"], torch.full((400_000,), float(kept.step)))
+            assert found.saved.plain == {"position": [kept.step]}
+
+
+def test_one_copy_is_held_however_often_it_saves(tmp_path: Path) -> None:
+    weight = torch.zeros(250_000)
+    with Checkpoints(tmp_path) as keeper:
+        for step in range(6):
+            keeper.save(Saved(step, weights={"w": weight}))
+            held = [t for free in keeper._staging._free.values() for t in free]
+            held += [t for _, t in keeper._staging._used]
+            assert sum(t.nbytes for t in held) == 1_000_000
+
+
+def test_synchronous_is_on_the_disk_at_once(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, Keeping(asynchronous=False)) as keeper:
+        keeper.save(state(1))
+        assert not any(t.name == "checkpoint" for t in threading.enumerate())
+        assert steps(keeper) == [1]
+
+
+def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path / "c", Keeping(last=5))
+    keeper.save(state(1), wait=True)
+    moved = tmp_path / "moved"
+    (tmp_path / "c").rename(moved)
+    (tmp_path / "c").write_text("in the way")
+    keeper.save(state(2))
+    keeper._thread.join()  # type: ignore[union-attr]
+    (tmp_path / "c").unlink()
+    moved.rename(tmp_path / "c")
+    with pytest.raises(StoreFailed):
+        keeper.save(state(3))  # raises for 2, and 3 has begun
+    keeper.save(state(4))
+    keeper.close()
+    assert steps(keeper) == [1, 3, 4]
+    news = keeper.news()
+    assert [one.error is None for one in news] == [True, False, True, True]
+    assert "could not be written" in news[1].text
+
+
+def test_a_failure_surfaces_at_close(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path / "c")
+    keeper.hold()
+    shutil.rmtree(tmp_path / "c")
+    (tmp_path / "c").write_text("in the way")
+    keeper.save(state(1))
+    with pytest.raises(StoreFailed):
+        keeper.close()
+    keeper.close()
+
+
+# ---------------------------------------------------------------- who may write
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path)
+    keeper.hold()
+    child = os.fork()
+    if child == 0:
+        try:
+            Checkpoints(tmp_path, patience_s=0.05).hold()
+        except TooBusy as error:
+            os._exit(0 if str(os.getppid()) in error.message else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    keeper.close()
+    other = Checkpoints(tmp_path, patience_s=0.0)
+    other.hold()
+    other.close()
+
+
+def test_two_objects_of_one_process_neither(tmp_path: Path) -> None:
+    keeper = Checkpoints(tmp_path)
+    keeper.hold()
+    other = Checkpoints(tmp_path / "." / ".." / tmp_path.name, patience_s=0.0)
+    with pytest.raises(TooBusy):
+        other.save(state(1))
+    assert other.all() == []  # looking is always allowed
+    keeper.close()
+    other.save(state(1), wait=True)
+    other.close()
+
+
+def test_a_killed_process_does_not_keep_the_folder_though_its_child_lives(tmp_path: Path) -> None:
+    """Data loading processes outlive a killed run for seconds; they must not block the next."""
+    ready, done = os.pipe()
+    child = os.fork()
+    if child == 0:
+        Checkpoints(tmp_path).hold()
+        grandchild = os.fork()
+        if grandchild == 0:
+            os.write(done, str(os.getpid()).encode())
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(60)
+    living = int(os.read(ready, 20))
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    try:
+        keeper = Checkpoints(tmp_path, patience_s=0.0)
+        keeper.save(state(1), wait=True)
+        keeper.close()
+    finally:
+        os.kill(living, 9)
+        os.close(ready)
+        os.close(done)
+
+
+def test_load_on_another_device(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as keeper:
+        keeper.save(state(1), wait=True)
+        found = keeper.load(device="meta")
+        assert found is not None
+        assert found.saved.weights["w"].device.type == "meta"
+        assert found.saved.optimiser["m"].device.type == "meta"
+
+
+def test_cpu_memory_of_a_loaded_state_is_its_own(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path) as keeper:
+        keeper.save(state(3), wait=True)
+        found = keeper.load()
+        assert found is not None
+        (tmp_path / "step-00000003/weights.safetensors").write_bytes(b"")
+        assert found.saved.weights["w"].tolist() == [3.0] * 10
+        found.saved.weights["w"].add_(1)

@@ -1,0 +1,314 @@
+"""What is written comes back exactly, is whole or not there, and damage is noticed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.errors import BadInput, StoreFailed
+from anyrig.training.checkpoint import Checkpoints, Saved
+from anyrig.training.checkpoint.read import Damaged, look, read
+from anyrig.training.checkpoint.stage import Staging
+from anyrig.training.checkpoint.write import pack, refusals, write
+
+FILES = ("weights.safetensors", "optimiser.safetensors", "random.safetensors", "state.json",
+         "manifest.json")  # fmt: skip
+
+
+def kept(folder: Path, saved: Saved) -> Saved:
+    return read(write(folder, pack(saved, Staging())))
+
+
+def equal(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return (
+            left.dtype == right.dtype
+            and left.shape == right.shape
+            and left.stride() == right.stride()
+            and bytes_of(left) == bytes_of(right)
+        )
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(equal(left[k], right[k]) for k in left)
+    if isinstance(left, list | tuple):
+        return (
+            type(left) is type(right) and all(map(equal, left, right)) and len(left) == len(right)
+        )
+    return bool(left == right) and type(left) is type(right)
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    if not tensor.numel():
+        return b""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def stepped(make: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(3)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last), nn.BatchNorm2d(4), nn.Flatten()
+    )
+    optimiser = make(model.parameters())
+    for _ in range(3):
+        optimiser.zero_grad()
+        model(torch.randn(2, 3, 5, 5)).square().sum().backward()
+        optimiser.step()
+    return model, optimiser
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.AdamW(p, amsgrad=True),
+        lambda p: torch.optim.Adam([{"params": list(p), "lr": torch.tensor(0.01)}], foreach=False),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        lambda p: torch.optim.Adafactor(p),
+        lambda p: torch.optim.RMSprop(p, momentum=0.5, centered=True),
+        lambda p: torch.optim.NAdam(p),
+    ],
+    ids="amsgrad adam-tensor-rate nesterov sgd adafactor rmsprop nadam".split(),
+)
+def test_states_of_optimisers(make: Any, tmp_path: Path) -> None:
+    model, optimiser = stepped(make)
+    saved = Saved(7, 2, model.state_dict(), optimiser.state_dict(), {"a": 1}, {}, 0.1 + 0.2)
+    found = kept(tmp_path, saved)
+    assert equal(dict(found.weights), dict(saved.weights))
+    assert equal(found.optimiser, saved.optimiser)
+    assert (found.step, found.epoch, found.plain, found.loss) == (7, 2, {"a": 1}, 0.1 + 0.2)
+    again, other = stepped(make)
+    again.load_state_dict(dict(found.weights))
+    other.load_state_dict(dict(found.optimiser))
+    assert equal(other.state_dict(), optimiser.state_dict())
+
+
+DTYPES = [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
+    torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
+    torch.complex64, torch.complex128,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_kind_of_number(dtype: torch.dtype, tmp_path: Path) -> None:
+    size = torch.empty(0, dtype=dtype).element_size()
+    raw = torch.randint(0, 2 if dtype is torch.bool else 256, (24 * size,), dtype=torch.uint8)
+    tensor = raw.view(dtype).reshape(2, 3, 4)
+    weights = {"all": tensor, "one": tensor[0, 0, 0], "none": tensor[:0], "turned": tensor.mT}
+    found = kept(tmp_path, Saved(1, weights=weights, optimiser={"x": [tensor]}))
+    assert bytes_of(found.weights["all"]) == bytes_of(tensor)  # every bit, nan and all
+    assert [found.weights[n].shape for n in weights] == [weights[n].shape for n in weights]
+    assert {value.dtype for value in found.weights.values()} == {dtype}
+    assert bytes_of(found.weights["turned"]) == bytes_of(tensor.mT)
+    assert bytes_of(found.optimiser["x"][0]) == bytes_of(tensor)
+
+
+def test_other_programs_read_the_weights(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    weights = {"a.b": torch.randn(3, 4), "half": torch.randn(5).half(), "eight":
+               torch.randn(4).to(torch.float8_e4m3fn), "none": torch.empty(0, 2)}  # fmt: skip
+    path = write(tmp_path, pack(Saved(1, weights=weights), Staging()))
+    assert equal(load_file(path / FILES[0]), dict(sorted(weights.items()))) or all(
+        equal(load_file(path / FILES[0])[name], weights[name]) for name in weights
+    )
+
+
+def test_tied_weights_are_kept_once_and_come_back_tied(tmp_path: Path) -> None:
+    table = torch.randn(100, 8)
+    weights = {"wte": table, "head": table, "part": table[:10], "again": table}
+    path = write(tmp_path, pack(Saved(1, weights=weights), Staging()))
+    assert (path / FILES[0]).stat().st_size < 100 * 8 * 4 + 10 * 8 * 4 + 1000
+    found = read(path).weights
+    assert list(found) == list(weights)
+    assert found["wte"] is found["head"] is found["again"]
+    assert torch.equal(found["part"], table[:10])
+
+
+def test_names_of_any_kind(tmp_path: Path) -> None:
+    names = ["x" * 20_000, "ünï.cødé", "with space", 'quote"', "back\\slash", "", "\n", "../up",
+             "t0", "$tensor"]  # fmt: skip
+    weights = {name: torch.full((2,), float(n)) for n, name in enumerate(names)}
+    found = kept(tmp_path, Saved(1, weights=weights, plain={n: n for n in names}))
+    assert {name: value[0].item() for name, value in found.weights.items()} == {
+        name: float(n) for n, name in enumerate(names)
+    }
+    assert found.plain == {n: n for n in names}
+
+
+@pytest.mark.parametrize(
+    "tensor", [torch.empty(2, device="meta"), torch.eye(2).to_sparse()], ids=["meta", "sparse"]
+)
+def test_tensors_that_cannot_be_kept_are_named(tensor: torch.Tensor, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="body.weight"):
+        pack(Saved(1, weights={"body.weight": tensor}), Staging())
+
+
+def test_the_formats_own_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="__metadata__"):
+        write(tmp_path / "c", pack(Saved(1, weights={"__metadata__": torch.ones(1)}), Staging()))
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+# ---------------------------------------------------------------- damage
+
+
+def filled(folder: Path) -> Path:
+    saved = Saved(
+        5, 1, {"w": torch.randn(40, 40)}, {"state": {0: {"m": torch.randn(40, 40)}}},
+        {"position": 17}, {0: {"torch": torch.get_rng_state()}},
+    )  # fmt: skip
+    return write(folder, pack(saved, Staging()))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_cut_anywhere_is_noticed(name: str, tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    data = (path / name).read_bytes()
+    for length in {0, 1, 7, 8, 9, 100, len(data) // 2, len(data) - 1}:
+        (path / name).write_bytes(data[:length])
+        with pytest.raises(Damaged, match="damaged") as caught:
+            read(path)
+        assert caught.value.hint
+    (path / name).write_bytes(data + b"x")
+    with pytest.raises(Damaged, match="damaged"):
+        read(path)
+    (path / name).unlink()
+    with pytest.raises(Damaged, match="damaged"):
+        read(path)
+    (path / name).write_bytes(data)
+    assert read(path).step == 5
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_bit_anywhere_is_noticed(name: str, tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    data = bytearray((path / name).read_bytes())
+    places = {*range(0, min(len(data), 600), 7), len(data) // 2, len(data) - 2}
+    for place in places:
+        for bit in (0, 6):
+            data[place] ^= 1 << bit
+            (path / name).write_bytes(data)
+            with pytest.raises(Damaged):
+                read(path)
+            data[place] ^= 1 << bit
+    (path / name).write_bytes(data)
+    assert read(path).step == 5
+
+
+def test_a_later_format_is_refused_in_words(tmp_path: Path) -> None:
+    from anyrig.training.checkpoint.write import sealed
+
+    path = filled(tmp_path)
+    told = json.loads((path / "manifest.json").read_text())["manifest"]
+    (path / "manifest.json").write_text(sealed({**told, "format": 99}))
+    with pytest.raises(StoreFailed, match="format 99"):
+        look(path)
+
+
+# ---------------------------------------------------------------- disks that refuse
+
+
+LARGE = """
+import resource, signal, sys, torch
+from pathlib import Path
+from anyrig.errors import StoreFailed
+from anyrig.training.checkpoint import Checkpoints, Saved
+folder = Path(sys.argv[1])
+keeper = Checkpoints(folder)
+keeper.save(Saved(1, weights={"w": torch.ones(100)}), wait=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    keeper.save(Saved(2, weights={"w": torch.ones(1_000_000)}), wait=True)
+except StoreFailed as error:
+    print(error.message, "|", error.hint)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+keeper.save(Saved(3, weights={"w": torch.ones(100)}), wait=True)
+keeper.close()
+print(sorted(path.name for path in folder.iterdir()))
+"""
+
+
+def test_a_disk_that_fills_up_leaves_nothing_half_written(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE, str(tmp_path / "c")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said, names = done.stdout.splitlines()
+    assert "takes no file that large" in said
+    assert "untouched" in said
+    assert names == "['.lock', 'step-00000001', 'step-00000003']"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("may not mount a small disk")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    keeper = Checkpoints(small_disk / "run")
+    keeper.save(Saved(1, weights={"w": torch.ones(100_000)}), wait=True)
+    with pytest.raises(StoreFailed, match="left") as caught:
+        keeper.save(Saved(2, weights={"w": torch.ones(600_000)}), wait=True)
+    assert "Free some space" in caught.value.hint
+    (small_disk / "filler").write_bytes(bytes(2_000_000))
+    with pytest.raises(StoreFailed):
+        keeper.save(Saved(3, weights={"w": torch.ones(150_000)}), wait=True)
+    found = keeper.load()
+    assert found is not None
+    assert found.saved.step == 1
+    assert sorted(p.name for p in (small_disk / "run").iterdir()) == [".lock", "step-00000001"]
+    (small_disk / "filler").unlink()
+    keeper.save(Saved(4, weights={"w": torch.ones(100_000)}), wait=True)
+    assert [one.step for one in keeper.all()] == [1, 4]
+    keeper.close()
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("x")
+    with pytest.raises(StoreFailed):
+        Checkpoints(tmp_path / "run").save(Saved(1))
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(errno.ENOSPC, "no room"), (errno.EDQUOT, "no room"), (errno.EROFS, "may not be written"),
+     (errno.EACCES, "may not be written"), (errno.EIO, "the disk refused"), (errno.ENAMETOOLONG,
+     os.strerror(errno.ENAMETOOLONG))],
+)  # fmt: skip
+def test_refusals_are_in_words(number: int, said: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match=said) as caught, refusals(tmp_path):
+        raise OSError(number, os.strerror(number))
+    assert str(tmp_path) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_read_only_folder(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StoreFailed, match="may not be written"):
+            Checkpoints(tmp_path / "run").save(Saved(1))
+    finally:
+        tmp_path.chmod(0o700)
