@@ -318,7 +318,7 @@ def test_warnings_reach_their_receivers_once() -> None:
 def test_a_run_that_hangs_is_told_and_a_validation_is_no_hang() -> None:
     told = threading.Event()
 
-    def run(hold: Callable[[Recorder], None]) -> list[Alert]:
+    def run(hold: Callable[[Recorder], object]) -> list[Alert]:
         watch = Recorder(rules=Rules(stall_s=0.0), on_alert=[lambda _: told.set()])
         with watch:
             watch.step(facts(1))

@@ -77,12 +77,20 @@ def _count(model: nn.Module, loss: Loss, batch: Batch) -> int:
 
     # The generators' states are not touched: fake tensors draw no numbers.
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        shadow = copy.deepcopy(model)
+        shadow = copy.deepcopy(model, _shadows(model, mode.from_tensor))
         ghost = _map(batch, mode.from_tensor)
         counter = FlopCounterMode(display=False, custom_mapping=_formulas())
         with torch.enable_grad(), counter:
             loss(shadow, ghost).backward()  # type: ignore[no-untyped-call]  # torch's own
     return counter.get_total_flops()
+
+
+def _shadows(model: nn.Module, shadow: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
+    """What a copy takes instead of each tensor of the model: its like without memory."""
+    tensors = [*model.parameters(), *model.buffers()]
+    for module in model.modules():
+        tensors += [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
+    return {id(tensor): shadow(tensor) for tensor in tensors}
 
 
 def _map(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:

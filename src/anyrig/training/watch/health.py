@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -81,12 +82,19 @@ def _finding(
         return None
     tensor = tensor.detach()
     num_bad = int((~torch.isfinite(tensor)).sum())
-    if num_bad == 0:
+    if num_bad == 0 or (tensor.dim() and _is_mask(tensor)):
         return None
     dtype = str(tensor.dtype).removeprefix("torch.")
     return NotFinite(
         module, kind, what, name, num_bad, tensor.numel(), tuple(tensor.shape), dtype
     )  # fmt: skip
+
+
+def _is_mask(tensor: torch.Tensor) -> bool:
+    """Zeros and minus infinities: what attention is masked with, on purpose."""
+    if tensor.is_complex():
+        return False
+    return bool(((tensor == 0) | (tensor == -torch.inf)).all())
 
 
 def _in_state(model: nn.Module) -> NotFinite | None:
@@ -97,9 +105,8 @@ def _in_state(model: nn.Module) -> NotFinite | None:
             if found is not None:
                 return found
         for name, buffer in module.named_buffers(recurse=False):
-            # An attention mask is made of minus infinities on purpose.
             found = _finding(buffer, path, kind, "buffer", name)
-            if found is not None and bool(torch.isnan(buffer).any()):
+            if found is not None:
                 return found
     return None
 
@@ -145,11 +152,11 @@ class _Search:
         yield module.register_forward_hook(after)
         for name, weight in module.named_parameters(recurse=False):
             if weight.requires_grad:
-                yield weight.register_hook(self._look_at(path, kind, "weight gradient", name))
+                look = self._look_at(path, kind, "weight gradient", name)
+                yield weight.register_hook(look)  # type: ignore[no-untyped-call]  # torch's own
 
     def _stop_at(self, found: NotFinite | None) -> None:
         if found is not None and self.found is None:
-            # A mask of minus infinities may pass between modules; a sum of them is what hurts.
             self.found = found
             raise _Found
 
@@ -160,7 +167,8 @@ class _Search:
         owners = self._owners.get(tensor)
         if owners is None:
             owners = self._owners[tensor] = []
-            tensor.register_hook(self._look_at_owned(owners))
+            look = self._look_at_owned(owners)
+            tensor.register_hook(look)  # type: ignore[no-untyped-call]  # torch's own
         owners.append((path, kind, taken))
 
     def _look_at(
@@ -194,8 +202,7 @@ def _put_back(model: nn.Module) -> Iterator[None]:
     """Gradients, buffers and random states as they were, whatever happens inside."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    devices = {weight.device for weight in model.parameters()}
-    states = _random_states(devices)
+    states = _random_states({weight.device for weight in model.parameters()})
     try:
         for weight, _ in gradients:
             weight.grad = None
@@ -207,18 +214,17 @@ def _put_back(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             for buffer, value in buffers:
                 buffer.copy_(value)
-        torch.set_rng_state(states["cpu"])
-        for device in devices - {torch.device("cpu")}:
-            if str(device) in states:
-                torch.get_device_module(device).set_rng_state(states[str(device)])
+        for restore in states:
+            restore()
 
 
-def _random_states(devices: set[torch.device]) -> dict[str, torch.Tensor]:
-    states = {"cpu": torch.get_rng_state()}
+def _random_states(devices: set[torch.device]) -> list[Callable[[], None]]:
+    """What puts each random state back."""
+    restores: list[Callable[[], None]] = [partial(torch.set_rng_state, torch.get_rng_state())]
     for device in devices:
-        module = torch.get_device_module(device) if device.type in ("cuda", "xpu", "mps") else None
-        if module is not None and device.type == "mps":
-            states[str(device)] = module.get_rng_state()
-        elif module is not None:
-            states[str(device)] = module.get_rng_state(device)
-    return states
+        if device.type == "mps":
+            restores.append(partial(torch.mps.set_rng_state, torch.mps.get_rng_state()))
+        elif device.type in ("cuda", "xpu"):
+            module = torch.get_device_module(device)
+            restores.append(partial(module.set_rng_state, module.get_rng_state(device), device))
+    return restores
