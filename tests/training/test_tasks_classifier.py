@@ -129,10 +129,10 @@ def test_a_batch_in_pieces_has_the_loss_of_the_whole(
         loss = task.loss(task.model, piece) * (last - first) / 24
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
-    assert total == pytest.approx(float(whole.detach()), abs=1e-6)
+    assert total == pytest.approx(float(whole.detach()), abs=1e-9)
     found = [p.grad for p in task.model.parameters() if p.grad is not None]
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
 
 
 def test_padding_is_as_wide_as_the_batch_and_changes_nothing(tmp_path: Path) -> None:

@@ -152,10 +152,9 @@ def _rows(cutter: Cutter, examples: Sequence[Labelled], num_labels: int) -> list
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
-    """The model's scores in fp32."""
+    """The model's scores, not in half precision."""
     found = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-    scores: Tensor = found.logits.float()
-    return scores
+    return texts.wide(found.logits)
 
 
 def _loss(kind: Kind, weights: Tensor | None) -> Loss:
@@ -165,14 +164,15 @@ def _loss(kind: Kind, weights: Tensor | None) -> Loss:
     placed: dict[torch.device, Tensor | None] = {}
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
-        scores, truth = logits_of(model, batch), batch["truth"]
+        scores = logits_of(model, batch)
+        truth = batch["truth"].to(scores.dtype)
         if scores.device not in placed:
             placed[scores.device] = None if weights is None else weights.to(scores.device)
         weight = placed[scores.device]
         if kind == "many":
             return F.binary_cross_entropy_with_logits(scores, truth, pos_weight=weight)
         each = F.cross_entropy(scores, truth.argmax(1), reduction="none")
-        return (each if weight is None else each * (truth @ weight)).mean()
+        return (each if weight is None else each * (truth @ weight.to(truth.dtype))).mean()
 
     return loss
 

@@ -101,6 +101,11 @@ def pad_of(model: nn.Module) -> int:
     return int(getattr(getattr(model, "config", None), "pad_token_id", None) or 0)
 
 
+def wide(values: Tensor) -> Tensor:
+    """Half precision as fp32; fp64 stays what it is."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
 def padded(rows: Sequence[Ids], pad: int) -> tuple[Tensor, Tensor]:
     """Rows as one matrix, as wide as the longest, and where it holds tokens."""
     width = max((len(row) for row in rows), default=1)

@@ -1,0 +1,297 @@
+"""Fine-tuning an embedding model: texts that belong together come to lie near each other.
+
+    model = sentence.from_folder(folder)
+    task = embedding(model, Cutter.of(tokenizer, 256), pairs, held)
+
+From pairs: an anchor should find its positive among the positives of its batch and all negatives
+given by hand. A batch with more rows is harder and teaches more, so the batch that the loss sees
+matters: it is the micro batch of one process. Rows beyond the model's `piece` are computed piece by
+piece, so a micro batch can be the whole batch whatever its memory (what others call cached
+gradients). Cut all the same, by several processes or by memory running out, each part is a smaller
+batch with fewer negatives: its loss is another, lower one.
+
+From scored pairs: the cosine of two texts should be their score. That loss does not mind how a
+batch is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyrig.errors import BadInput
+from anyrig.training.protocol import Batch, Task
+from anyrig.training.tasks import texts
+from anyrig.training.tasks.sentence import SentenceModel, save
+from anyrig.training.tasks.texts import Cutter, Ids
+
+SCALE = 20.0
+"""What cosines are multiplied by before the softmax; a higher one looks at the nearest alone."""
+_AT_ONCE, _ROWS = 64, 512
+
+
+class Pair(NamedTuple):
+    """Two texts that belong together, and texts that do not belong to the first."""
+
+    anchor: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+
+
+class Scored(NamedTuple):
+    """Two texts and how near they are, from -1 to 1."""
+
+    one: str
+    other: str
+    score: float
+
+
+class PairRow(NamedTuple):
+    """A pair in tokens."""
+
+    anchor: Ids
+    positive: Ids
+    negatives: tuple[Ids, ...] = ()
+
+
+class ScoredRow(NamedTuple):
+    """A scored pair in tokens."""
+
+    one: Ids
+    other: Ids
+    score: float
+
+
+def embedding(
+    model: SentenceModel,
+    cutter: Cutter,
+    learnt: Sequence[Pair] | Sequence[Scored],
+    held: Sequence[Pair] | Sequence[Scored] = (),
+    *,
+    scale: float = SCALE,
+    prompts: Mapping[str, str] | None = None,
+) -> Task:
+    """The task of teaching a model what is near.
+
+    Args:
+        model: what learns.
+        cutter: of the model.
+        learnt: pairs, or scored pairs.
+        held: some of the same kind that are only measured.
+        scale: what cosines of pairs are multiplied by.
+        prompts: what stands before a text by its use: anchors are queries, the rest passages.
+    """
+    if not learnt:
+        raise BadInput("there are no pairs to learn from", hint="Give some.")
+    scored = isinstance(learnt[0], Scored)
+    if any(isinstance(one, Scored) != scored for one in (*learnt, *held)):
+        raise BadInput("pairs with scores and without", hint="Give one kind of them.")
+    if scale <= 0:
+        raise BadInput(f"a scale of {scale}", hint="It must be above nought; 20 is usual.")
+    prompts = dict(prompts or {})
+    pad = texts.pad_of(model)
+
+    def collate(some: Sequence[Any]) -> Batch:
+        return _scored_batch(some, pad) if scored else _pair_batch(some, pad)
+
+    def finish(folder: Path) -> Mapping[str, Any]:
+        save(model, cutter, folder, prompts=prompts)
+        return {"folder": str(folder)}
+
+    def loss(module: nn.Module, batch: Batch) -> Tensor:
+        return cosine_loss(module, batch) if scored else pair_loss(module, batch, scale)
+
+    cut = _scored_rows if scored else _pair_rows
+    return Task(
+        "embedding", model, cut(cutter, learnt, prompts), loss, collate=collate,
+        validation=cut(cutter, held, prompts) or None,
+        figures={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
+    )  # fmt: skip
+
+
+# -- rows and batches ------------------------------------------------------------------------------
+
+
+def _pair_rows(cutter: Cutter, pairs: Sequence[Any], prompts: Mapping[str, str]) -> list[Any]:
+    query, passage = prompts.get("query", ""), prompts.get("passage", "")
+    anchors = cutter.rows([query + one.anchor for one in pairs])
+    positives = cutter.rows([passage + one.positive for one in pairs])
+    negatives = iter(cutter.rows([passage + text for one in pairs for text in one.negatives]))
+    return [
+        PairRow(anchor, positive, tuple(next(negatives) for _ in one.negatives))
+        for one, anchor, positive in zip(pairs, anchors, positives, strict=True)
+    ]
+
+
+def _scored_rows(cutter: Cutter, pairs: Sequence[Any], prompts: Mapping[str, str]) -> list[Any]:
+    passage = prompts.get("passage", "")
+    ones = cutter.rows([passage + one.one for one in pairs])
+    others = cutter.rows([passage + one.other for one in pairs])
+    scores = [one.score for one in pairs]
+    return [ScoredRow(*row) for row in zip(ones, others, scores, strict=True)]
+
+
+def _scored_batch(rows: Sequence[ScoredRow], pad: int) -> Batch:
+    ids, mask = texts.padded([row.one for row in rows], pad)
+    other_ids, other_mask = texts.padded([row.other for row in rows], pad)
+    score = torch.tensor([row.score for row in rows])
+    return {"ids": ids, "mask": mask, "other_ids": other_ids, "other_mask": other_mask,
+            "score": score}  # fmt: skip
+
+
+def _pair_batch(rows: Sequence[PairRow], pad: int) -> Batch:
+    ids, mask = texts.padded([row.anchor for row in rows], pad)
+    other_ids, other_mask = texts.padded([row.positive for row in rows], pad)
+    batch = {"ids": ids, "mask": mask, "other_ids": other_ids, "other_mask": other_mask}
+    most = max((len(row.negatives) for row in rows), default=0)
+    if most:
+        # A place without a negative holds one token: a row without any would give no number.
+        filled = [(*row.negatives, *[(pad,)] * (most - len(row.negatives))) for row in rows]
+        flat = texts.padded([one for some in filled for one in some], pad)
+        wide = [part.view(len(rows), most, -1) for part in flat]
+        counts = torch.tensor([len(row.negatives) for row in rows])
+        batch |= {"negative_ids": wide[0], "negative_mask": wide[1],
+                  "negatives": torch.arange(most)[None] < counts[:, None]}  # fmt: skip
+    return batch
+
+
+# -- losses and figures ----------------------------------------------------------------------------
+
+
+def pair_scores(model: nn.Module, batch: Batch) -> Tensor:
+    """Cosines of anchors (rows) with every candidate (columns, own positives first).
+
+    A candidate that is no honest negative has -inf: the positive of a row with the same anchor or
+    the same positive, and a place without a negative.
+    """
+    anchors = F.normalize(model(batch["ids"], batch["mask"]), dim=-1)
+    candidates = F.normalize(model(batch["other_ids"], batch["other_mask"]), dim=-1)
+    cosines = anchors @ candidates.T
+    twin = _equal(batch["ids"], batch["mask"]) | _equal(batch["other_ids"], batch["other_mask"])
+    twin &= ~torch.eye(len(twin), dtype=torch.bool, device=twin.device)
+    cosines = cosines.masked_fill(twin, -torch.inf)
+    if "negatives" not in batch:
+        return cosines
+    negatives = F.normalize(
+        model(batch["negative_ids"].flatten(0, 1), batch["negative_mask"].flatten(0, 1)), dim=-1
+    )
+    absent = ~batch["negatives"].flatten()
+    return torch.cat([cosines, (anchors @ negatives.T).masked_fill(absent, -torch.inf)], dim=1)
+
+
+def _equal(ids: Tensor, mask: Tensor) -> Tensor:
+    """Which rows hold the same tokens."""
+    clean = torch.where(mask > 0, ids, -1)
+    return (clean[:, None] == clean[None]).all(-1)
+
+
+def pair_loss(model: nn.Module, batch: Batch, scale: float = SCALE) -> Tensor:
+    """How hard it is to tell each anchor's positive from all other candidates; a mean over rows."""
+    scores = pair_scores(model, batch) * scale
+    return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
+
+
+def cosines_of(model: nn.Module, batch: Batch) -> Tensor:
+    """The cosine of each scored pair."""
+    one, other = model(batch["ids"], batch["mask"]), model(batch["other_ids"], batch["other_mask"])
+    return F.cosine_similarity(one, other, dim=-1)
+
+
+def cosine_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The mean of squares that cosines miss their scores by."""
+    return F.mse_loss(cosines_of(model, batch), batch["score"])
+
+
+def first(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """How many anchors have their positive nearest among the batch's candidates."""
+    scores = pair_scores(model, batch)
+    right = scores.argmax(1) == torch.arange(len(scores), device=scores.device)
+    return right.float().sum(), torch.tensor(float(len(right)), device=right.device)
+
+
+def cosine_error(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """How far cosines lie from their scores."""
+    apart = (cosines_of(model, batch) - batch["score"]).abs()
+    return apart.sum(), torch.tensor(float(len(apart)), device=apart.device)
+
+
+# -- the held-out part as a whole ------------------------------------------------------------------
+
+
+@torch.no_grad()
+def searched(task: Task) -> dict[str, float]:
+    """How well the model finds each held-out anchor's positive among all held-out positives, or
+    how well its cosines order held-out pairs by their scores (Spearman's correlation).
+
+    Unlike the figures of a run, these do not depend on a batch.
+    """
+    rows: Sequence[Any] = task.validation or ()
+    if not rows:
+        return {}
+    was = task.model.training
+    task.model.eval()
+    pad = texts.pad_of(task.model)
+    firsts = _matrix(task.model, [row[0] for row in rows], pad)
+    seconds = _matrix(task.model, [row[1] for row in rows], pad)
+    task.model.train(was)
+    if isinstance(rows[0], ScoredRow):
+        cosines = (firsts * seconds).sum(1)
+        return {"spearman": _spearman(cosines, torch.tensor([row.score for row in rows]))}
+    return _ranked(firsts, seconds, rows)
+
+
+def _ranked(anchors: Tensor, positives: Tensor, rows: Sequence[PairRow]) -> dict[str, float]:
+    numbers: dict[Ids, int] = {}
+    firsts: list[int] = []
+    for number, row in enumerate(rows):
+        if row.positive not in numbers:
+            numbers[row.positive] = len(firsts)
+            firsts.append(number)
+    each = positives[firsts]
+    own = torch.tensor([numbers[row.positive] for row in rows])
+    found = []
+    for at in range(0, len(rows), _ROWS):  # a million cosines at a time, not all of them
+        cosines = anchors[at : at + _ROWS] @ each.T
+        mine = cosines.gather(1, own[at : at + _ROWS, None])
+        found.append(1 + (cosines > mine).sum(1))
+    ranks = torch.cat(found)
+    return {
+        "recall_at_1": float((ranks == 1).float().mean()),
+        "mean_reciprocal_rank": float((1 / ranks).mean()),
+    }
+
+
+def _matrix(model: nn.Module, rows: Sequence[Ids], pad: int) -> Tensor:
+    """Vectors of length one, on the host."""
+    device = next(model.parameters()).device
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    for at in range(0, len(order), _AT_ONCE):
+        some = order[at : at + _AT_ONCE]
+        ids, mask = texts.padded([rows[number] for number in some], pad)
+        made = F.normalize(model(ids.to(device), mask.to(device)), dim=-1).cpu()
+        for number, vector in zip(some, made, strict=True):
+            found[number] = vector
+    return torch.stack(found)
+
+
+def _spearman(one: Tensor, other: Tensor) -> float:
+    ranks = torch.stack([_ranks(one), _ranks(other)])
+    if float(ranks.std(dim=1).min()) == 0.0 or len(one) < 2:
+        return 0.0
+    return float(torch.corrcoef(ranks)[0, 1])
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Places in order; equal ones share the middle of theirs."""
+    told: tuple[Tensor, ...] = torch.unique(  # type: ignore[no-untyped-call]
+        values.double(), return_inverse=True, return_counts=True
+    )
+    _, places, counts = told
+    ends = counts.cumsum(0).double()
+    return (ends - (counts - 1) / 2)[places]
