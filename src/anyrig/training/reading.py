@@ -194,6 +194,12 @@ def failed(items: Sequence[int], doing: str, error: Exception) -> Failed:
     )
 
 
+def numbered(data: object) -> bool:
+    """Whether items are had by number; else they come one after another."""
+    # torch gives its IterableDataset a `__getitem__` too, which only raises.
+    return hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
+
+
 def tensors_in(data: Any) -> tuple[torch.Tensor, ...] | None:
     """The tensors of a data set that is nothing but tensors in memory; None for all others."""
     if type(data) is TensorDataset:

@@ -1,0 +1,488 @@
+"""Batches are the same by any number of workers; failures are named; nothing is left running."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset, Subset, TensorDataset, default_collate
+
+from anyrig.errors import BadInput, DataFailed
+from anyrig.training.loading import (
+    Ahead,
+    Host,
+    Loader,
+    Options,
+    Picks,
+    Starvation,
+    StreamLoader,
+    ahead,
+    bytes_of,
+    cut,
+    numbered,
+    plan,
+    size_of,
+    to_device,
+)
+from anyrig.training.loading_plan import Cost, objects_bytes, workers_for
+from anyrig.training.seeding import mixed
+from anyrig.training.settings import Loading
+
+LISTS = [[first, first + 1, first + 2] for first in range(0, 36, 3)]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_left() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
+
+
+class Noisy:
+    """Items that draw from every source of random numbers, and go wrong where they are told to."""
+
+    def __init__(self, **wrong: int) -> None:
+        self.wrong = wrong
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        if number == self.wrong.get("bad"):
+            raise ValueError("the picture is broken")
+        if number == self.wrong.get("kills"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == self.wrong.get("hangs"):
+            time.sleep(600)
+        if number == self.wrong.get("ragged"):
+            return torch.zeros(3)
+        drawn = [random.random(), torch.rand(()).item(), float(np.random.rand())]
+        return torch.tensor([float(number), *drawn], dtype=torch.float64)
+
+
+class Numbers(IterableDataset[torch.Tensor]):
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        for number in range(10):
+            yield torch.tensor([float(number), random.random()], dtype=torch.float64)
+
+
+def read(data: Any, num_workers: int, lists: Any = LISTS, epoch: int = 0) -> torch.Tensor:
+    with Loader(data, options=Options(num_workers=num_workers, seed=5)) as loader:
+        return torch.cat(list(loader.over(lists, epoch=epoch)))
+
+
+# -- the same whatever reads -----------------------------------------------------------------------
+
+
+def test_items_are_the_same_by_any_number_of_workers() -> None:
+    alone = read(Noisy(), 0)
+    assert alone[:, 0].tolist() == list(range(36))
+    assert len(set(alone[:, 1].tolist())) == 36
+    for num_workers in (1, 2):
+        assert torch.equal(read(Noisy(), num_workers), alone)
+
+
+def test_items_are_the_same_after_a_resume_and_differ_by_epoch_and_seed() -> None:
+    whole = read(Noisy(), 0)
+    assert torch.equal(read(Noisy(), 2, LISTS[7:]), whole[21:])
+    assert not torch.equal(read(Noisy(), 0, epoch=1), whole)
+    tagged = [Picks(items, epoch=1) for items in LISTS]
+    assert torch.equal(read(Noisy(), 0, tagged), read(Noisy(), 2, epoch=1))
+    other = torch.cat(list(Loader(Noisy(), LISTS, options=Options(seed=6))))
+    assert not torch.equal(other, whole)
+
+
+def drawn() -> tuple[float, float, float]:
+    return random.random(), torch.rand(()).item(), float(np.random.rand())
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_the_process_draws_as_if_nothing_was_read(num_workers: int) -> None:
+    found = []
+    for reads in (False, True):
+        random.seed(1)
+        torch.manual_seed(1)
+        np.random.seed(1)
+        if reads:
+            read(Noisy(), num_workers)
+        found.append(drawn())
+    assert found[0] == found[1]
+
+
+def test_workers_stay_for_the_next_epoch_and_after_a_pass_left_early() -> None:
+    options = Options(num_workers=2, persistent_workers=True, seed=5)
+    with Loader(Noisy(), LISTS, options=options) as loader:
+        first = torch.cat(list(loader))
+        pids = {process.pid for process in multiprocessing.active_children()}
+        assert len(pids) == 2
+        assert torch.equal(torch.cat(list(loader)), first)
+        assert {process.pid for process in multiprocessing.active_children()} == pids
+        begun = loader.over(LISTS)
+        next(begun)
+        begun.close()  # type: ignore[attr-defined]
+        assert torch.equal(torch.cat(list(loader)), first)
+
+
+def test_workers_that_do_not_stay_end_with_their_epoch() -> None:
+    loader = Loader(Noisy(), LISTS, options=Options(num_workers=2))
+    list(loader)
+    assert multiprocessing.active_children() == []
+
+
+def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
+    tensors = TensorDataset(torch.randn(40, 3), torch.arange(40))
+    subset = Subset(Subset(tensors, list(range(39, -1, -1))), [3, 1, 5, 7])
+    for data, items in ((tensors, [4, 2, 2]), (subset, [2, 0]), (torch.randn(9, 2), [8, 0])):
+        (batch,) = Loader(data, [items])
+        expected = default_collate([data[item] for item in items])
+        assert type(batch) is type(expected)
+        for one, other in zip(batch, expected, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_a_subset_has_seeds_of_its_own_items() -> None:
+    noisy: Any = Noisy()
+    part: Any = Subset(noisy, [7, 8, 9])
+    assert read(part, 0, [[0, 2]])[:, 0].tolist() == [7, 9]
+    assert torch.equal(read(part, 0, [[0], [2]]), read(part, 1, [[0, 2]]))
+
+
+def test_data_sets_that_give_several_at_once_are_asked_so() -> None:
+    class Several:
+        asked: list[list[int]] = []
+
+        def __getitem__(self, number: int) -> int:
+            raise AssertionError("one by one")
+
+        def __getitems__(self, numbers: list[int]) -> list[int]:
+            self.asked.append(numbers)
+            return [number * 10 for number in numbers]
+
+    (batch,) = Loader(Several(), [[1, 2]])
+    assert batch.tolist() == [10, 20]
+    assert Several.asked == [[1, 2]]
+
+
+def test_seeds_of_neighbours_have_nothing_in_common() -> None:
+    numbers = {
+        mixed(seed, epoch, item) for seed in range(9) for epoch in range(9) for item in range(9)
+    }
+    assert len(numbers) == 9**3
+    assert mixed(1, 2) != mixed(2, 1)
+    assert all(0 <= number < 2**64 for number in numbers)
+
+
+# -- iterables -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_iterables_are_read_in_order_and_resumed(num_workers: int) -> None:
+    options = Options(num_workers=num_workers, persistent_workers=num_workers > 0)
+    with StreamLoader(Numbers(), 4, options=options) as loader:
+        whole = torch.cat(list(loader))
+        assert whole[:, 0].tolist() == list(range(10))
+        assert torch.equal(torch.cat(list(loader.over(skip=4))), whole[4:])
+        assert not torch.equal(torch.cat(list(loader.over(epoch=1))), whole)
+        assert torch.equal(torch.cat(list(loader.over())), whole)
+    dropping = StreamLoader(Numbers(), 4, options=Options(), drop_last=True)
+    assert [size_of(batch) for batch in dropping] == [4, 4]
+
+
+def test_an_iterable_that_breaks_names_the_item() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise OSError("the line is dead")
+
+    with pytest.raises(DataFailed, match="item 1 .*the line is dead"):
+        list(StreamLoader(items(), 1))
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_bad_item_is_named(num_workers: int) -> None:
+    with pytest.raises(DataFailed, match="item 4 .*ValueError: the picture is broken") as caught:
+        read(Noisy(bad=4), num_workers)
+    assert caught.value.item == 4
+    assert "in __getitem__" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_items_that_do_not_go_together_are_named(num_workers: int) -> None:
+    with pytest.raises(DataFailed, match="items 3, 4, 5 .*one batch") as caught:
+        read(Noisy(ragged=4), num_workers)
+    assert "collate" in caught.value.hint
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows knows no such signal")
+def test_a_killed_worker_ends_the_run_with_words() -> None:
+    with pytest.raises(DataFailed, match="ended unexpectedly") as caught:
+        read(Noisy(kills=7), 2)
+    assert "num_workers" in caught.value.hint
+
+
+def test_a_hung_worker_does_not_hang_the_run() -> None:
+    loader = Loader(Noisy(hangs=8), LISTS, options=Options(num_workers=2, timeout_s=1))
+    with pytest.raises(DataFailed, match="no batch came for 1 s"):
+        list(loader)
+
+
+def test_workers_end_when_the_loop_breaks_off() -> None:
+    def loop() -> None:
+        with Loader(Noisy(), LISTS, options=Options(num_workers=2)) as loader:
+            for _ in loader:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+
+
+def test_a_worker_does_not_run_its_parents_handlers() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with pytest.raises(DataFailed, match="no batch came"):
+            list(Loader(Noisy(hangs=0), LISTS, options=Options(num_workers=1, timeout_s=1)))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+HOST = Host(cores=8, free_bytes=8 << 30, shared_bytes=8 << 30)
+
+
+class Slow:
+    """Items that are waited for."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        time.sleep(self.seconds)
+        return torch.zeros(2)
+
+
+def made(data: Any, loading: Loading | None = None, kind: str = "cuda", **rest: Any) -> Any:
+    values = {"step_s": 0.01, "host": HOST, **rest}
+    return plan(data, None, LISTS, loading or Loading(), kind, **values)
+
+
+def test_cheap_items_need_no_workers() -> None:
+    found = made(Slow(0.0), step_s=1.0)
+    assert found.num_workers == 0
+    assert not found.persistent_workers
+    assert "no workers" in found.reasons[0]
+
+
+def test_slow_items_get_workers_that_keep_up() -> None:
+    found = made(Slow(0.01))  # three items of 10 ms a batch, a step of 10 ms
+    assert 4 <= found.num_workers <= 8
+    assert found.persistent_workers
+    assert found.options(seed=3) == Options(found.num_workers, True, 2, True, seed=3)
+
+
+def test_cores_are_a_limit_and_are_shared_by_processes() -> None:
+    busy = Cost(batch_s=1.0, cpu_share=1.0, num_bytes=8, uneven=False)
+    few = workers_for(busy, 0.1, 4, "cuda")
+    assert few.num == 3
+    assert "13 would keep up" in few.why
+    assert made(Slow(0.01), num_processes=8).num_workers == 1
+
+
+def test_training_on_the_cpu_keeps_its_cores_but_not_while_a_disk_is_waited_for() -> None:
+    busy = Cost(batch_s=0.1, cpu_share=1.0, num_bytes=8, uneven=False)
+    assert workers_for(busy, 0.1, 8, "cpu").num == 0
+    assert workers_for(busy._replace(cpu_share=0.1), 0.1, 8, "cpu").num == 2
+
+
+def test_tensors_in_memory_need_no_workers_and_no_measurement() -> None:
+    found = made(TensorDataset(torch.zeros(40, 2)), step_s=1e-6)
+    assert found.num_workers == 0
+    assert "tensors in memory" in found.reasons[0]
+
+
+def test_memory_is_a_limit() -> None:
+    little = dataclasses.replace(
+        HOST, shared_bytes=200
+    )  # a batch has 24 bytes, three are under way
+    assert made(Slow(0.01), host=little).num_workers == 2
+    none = dataclasses.replace(HOST, shared_bytes=0)
+    found = made(Slow(0.01), host=none)
+    assert found.num_workers == 0
+    assert "shared memory" in found.reasons[0]
+    heavy = Slow(0.01)
+    heavy.paths = ["x" * 1000] * 10_000  # type: ignore[attr-defined]
+    assert objects_bytes(heavy) > 10_000_000
+    assert made(heavy, host=dataclasses.replace(HOST, free_bytes=50 << 20)).num_workers == 1
+
+
+def test_explicit_values_win() -> None:
+    loading = Loading(num_workers=3, pin_memory=False, prefetch_factor=7, persistent_workers=False)
+    assert made(Slow(0.0), loading)[:4] == (3, False, 7, False)
+    assert made(Slow(0.01), Loading(num_workers=0))[:1] == (0,)
+
+
+@pytest.mark.parametrize(("kind", "pins"), [("cuda", True), ("xpu", True), ("mps", False)])
+def test_memory_is_pinned_where_it_helps(kind: str, pins: bool) -> None:
+    assert made(Slow(0.0), kind=kind).pin_memory is pins
+    asked = made(Slow(0.0), Loading(pin_memory=True), kind=kind)
+    assert asked.pin_memory is pins
+    assert pins or "asked for" in asked.reasons[1]
+
+
+def test_iterables_have_one_worker_and_iterators_none() -> None:
+    class Lazy:
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            for _ in range(30):
+                time.sleep(0.01)
+                yield torch.zeros(1)
+
+    assert not numbered(Numbers())
+    assert made(Lazy(), batch=3).num_workers == 1
+    assert made(Lazy(), Loading(num_workers=4)).num_workers == 1
+    assert made(Numbers(), Loading(num_workers=4)).num_workers == 4
+    once = iter(Lazy())
+    assert made(once, Loading(num_workers=4), batch=3).num_workers == 0
+    assert len(list(once)) == 30
+
+
+def test_what_cannot_be_pickled_is_read_here_where_processes_do_not_fork() -> None:
+    odd = Slow(0.01)
+    odd.function = lambda: None  # type: ignore[attr-defined]
+    found = made(odd, host=dataclasses.replace(HOST, forks=False))
+    assert found.num_workers == 0
+    assert "pickled" in found.reasons[0]
+
+
+def test_a_bad_item_does_not_stop_the_plan() -> None:
+    assert made(Noisy(bad=0)).num_workers == 0
+
+
+# -- starving --------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_steps(meter: Starvation, clock: Clock, num: int, waits: float, works: float) -> None:
+    for _ in range(num):
+        with meter.waiting():
+            clock.now += waits
+        clock.now += works
+        meter.step()
+
+
+def test_starving_is_told_once_until_it_was_well_again() -> None:
+    clock, told = Clock(), list[str]()
+    meter = Starvation(told.append, window=10, least_s=1, num_workers=2, clock=clock)
+    run_steps(meter, clock, 9, 1.0, 1.0)
+    assert told == []
+    run_steps(meter, clock, 20, 1.0, 1.0)
+    assert len(told) == 1
+    assert "50%" in told[0]
+    assert "above 2" in told[0]
+    run_steps(meter, clock, 10, 0.0, 1.0)
+    run_steps(meter, clock, 10, 1.0, 1.0)
+    assert len(told) == 2
+    assert meter.share == pytest.approx(39 / 88)
+
+
+def test_short_waits_and_pauses_are_no_starvation() -> None:
+    clock, told = Clock(), list[str]()
+    meter = Starvation(told.append, window=5, least_s=1, clock=clock)
+    run_steps(meter, clock, 20, 0.05, 1.0)
+    clock.now += 100
+    meter.restart()
+    run_steps(meter, clock, 20, 0.05, 1.0)
+    assert told == []
+    assert meter.share == pytest.approx(0.05 / 1.05)
+
+
+# -- nests -----------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    image: torch.Tensor
+    name: list[str]
+
+
+@dataclasses.dataclass
+class Record:
+    tokens: torch.Tensor
+    scale: float
+
+
+def test_batches_of_any_nesting_are_counted_and_cut() -> None:
+    rows = torch.arange(12).reshape(6, 2)
+    batch: Any = {
+        "pair": Pair(rows, list("abcdef")),
+        "record": Record(rows[:, 0], 2.0),
+        "list": [rows, (rows, np.arange(6))],
+        "constant": torch.tensor(3.0),
+        "shape": (64, 64),
+        "word": "hello!",
+        "none": None,
+    }
+    assert size_of(batch) == 6
+    piece = cut(batch, 2, 4)
+    assert piece["pair"] == Pair(piece["pair"].image, ["c", "d"])
+    assert piece["record"].tokens.tolist() == [4, 6]
+    assert piece["list"][1][1].tolist() == [2, 3]
+    assert isinstance(piece["list"][1], tuple)
+    assert (piece["shape"], piece["word"], piece["none"]) == ((64, 64), "hello!", None)
+    assert size_of(piece) == 2
+    assert cut(batch, 0, 6) is batch
+    assert cut(rows, 1, 3).data_ptr() == rows[1:].data_ptr()
+    assert bytes_of([rows, rows]) == 2 * 96
+
+
+def test_batches_without_tensors_count_their_lists() -> None:
+    assert size_of(["a", "b", "c"]) == 3
+    assert cut({"text": ["a", "b", "c"]}, 1, 2) == {"text": ["b"]}
+
+
+def test_contradictions_are_said_in_words() -> None:
+    with pytest.raises(BadInput, match=r"\['x'\] has 3 items and \['y'\]\[0\] has 4"):
+        size_of({"x": torch.zeros(3), "y": [torch.zeros(4)]})
+    with pytest.raises(BadInput, match="cannot be counted"):
+        size_of({"x": 3})
+
+
+def test_batches_move_to_a_device() -> None:
+    batch: Any = {"x": [torch.zeros(3), "word"], "y": Record(torch.zeros(3), 1.0)}
+    moved = to_device(batch, "meta")
+    assert moved["x"][0].device.type == "meta"
+    assert moved["x"][1] == "word"
+    assert moved["y"].tokens.device.type == "meta"
+    assert [batch.device.type for batch in ahead([torch.zeros(1)] * 2, "meta")] == ["meta"] * 2
+
+
+def test_reading_ahead_closes_what_it_reads() -> None:
+    closed = []
+
+    def batches() -> Iterator[torch.Tensor]:
+        try:
+            yield torch.zeros(1)
+            yield torch.zeros(1)
+        finally:
+            closed.append(True)
+
+    reading = Ahead(batches(), "cpu")
+    reading.prefetch()
+    next(reading)
+    reading.close()
+    assert closed == [True]
