@@ -1,13 +1,14 @@
 """Gradients of many parameters at once: gathered, unscaled, checked for finite values, clipped.
 
 Whatever the optimisers hold: several groups, several devices, sparse gradients, parameters without
-one, the same parameter twice. The check waits for the device once.
+one, the same parameter twice, parts of tensors that are cut over processes. The check waits for the
+device once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,8 +21,9 @@ class Gradients(NamedTuple):
     """Dense tensors that alias the gradients; a sparse one is there by its values."""
 
     all: Sequence[torch.Tensor]
+    """Of a gradient that is cut over processes (a DTensor) this process' part."""
     clipped: Sequence[torch.Tensor]
-    """Those of the parameters that were named, for the norm."""
+    """Those of the parameters that were named, for the norm; cut ones as they are."""
     device: torch.device
     """Where the first parameter lives."""
 
@@ -38,7 +40,8 @@ def collect(
             found[id(parameter)] = _dense(parameter)
     once = dict.fromkeys(id(p) for p in named)
     device = held[0].device if held else torch.device("cpu")
-    return Gradients(list(found.values()), [found[key] for key in once if key in found], device)
+    parts = [_part(one) for one in found.values()]
+    return Gradients(parts, [found[key] for key in once if key in found], device)
 
 
 def _dense(parameter: torch.Tensor) -> torch.Tensor:
@@ -50,6 +53,14 @@ def _dense(parameter: torch.Tensor) -> torch.Tensor:
     # Duplicate entries may sum to infinity, so they are added up before they are looked at.
     parameter.grad = gradient.coalesce()
     return parameter.grad._values()
+
+
+def _part(gradient: torch.Tensor) -> torch.Tensor:
+    """This process' part of a gradient, sharing its memory; the whole where it is not cut."""
+    if type(gradient) is torch.Tensor or not hasattr(gradient, "to_local"):
+        return gradient
+    local: torch.Tensor = gradient.to_local()
+    return local
 
 
 def nonfinite_after_unscaling(
@@ -105,18 +116,68 @@ def _grouped(tensors: Sequence[torch.Tensor]) -> Groups:
 
 
 def clip(tensors: Sequence[torch.Tensor], max_norm: float) -> torch.Tensor | None:
-    """Shrink gradients to a common norm, in place, without waiting; the norm they had."""
-    groups = _grouped(tensors)
-    if not groups:
+    """Shrink gradients to a common norm, in place, without waiting; the norm they had.
+
+    Of gradients that are cut over processes (DTensors) it is the norm of the whole: the processes
+    add their parts up, so all of them call this.
+    """
+    total = norm_of(tensors)
+    if total is None:
         return None
-    first = next(iter(groups))[0]
-    norms = [
-        norm.to(first, torch.float32, non_blocking=True)
-        for group in groups.values()
-        for norm in torch._foreach_norm(group, 2.0)
-    ]
-    total: torch.Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    groups = _grouped([_part(tensor) for tensor in tensors])
     factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for (device, _), group in groups.items():
         torch._foreach_mul_(group, factor.to(device, non_blocking=True))
     return total
+
+
+def norm_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The common norm of gradients, on the device of the first; see `clip`."""
+    parts = [_part(tensor) for tensor in tensors]
+    if not parts:
+        return None
+    norms = [_norm(members, parts[0].device) for members in _by_mesh(tensors, parts)]
+    total: torch.Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return total
+
+
+class _Members(NamedTuple):
+    """Gradients that are cut in the same way."""
+
+    parts: list[torch.Tensor]
+    meshes: tuple[Any, ...]
+    """The process groups over which they are cut; none for whole ones."""
+
+
+def _by_mesh(tensors: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> list[_Members]:
+    found: dict[tuple[int, ...], _Members] = {}
+    for tensor, part in zip(tensors, parts, strict=True):
+        over = () if part is tensor else _cut_over(tensor)
+        found.setdefault(tuple(map(id, over)), _Members([], over)).parts.append(part)
+    return list(found.values())
+
+
+def _cut_over(tensor: Any) -> tuple[Any, ...]:
+    """The process groups whose members hold different parts of a DTensor."""
+    mesh = tensor.device_mesh
+    return tuple(
+        mesh.get_group(side) for side, place in enumerate(tensor.placements) if place.is_shard()
+    )
+
+
+def _norm(members: _Members, device: torch.device) -> torch.Tensor:
+    """The norm of all of them, as fp32 on a device."""
+    norms = [
+        norm.to(device, torch.float32, non_blocking=True)
+        for group in _grouped(members.parts).values()
+        for norm in torch._foreach_norm(group, 2.0)
+    ]
+    norm: torch.Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    if not members.meshes:
+        return norm
+    import torch.distributed as dist
+
+    squares = norm.double().square()  # of which fp32 holds no large ones
+    for group in members.meshes:
+        dist.all_reduce(squares, group=group)
+    return squares.sqrt().float()

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+# What would else be imported by every process anew, for seconds.
+PRELOADED = ["torch.distributed.fsdp", "torch.distributed.tensor", "torch._dynamo"]
+
 
 def run_ranks(
     function: Callable[..., Any], *given: Any, size: int = 2, timeout_s: float = 90
 ) -> list[Any]:
     """What `function(environment, *given)` returned in each process; none may fail or hang."""
     context: Any = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
-    context.set_forkserver_preload(["torch", "torch.distributed"])
+    context.set_forkserver_preload(PRELOADED)
     port = _free_port()
     ends, children = [], []
     for rank in range(size):

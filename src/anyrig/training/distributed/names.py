@@ -68,8 +68,18 @@ def load_named(
         {**saved, "params": mine["params"]}
         for saved, mine in zip(state["param_groups"], own, strict=True)
     ]
-    inner = {numbers.get(key, key): value for key, value in state["state"].items()}
+    # torch takes tensors over as they are, and steps would then write into the caller's.
+    inner = {numbers.get(key, key): _copied(value) for key, value in state["state"].items()}
     optimiser.load_state_dict({**state, "state": inner, "param_groups": groups})
+
+
+def _copied(values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    return {
+        key: value.clone() if isinstance(value, torch.Tensor) else value
+        for key, value in values.items()
+    }
 
 
 def _check_groups(
@@ -91,36 +101,17 @@ def _check_groups(
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Copy whole weights into a plain model by their plain names; other names are refused."""
-    real = {plain_name(name): name for name in model.state_dict()}
+    """Copy whole weights into a plain model by their plain names; what does not fit is refused.
+
+    Of weights that are tied one name is enough, as safetensors files keep them.
+    """
     check_names(model, weights)
+    real = {plain_name(name): name for name in model.state_dict()}
     model.load_state_dict({real[name]: value for name, value in weights.items()}, strict=False)
 
 
 def check_names(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Refuse weights that lack a name of the model or have one too many.
+    """Refuse weights that are not the model's, in words, before anything is changed."""
+    from anyrig.training.checkpoint.match import check_weights  # it needs plain names itself
 
-    Of weights that are tied one name is enough, as safetensors files keep them.
-    """
-    own = {name: value.data_ptr() for name, value in _whole_state(model).items()}
-    there = {own[name] for name in weights if name in own}
-    lacking = [name for name, where in own.items() if name not in weights and where not in there]
-    unknown = [name for name in weights if name not in own]
-    if lacking or unknown:
-        parts = [
-            f"{what} {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-            for what, names in (("lack", lacking), ("have besides", unknown))
-            if names
-        ]
-        raise BadInput(
-            f"the weights do not fit the model: they {' and '.join(parts)}",
-            hint="Make the model with the settings that it was trained with.",
-        )
-
-
-def _whole_state(model: nn.Module) -> dict[str, torch.Tensor]:
-    # A shard's own memory tells tied weights apart as well as a whole tensor's would.
-    return {
-        name: value.to_local() if hasattr(value, "to_local") else value
-        for name, value in plain_state(model).items()
-    }
+    check_weights(model, weights)

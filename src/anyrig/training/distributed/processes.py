@@ -213,11 +213,12 @@ class Processes(Collective):
         """
         with together("adding up gradients"):
             self._reducer.finish(void=ran_out)
-        any_ran_out = bool(self.agree(torch.tensor([int(ran_out)])).item())
-        if not any_ran_out and not self._reducer.ordered:
+        short, *used = self.agree(torch.tensor([ran_out, *self._reducer.used]).int()).tolist()
+        if not short:
+            self._reducer.drop_unused(used)
             with together("ordering gradients"):
                 self._reducer.reorder()
-        return any_ran_out
+        return bool(short)
 
     def note_speed(self, samples: int, seconds: float | None = None) -> None:
         """Called once after each step by all processes: now and then they compare speeds."""

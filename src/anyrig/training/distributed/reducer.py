@@ -6,7 +6,9 @@ others wait for them until the time-out, and the reducer of the failed one refus
 forward. Here the rest can be started from outside (`finish`), with zeros.
 
 Every process starts its buckets in the same order, whatever order its gradients come in: a bucket
-waits for those before it. A parameter that got no gradient counts as zeros. After the first step
+waits for those before it. A parameter that got no gradient counts as zeros;
+one that got none anywhere has none afterwards, as in one process, so that no optimiser touches it.
+After the first step
 buckets are made anew in the order in which gradients came in the first process, so that a
 parameter that is defined late and used early, or never, does not hold up the others.
 
@@ -43,6 +45,8 @@ class Bucket:
     num_elements: int
     come: set[int] = field(default_factory=set)
     """Those whose gradient is there, by identity."""
+    used: set[int] = field(default_factory=set)
+    """Those that had a gradient when it set off."""
     work: Work | None = None
     flat: torch.Tensor | None = None
 
@@ -83,9 +87,11 @@ class Reducer:
         self._bucket_of = {id(one): made for made in self.buckets for one in made.parameters}
 
     def reorder(self) -> None:
-        """Arrange buckets as gradients came in the first process; collective, between steps."""
+        """Arrange buckets, once, as gradients came in the first process; collective."""
         import torch.distributed as dist
 
+        if self.ordered:
+            return
         known = dict.fromkeys(self._came)
         rest = [one for one in reversed(range(len(self._parameters))) if one not in known]
         order = torch.tensor([len(known), *known, *rest])
@@ -166,6 +172,17 @@ class Reducer:
             self._wait(bucket)
         self._started = 0
 
+    @property
+    def used(self) -> list[bool]:
+        """Which parameters had a gradient in this process in the step just finished."""
+        return [id(one) in self._bucket_of[id(one)].used for one in self._parameters]
+
+    def drop_unused(self, used: Sequence[int]) -> None:
+        """Leave no gradient where no process had one."""
+        for parameter, anywhere in zip(self._parameters, used, strict=True):
+            if not anywhere:
+                parameter.grad = None
+
     def _wait(self, bucket: Bucket) -> None:
         if bucket.work is not None:
             bucket.work.wait()
@@ -228,11 +245,13 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 def _fill(bucket: Bucket, views: Sequence[torch.Tensor]) -> None:
     into, of = [], []
+    bucket.used.clear()
     for parameter, view in zip(bucket.parameters, views, strict=True):
         gradient = parameter.grad
         if gradient is None:
             view.zero_()
             continue
+        bucket.used.add(id(parameter))
         if gradient.is_sparse:
             gradient = gradient.to_dense()  # rows differ between processes: only whole ones add up
         into.append(view)

@@ -1,0 +1,60 @@
+"""A few steps of training under any strategy, from a checkpoint or from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from anyrig.precision.scaler import PlainStep
+from anyrig.training.distributed.joining import open_group
+from tests.training.ranks import model as toy
+
+MAX_NORM = 0.05
+
+
+def train(
+    environment: Mapping[str, str],
+    strategy: str,
+    first_step: int,
+    num_steps: int,
+    kept: Mapping[str, Any] | None = None,
+    micro: int = 2,
+) -> dict[str, Any]:
+    """Norms of the gradients, and what a checkpoint keeps; fp64, so that sums are near exact."""
+    group = open_group(strategy, environment, timeout_s=60)
+    model = toy.Model(seed=7 + group.rank).double()
+    optimiser = torch.optim.AdamW(
+        [one for one in model.parameters() if one.requires_grad][::-1], lr=0.01
+    )
+    group.prepare(model)
+    group.adopt(optimiser)
+    if kept is not None:
+        group.load(model, optimiser, kept["weights"], kept["state"])
+    stepper = PlainStep(guard=True, agree=group.agree)
+    norms = []
+    for step in range(first_step, first_step + num_steps):
+        assert not toy.gradients(model, group, toy.items(step), micro)
+        outcome = stepper.step(optimiser, max_norm=MAX_NORM)
+        assert not outcome.skipped
+        assert outcome.grad_norm is not None
+        norms.append(float(outcome.grad_norm))
+        optimiser.zero_grad()
+    if strategy == "fsdp":
+        with torch.no_grad():
+            model(toy.items()[:, :-1])  # a measurement on the way leaves weights gathered
+    weights, state = group.weights(model), group.optimiser_state(model, optimiser)
+    skipped = _skips_a_bad_one(model, optimiser, group, stepper)
+    group.barrier()
+    group.close()
+    return {"norms": norms, "weights": weights, "state": state, "skipped": skipped}
+
+
+def _skips_a_bad_one(model: Any, optimiser: Any, group: Any, stepper: PlainStep) -> bool:
+    """Whether all skip a step where one process' gradients are not finite."""
+    assert not toy.gradients(model, group, toy.items(), 3)
+    if group.rank == group.size - 1:
+        gradient = next(one.grad for one in model.parameters() if one.grad is not None)
+        getattr(gradient, "to_local", lambda: gradient)()[-1] = float("nan")
+    return stepper.step(optimiser, max_norm=MAX_NORM).skipped
