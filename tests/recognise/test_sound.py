@@ -141,6 +141,48 @@ def test_a_file_that_breaks_off_is_heard_as_far_as_it_goes(tmp_path: Path) -> No
     assert 5 * RATE < len(got) < 25 * RATE
 
 
+@pytest.mark.parametrize("ending", ["wav", "rf64", "flac", "aiff", "au"])
+@pytest.mark.parametrize("with_av", [True, False])
+def test_a_file_that_holds_less_than_its_header_says_is_told(
+    ending: str, with_av: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoders take what is there and call it the whole."""
+    if not with_av and ending in ("aiff", "au"):
+        pytest.skip("libsndfile does not tell what their headers say")
+    whole = tmp_path / f"whole.{ending}"
+    soundfile.write(whole, tone(16000, seconds=30), 16000, format=ending.upper())
+    data = whole.read_bytes()
+    (tmp_path / "half").write_bytes(data[: len(data) // 2])
+    if not with_av:
+        monkeypatch.setitem(sys.modules, "av", None)
+    for source in (tmp_path / "half", io.BytesIO(data[: len(data) // 2])):
+        with opened(source, "half") as sound:
+            num_samples = sum(map(len, sound.blocks()))
+            assert 9 * RATE < num_samples < 16 * RATE
+            assert len(sound.warnings) == 1
+            assert "half" in sound.warnings[0]
+        if ending in ("wav", "rf64"):
+            assert sound.warnings == [
+                "half is cut short: 30.0 s by its header, and 15.0 s are there"
+            ]
+    with opened(whole) as sound:
+        assert sum(map(len, sound.blocks())) == 30 * RATE
+        assert not sound.warnings
+
+
+@pytest.mark.parametrize("size", [0, 0x7FFF_F000, 0x7FFF_FFFF, 0xFFFF_FFDB, 0xFFFF_FFFF])
+def test_a_wav_that_was_sent_as_it_was_recorded_is_whole(size: int, tmp_path: Path) -> None:
+    """Its header was written before anybody knew how long it would be."""
+    soundfile.write(tmp_path / "a.wav", tone(16000), 16000)
+    data = bytearray((tmp_path / "a.wav").read_bytes())
+    at = data.index(b"data") + 4
+    data[at : at + 4] = size.to_bytes(4, "little")
+    (tmp_path / "a.wav").write_bytes(data)
+    with opened(tmp_path / "a.wav") as sound:
+        assert sum(map(len, sound.blocks())) == round(SECONDS * RATE)
+        assert not sound.warnings
+
+
 def test_sound_that_begins_late_keeps_its_time(tmp_path: Path) -> None:
     path = tmp_path / "late.mkv"
     with av.open(str(path), "w") as out:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
 from anyrig.errors import BadInput, MissingPackage
 from anyrig.recognise.protocol import RATE
+from anyrig.recognise.riff import cut_short
 
 if TYPE_CHECKING:
     import av
@@ -37,6 +38,9 @@ _FORMATS = (
 )
 _BLOCK = 4 * RATE
 _LONGEST_GAP_S = 3600.0
+# Their headers count samples; others guess by the bit rate, or tell how long the pictures last.
+_EXACT = ("flac", "aiff", "au")
+_WORTH_A_WORD_S = 0.1
 _MOST_BAD = 1000
 
 
@@ -99,15 +103,23 @@ def opened(source: Path | BinaryIO, name: str = "") -> Sound:
         if not source.stat().st_size:
             raise BadInput(f"{name} is empty", hint="Name a file of sound.")
     name = name or "the sound"
+    short = cut_short(source)  # now: a decoder reads on from where the file stands
     refusals = []
     for kind in (_Av, _Libsndfile, _Program):
         try:
-            return Sound(kind(source, name), name)
+            sound = Sound(kind(source, name), name)
         except (BadInput, MissingPackage) as error:
             refusals.append(error)
+        else:
+            sound.warnings.extend([_short(name, *short)] if short else [])
+            return sound
         if not isinstance(source, Path):
             source.seek(0)
     raise next((e for e in refusals if isinstance(e, BadInput)), refusals[0])
+
+
+def _short(name: str, said_s: float, there_s: float) -> str:
+    return f"{name} is cut short: {said_s:.1f} s by its header, and {there_s:.1f} s are there"
 
 
 def _sane(samples: Samples) -> Samples:
@@ -166,6 +178,12 @@ class _Av:
             self._broken(error, clock.given)
         if not clock.given:
             raise _unreadable(self._name, "there is nothing in it")
+        self._compare(clock.given / RATE)
+
+    def _compare(self, there_s: float) -> None:
+        exact = self._container.format.name in _EXACT and not self.warnings
+        if exact and self.duration_s and self.duration_s - there_s > _WORTH_A_WORD_S:
+            self.warnings.append(_short(self._name, self.duration_s, there_s))
 
     def _frames(self) -> Iterator[av.AudioFrame]:
         """Packets that cannot be decoded are left out and counted."""
