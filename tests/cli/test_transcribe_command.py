@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from anyrig.errors import NeedsWeights
 from anyrig.recognise.compare import word_errors
 from anyrig.services.jobs import check, words_of
 from anyrig.services.transcribe import sources_of
@@ -59,6 +60,15 @@ def test_one_bad_file_does_not_stop_the_rest(anyrig: Anyrig, tmp_path: Path) -> 
     assert (out / "a" / "quiet.txt").read_text() == ""
 
 
+def test_a_recording_that_is_cut_short_is_told(anyrig: Anyrig, tmp_path: Path) -> None:
+    path = tmp_path / "half.wav"
+    soundfile.write(path, np.zeros(16000 * 6), 16000)
+    path.write_bytes(path.read_bytes()[: 16000 * 6])
+    made = anyrig("transcribe", str(path))
+    assert made.returncode == 0, made.stderr
+    assert "warning: half.wav is cut short: 6.0 s by its header, and 3.0 s are there" in made.stderr
+
+
 def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     soundfile.write(path, np.zeros(1600), 16000)
@@ -77,6 +87,22 @@ def test_mistakes_are_told(anyrig: Anyrig, tmp_path: Path) -> None:
         assert said_of_it in made.stderr
         assert "hint:" in made.stderr
         assert not made.stdout
+
+
+def test_nothing_is_fetched_unasked(anyrig: Anyrig, tmp_path: Path) -> None:
+    """The hub is a port where nobody listens: whoever goes there says so."""
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.zeros(1600), 16000)
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}
+    for name in ("openai/whisper-nobody", "small"):
+        words = ["transcribe", str(path), "--model", name]
+        made = anyrig(*words, environment=nowhere)
+        assert made.returncode == NeedsWeights.exit_code, made.stderr
+        assert "is not on this machine\n" in made.stderr
+        assert "hint: --fetch gets it" in made.stderr
+    asked = anyrig(*words, "--fetch", environment=nowhere)
+    assert asked.returncode == NeedsWeights.exit_code
+    assert "cannot be fetched" in asked.stderr
 
 
 def test_it_can_be_queued(anyrig: Anyrig, tmp_path: Path) -> None:

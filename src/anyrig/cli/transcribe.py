@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 HELP = """Write down what is said in recordings: wav, flac, mp3, ogg, opus, m4a, m4b, mp4, webm and
 what else can be opened, of any length. The language is found out, or told with --language;
 English is heard by moonshine and other languages by Whisper base, unless --model names a folder
-or a model of the hub. With -o the text goes to a file, or to a folder for several recordings;
-without, it is printed. txt has paragraphs, md times as well, srt and vtt are captions, json has
-everything. What was heard once is kept: a run that was stopped goes on where it was."""
+or a model of the hub, which --fetch gets. With -o the text goes to a file, or to a folder for
+several recordings; without, it is printed. txt has paragraphs, md times as well, srt and vtt are
+captions, json has everything. What was heard once is kept: a run that was stopped goes on where it
+was."""
 MIXED = True
 
 
@@ -50,6 +51,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="NAME", default="",
         help="a folder, a name on the hub, moonshine, whisper-base, or a size such as small",
     )  # fmt: skip
+    parser.add_argument(
+        "--fetch", action="store_true", help="get a model of the hub that is not here yet"
+    )
     parser.add_argument(
         "--engine", metavar="NAME", default="", help="moonshine, whisper or transformers"
     )
@@ -138,10 +142,13 @@ def _wishes(options: argparse.Namespace) -> Wishes:
     language = "" if options.language.lower() == "auto" else options.language
     wishes = Wishes(
         language, options.model, options.engine, options.translate, options.word_times,
-        options.fresh,
+        options.fresh, options.fetch,
     )  # fmt: skip
     if not (options.queue and options.model):
-        find(wishes.model, language=language, engine=wishes.engine, translate=wishes.translate)
+        find(
+            wishes.model, language=language, engine=wishes.engine, translate=wishes.translate,
+            fetch=wishes.fetch,
+        )  # fmt: skip
     return wishes
 
 

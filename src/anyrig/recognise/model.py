@@ -2,7 +2,7 @@
 
 find("", language="en")                 moonshine, whose weights come with its package
 find("", language="es")                 Whisper base, likewise
-find("openai/whisper-small")            a name on the hub, fetched once
+find("openai/whisper-small")            a name on the hub, fetched once when `fetch` is said
 find("models/faster-whisper-small")     a folder, for CTranslate2 or for transformers
 """
 
@@ -110,7 +110,14 @@ class Model:
         return f"{_VERSION}-{self.fingerprint[:12]}"
 
 
-def find(name: str = "", *, language: str = "", engine: str = "", translate: bool = False) -> Model:
+def find(
+    name: str = "",
+    *,
+    language: str = "",
+    engine: str = "",
+    translate: bool = False,
+    fetch: bool = False,
+) -> Model:
     """The model of a name, or the one that hears a language.
 
     Args:
@@ -118,10 +125,11 @@ def find(name: str = "", *, language: str = "", engine: str = "", translate: boo
         language: ISO 639-1; what cannot hear it is refused.
         engine: one of `ENGINES`, where several can run a model.
         translate: whether it shall say in English what it hears.
+        fetch: whether a name on the hub may be fetched; else only what is here is taken.
     """
     if engine and engine not in ENGINES:
         raise BadInput(f"no engine {engine!r}", hint=f"There are: {', '.join(ENGINES)}.")
-    found = _named(name, engine) if name else _usual(language, engine, translate)
+    found = _named(name, engine, fetch) if name else _usual(language, engine, translate)
     if engine and found.engine != engine:
         raise BadInput(
             f"{found.name} is run by {found.engine}, not by {engine}",
@@ -156,7 +164,7 @@ WHISPER_BASE = Model(
 )  # fmt: skip
 
 
-def _named(name: str, engine: str) -> Model:
+def _named(name: str, engine: str, fetch: bool) -> Model:
     plain = name.strip()
     if plain.lower() in ("moonshine", "moonshine-tiny"):
         return MOONSHINE
@@ -177,7 +185,7 @@ def _named(name: str, engine: str) -> Model:
             hint=f"moonshine, {BASE}, a folder, a name on the hub such as "
             f"openai/whisper-small, or a size: {', '.join(_SIZES[:9])}...",
         )
-    return _in_folder(_fetched(plain), plain)
+    return _in_folder(_of_hub(plain, fetch), plain)
 
 
 def _systran(size: str) -> str:
@@ -188,7 +196,7 @@ def _systran(size: str) -> str:
     )
 
 
-def _fetched(name: str) -> Path:
+def _of_hub(name: str, fetch: bool) -> Path:
     """A model of the hub, from its cache, or fetched into it."""
     try:
         from huggingface_hub import snapshot_download
@@ -196,8 +204,13 @@ def _fetched(name: str) -> Path:
         raise MissingPackage(f"{name} is on the hub", hint=TORCH_INSTALL) from error
     try:
         return Path(snapshot_download(name, local_files_only=True, allow_patterns=_WANTED))
-    except (OSError, ValueError):
-        log.info("%s is not on this machine yet", name)
+    except (OSError, ValueError) as error:
+        if not fetch:
+            raise NeedsWeights(
+                f"{name} is not on this machine",
+                hint="--fetch gets it from the hub, or name a folder: --model FOLDER.",
+            ) from error
+    log.info("%s is fetched from the hub", name)
     try:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # whatever the hub's client throws without a network

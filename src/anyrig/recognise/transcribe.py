@@ -62,6 +62,8 @@ class Wishes:
     """With the times of words, where the engine has them."""
     fresh: bool = False
     """Hear again what is kept already."""
+    fetch: bool = False
+    """Get a model of the hub that is not here yet."""
 
 
 class Transcriber:
@@ -92,7 +94,7 @@ class Transcriber:
         if wishes.model or wishes.engine or wishes.language:
             self._model = find(
                 wishes.model, language=wishes.language, engine=wishes.engine,
-                translate=wishes.translate,
+                translate=wishes.translate, fetch=wishes.fetch,
             )  # fmt: skip
 
     def transcribe(

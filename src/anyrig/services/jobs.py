@@ -60,7 +60,7 @@ _BOOK: dict[str, Type] = {
 }  # fmt: skip
 _TRANSCRIPT: dict[str, Type] = {
     "output": "path", "format": "list", "language": "text", "model": "text", "engine": "text",
-    "translate": "yes", "word_times": "yes", "fresh": "yes",
+    "translate": "yes", "word_times": "yes", "fresh": "yes", "fetch": "yes",
 }  # fmt: skip
 _INDEX: dict[str, Type] = {
     "index": "text", "model": "text", "ocr": "text", "type": "list", "retry": "yes",
