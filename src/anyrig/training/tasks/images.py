@@ -1,0 +1,333 @@
+"""An image classifier from a folder of pictures with a subfolder for each class.
+
+    [task]
+    kind = "images"
+    data = "pictures"
+    model = "convnet:tiny"
+
+The model takes bytes and normalises them itself, so what is written at the end needs no recipe
+beside it: `load(folder).predict([path])` tells the classes of pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.store.atomic import replacing, write_text
+from anyrig.training.models import convnet, vit
+from anyrig.training.protocol import Batch, Task
+from anyrig.training.tasks import config
+from anyrig.training.tasks.pictures import Changes, Gathered, Pictures, gather, held_out, read
+
+log = logging.getLogger(__name__)
+_LABELS = "labels.json"
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class ImagesConfig:
+    """The `[task]` table."""
+
+    data: str = ""
+    """A folder with a subfolder of pictures for each class."""
+    model: str | Mapping[str, Any] = "convnet:tiny"
+    """`convnet:PRESET`, `vit:PRESET`, `timm:NAME`, or a table with `kind`, `preset` and sizes."""
+    size: int = 32
+    """Pixels of a side: pictures are scaled, and their middle is taken."""
+    channels: Literal[1, 3] = 3
+    """1 for grey."""
+    validation: float = 0.1
+    """The share of each class that is only measured."""
+    crop: int = 0
+    """Pixels by which pictures are moved at random."""
+    flip: bool = False
+    """Mirror pictures at random."""
+    smoothing: float = 0.0
+    """Label smoothing: so much of a label is spread over all classes."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """`balanced` counts pictures of rare classes more."""
+    cache_gb: float = 4.0
+    """Up to this size, decoded pictures are kept in the run's folder."""
+
+    def __post_init__(self) -> None:
+        _demand(bool(self.data), "data is not set", "Name the folder of pictures.")
+        _demand(self.size >= 8, f"size is {self.size}", "It must be from 8 up.")
+        _demand(0 <= self.validation < 1, f"validation is {self.validation}", "From 0, below 1.")
+        _demand(0 <= self.smoothing < 1, f"smoothing is {self.smoothing}", "From 0, below 1.")
+        _demand(
+            0 <= self.crop < self.size, f"crop is {self.crop}", "It must be less than the size."
+        )
+
+
+def _demand(holds: bool, said: str, hint: str) -> None:
+    if not holds:
+        raise BadSetting(f"[task] {said}", hint=hint)
+
+
+def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
+    chosen = config.read(ImagesConfig, values)
+    place = config.existing(folder, chosen.data, "the folder of pictures")
+    found = gather(place, run, chosen.size, chosen.channels, chosen.cache_gb)
+    classes, labels, stray = _classes(found)
+    skipped = {**found.skipped, **stray}
+    for path, reason in skipped.items():
+        log.warning("%s is left out: %s", path, reason)
+    kept, held = _split(found.names, labels, chosen.validation, seed)
+    with config.seeded(seed):
+        body, shape = make(chosen.model, len(classes), chosen.size, chosen.channels)
+    model = Normalised(body, found.mean, found.std)
+    changes = Changes(chosen.crop, chosen.flip)
+    weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
+    about = {"classes": classes, "size": chosen.size, "channels": chosen.channels, "model": shape}
+    return Task(
+        name="images",
+        model=model,
+        data=Pictures(found, kept, [labels[one] for one in kept], changes),
+        validation=Pictures(found, held, [labels[one] for one in held]) if held else None,
+        loss=PictureLoss(weights, chosen.smoothing),
+        figures={"accuracy": accuracy},
+        finish=Finish(model, about),
+        skipped=skipped,
+    )
+
+
+def _classes(found: Gathered) -> tuple[list[str], dict[int, int], dict[str, str]]:
+    """Class names, the class of each picture by its number, and what is in no class's folder."""
+    stray = {
+        str(found.folder / name): "it lies in no class's folder"
+        for name in found.names
+        if "/" not in name
+    }
+    classes = sorted({name.partition("/")[0] for name in found.names if "/" in name})
+    if len(classes) < 2:
+        raise BadInput(
+            f"{found.folder} has pictures of {len(classes)} classes",
+            hint="Put the pictures of each class, two at least, into a folder of the class's name.",
+        )
+    labels = {
+        number: classes.index(name.partition("/")[0])
+        for number, name in enumerate(found.names)
+        if "/" in name
+    }
+    return classes, labels, stray
+
+
+def _split(
+    names: Sequence[str], labels: Mapping[int, int], share: float, seed: int
+) -> tuple[list[int], list[int]]:
+    """Each class is split by itself."""
+    kept: list[int] = []
+    held: list[int] = []
+    for label in sorted(set(labels.values())):
+        numbers = [number for number, its in labels.items() if its == label]
+        ours, theirs = held_out([names[one] for one in numbers], share, seed)
+        kept += [numbers[one] for one in ours]
+        held += [numbers[one] for one in theirs]
+    return sorted(kept), sorted(held)
+
+
+def _weights(labels: Sequence[int], num_classes: int, kind: str) -> torch.Tensor | None:
+    """A weight for each class, whose mean over all pictures is 1."""
+    if kind == "none":
+        return None
+    counts = torch.bincount(torch.tensor(labels), minlength=num_classes).double()
+    return (len(labels) / (num_classes * counts.clamp(min=1))).float()
+
+
+class Normalised(nn.Module):
+    """A model that takes bytes (0 to 255) and brings them to mean 0 and deviation 1 first."""
+
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, body: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.body = body
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits (batch, classes)."""
+        logits: torch.Tensor = self.body((images.to(self.mean.dtype) - self.mean) / self.std)
+        return logits
+
+
+def make(
+    wanted: str | Mapping[str, Any], classes: int, size: int, channels: int
+) -> tuple[nn.Module, dict[str, Any]]:
+    """A model by `kind:preset` or by a table, and the table that makes it again."""
+    sizes = dict(wanted) if isinstance(wanted, Mapping) else _table(wanted)
+    kind, preset = sizes.pop("kind", "convnet"), sizes.pop("preset", "tiny")
+    fixed = {"classes": classes, "channels": channels}
+    if kind == "convnet":
+        first: Any = _preset(convnet.PRESETS, preset, kind)
+        made = {**dataclasses.asdict(first), **sizes, **fixed}
+        return convnet.ConvNet(config.read(convnet.ConvShape, made, "task.model")), {
+            "kind": kind, **made,
+        }  # fmt: skip
+    if kind == "vit":
+        first = _preset(vit.PRESETS, preset, kind)
+        made = {**dataclasses.asdict(first), **sizes, **fixed, "size": size}
+        return vit.Vit(config.read(vit.VitShape, made, "task.model")), {"kind": kind, **made}
+    if kind == "timm":
+        return _timm(preset, classes, channels), {"kind": kind, "preset": preset}
+    raise BadSetting(f"[task] model is of the kind {kind!r}", hint="Kinds are: convnet, vit, timm.")
+
+
+def _table(word: str) -> dict[str, Any]:
+    kind, _, preset = word.partition(":")
+    return {"kind": kind, "preset": preset or "tiny"}
+
+
+def _preset(presets: Mapping[str, Any], name: str, kind: str) -> Any:
+    if name not in presets:
+        raise BadSetting(
+            f"there is no {kind} called {name!r}", hint=f"Known are: {', '.join(presets)}."
+        )
+    return presets[name]
+
+
+def _timm(name: str, classes: int, channels: int) -> nn.Module:
+    """A model of timm with weights of its own drawing: nothing is fetched."""
+    try:
+        timm = importlib.import_module("timm")
+    except (ImportError, RuntimeError, OSError) as error:  # a torchvision of another torch
+        raise MissingPackage(
+            f"timm:{name} needs the packages timm and torchvision: {error}",
+            hint="pip install timm, with a torchvision that fits the installed torch; on ARM "
+            "processors its wheel needs CUDA. convnet and vit need neither.",
+        ) from error
+    try:
+        made: nn.Module = timm.create_model(
+            name, pretrained=False, num_classes=classes, in_chans=channels
+        )
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise BadSetting(
+            f"timm makes no model of {name!r}: {error}",
+            hint="timm.list_models() gives the names.",
+        ) from error
+    return made
+
+
+class PictureLoss:
+    """Cross-entropy as a mean over pictures, with label smoothing and weights of classes.
+
+    A weighted batch is divided by its pictures, not by their weights: so a batch computed in parts
+    has the same loss as the whole.
+    """
+
+    def __init__(self, weights: torch.Tensor | None = None, smoothing: float = 0.0) -> None:
+        self.weights = weights
+        self.smoothing = smoothing
+        self._there: dict[torch.device, torch.Tensor] = {}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """The loss of a batch."""
+        logits = model(batch["image"]).float()
+        losses = F.cross_entropy(
+            logits,
+            batch["label"],
+            weight=self._weights(logits.device),
+            label_smoothing=self.smoothing,
+            reduction="none",
+        )
+        return losses.mean()
+
+    def _weights(self, device: torch.device) -> torch.Tensor | None:
+        """Copied to a device once: a copy in each step would wait for it."""
+        if self.weights is None:
+            return None
+        if device not in self._there:
+            self._there[device] = self.weights.to(device)
+        return self._there[device]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_there": {}}
+
+
+def accuracy(model: nn.Module, batch: Batch) -> tuple[torch.Tensor, float]:
+    """How many pictures of a batch are told right, and how many there are."""
+    right = model(batch["image"]).argmax(dim=1) == batch["label"]
+    return right.sum(), float(len(right))
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Writes the weights, and beside them what is needed to use them."""
+
+    model: nn.Module
+    about: Mapping[str, Any]
+
+    def __call__(self, folder: Path) -> Mapping[str, Any]:
+        """What was written where."""
+        from safetensors.torch import save
+
+        target = folder / "model"
+        state = {
+            name: one.detach().cpu().contiguous() for name, one in self.model.state_dict().items()
+        }
+        with replacing(target / _WEIGHTS) as file:
+            file.write(save(state))
+        write_text(target / _LABELS, json.dumps(self.about, indent=2, ensure_ascii=False))
+        return {"model": str(target), "classes": list(self.about["classes"])}
+
+
+class Prediction(NamedTuple):
+    """What a picture shows."""
+
+    label: str
+    probability: float
+
+
+class Classifier:
+    """A trained classifier."""
+
+    def __init__(self, model: nn.Module, about: Mapping[str, Any]) -> None:
+        self.model = model.eval()
+        self.classes: tuple[str, ...] = tuple(about["classes"])
+        self.size = int(about["size"])
+        self.channels = int(about["channels"])
+
+    @torch.no_grad()
+    def predict(self, pictures: Sequence[Path | bytes], batch: int = 64) -> list[Prediction]:
+        """The likeliest class of each picture: a path, or the bytes of a file."""
+        device = next(self.model.parameters()).device
+        found = []
+        for first in range(0, len(pictures), batch):
+            some = [read(one, self.size, self.channels) for one in pictures[first : first + batch]]
+            images = torch.stack([torch.from_numpy(one.copy()) for one in some]).to(device)
+            shares, labels = self.model(images).float().softmax(dim=1).max(dim=1)
+            pairs = zip(labels.tolist(), shares.tolist(), strict=True)
+            found += [Prediction(self.classes[label], share) for label, share in pairs]
+        return found
+
+
+def load(folder: Path) -> Classifier:
+    """The classifier that a run wrote."""
+    from safetensors.torch import load_file
+
+    try:
+        about = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
+        state = load_file(folder / _WEIGHTS)
+        body, _ = make(about["model"], len(about["classes"]), about["size"], about["channels"])
+        model = Normalised(body, [0.0] * about["channels"], [1.0] * about["channels"])
+        model.load_state_dict(state)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise BadInput(
+            f"{folder} holds no classifier of pictures: {error}",
+            hint=f"Give the folder `model` of a run, with {_WEIGHTS} and {_LABELS}.",
+        ) from error
+    return Classifier(model, about)

@@ -1,0 +1,302 @@
+"""Pictures of a folder as squares of bytes: read once, kept beside the run, handed out as items.
+
+Every picture is decoded when the job is built, so what is broken, too large or no picture is known
+and named before the first step. Small sets stay on disk as one array; of large ones only the list
+is kept, and a picture is decoded again when it is its turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional as F
+
+from anyrig.errors import AnyrigError, BadInput, PastLimit
+from anyrig.store.atomic import replacing, write_text
+from anyrig.text import folder as folders
+from anyrig.text.formats import picture
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+log = logging.getLogger(__name__)
+MOST_PIXELS = 100_000_000
+"""Of one picture: what claims more is refused before it is unpacked."""
+MOST_BYTES = 500_000_000
+"""Of one file."""
+_PILLOW = {"jpg": ("JPEG", "MPO"), "jp2": ("JPEG2000",)}
+_THREADS = 4
+_CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
+_HINT = "Get the file anew, or save it with another program."
+
+
+def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """A picture as bytes (channels, size, size): upright, its middle, on white where it is clear.
+
+    Whatever is wrong with it is a `BadInput`.
+    """
+    name = source.name if isinstance(source, Path) else "the picture"
+    data = _bytes(source, name)
+    try:
+        with _opened(data, name) as image:
+            return _square(image, size, channels)
+    except (AnyrigError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
+        raise BadInput(f"{name} is damaged: {error}", hint=_HINT) from error
+
+
+def _bytes(source: Path | bytes, name: str) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    try:
+        if not source.is_file():
+            raise BadInput(f"{source} is no file", hint="Give the path of a picture.")
+        if source.stat().st_size > MOST_BYTES:
+            raise PastLimit(
+                f"{name} is larger than {MOST_BYTES // 1_000_000} MB", hint="Make it smaller."
+            )
+        return source.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{source} cannot be read: {error.strerror}", hint="Allow it.") from None
+
+
+def _opened(data: bytes, name: str) -> Image:
+    from PIL import Image
+
+    form = picture.format_of_head(data[:64])
+    if not form:
+        raise BadInput(f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP.")
+    Image.MAX_IMAGE_PIXELS = None  # held to our own limit, by a clear error
+    image = Image.open(io.BytesIO(data), formats=_PILLOW.get(form, (form.upper(),)))
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        image.close()
+        raise PastLimit(
+            f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
+            hint="Make it smaller.",
+        )
+    return image
+
+
+def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    import numpy as np
+    from PIL import Image as images
+    from PIL import ImageOps
+
+    mode = "L" if channels == 1 else "RGB"
+    if image.format == "JPEG":
+        image.draft(mode, (2 * size, 2 * size))  # decoded small: several times faster
+    image.load()
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith(("I", "F")):
+        made = _stretched(upright)
+    elif upright.mode in _CLEAR or "transparency" in upright.info:
+        clear = upright.convert("RGBA")
+        made = images.new("RGBA", clear.size, "white")
+        made.alpha_composite(clear)
+    else:
+        made = upright
+    fitted = ImageOps.fit(made.convert(mode), (size, size), images.Resampling.BICUBIC)
+    array = np.asarray(fitted, dtype=np.uint8)
+    return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _stretched(image: Image) -> Image:
+    """Sixteen bits and floating numbers as 256 greys: from the darkest to the lightest there is."""
+    import numpy as np
+    from PIL import Image as images
+
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+    low, high = float(values.min()), float(values.max())
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return images.fromarray(((values - low) * scale).round().astype(np.uint8))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The pictures of a folder that can be used."""
+
+    names: tuple[str, ...]
+    """Paths below the folder, in order."""
+    folder: Path
+    size: int
+    channels: int
+    mean: tuple[float, ...]
+    """Of each channel over all pictures, from 0 to 255."""
+    std: tuple[float, ...]
+    array: Path | None = None
+    """Where their bytes lie; None if each is read from its file."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def gather(folder: Path, run: Path, size: int, channels: int, cache_gb: float) -> Gathered:
+    """The pictures below a folder. A run goes on with the list it began with."""
+    key = json.dumps([str(folder), size, channels, cache_gb > 0])
+    about = run / f"pictures-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    kept = _kept(about, folder, size, channels)
+    return kept if kept is not None else _gathered(about, folder, size, channels, cache_gb)
+
+
+def _kept(about: Path, folder: Path, size: int, channels: int) -> Gathered | None:
+    try:
+        said = json.loads(about.read_text(encoding="utf-8"))
+        array = about.with_suffix(".uint8") if said["cached"] else None
+        expected = len(said["names"]) * channels * size * size
+        if array is not None and array.stat().st_size != expected:
+            return None
+        return Gathered(
+            tuple(said["names"]), folder, size, channels, tuple(said["mean"]), tuple(said["std"]),
+            array, dict(said["skipped"]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: float) -> Gathered:
+    found = folders.find(folder, types=("picture",))
+    skipped = {str(one.path): one.reason for one in (*found.skipped, *found.unreadable)}
+    cached = len(found.files) * channels * size * size <= cache_gb * (1 << 30)
+    array = about.with_suffix(".uint8")
+    with replacing(array) as file:
+        names, sums = _decoded(found.files, size, channels, skipped, file if cached else None)
+    if not names:
+        raise BadInput(
+            f"there is no picture that can be read in {folder}",
+            hint="Give a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
+        )
+    if not cached:
+        array.unlink()
+    mean, std = _statistics(sums, len(names) * size * size)
+    below = [one.relative_to(folder).as_posix() for one in names]
+    said = {"names": below, "mean": mean, "std": std, "cached": cached, "skipped": skipped}
+    write_text(about, json.dumps(said, indent=1))
+    return Gathered(
+        tuple(below), folder, size, channels, mean, std, array if cached else None, skipped
+    )
+
+
+def _decoded(
+    paths: Sequence[Path], size: int, channels: int, skipped: dict[str, str], file: Any
+) -> tuple[list[Path], torch.Tensor]:
+    """Those that can be decoded, and the sums of their values and squares by channel."""
+    names, sums = [], torch.zeros(2, channels, dtype=torch.float64)
+
+    def one(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | str:
+        try:
+            return read(path, size, channels)
+        except AnyrigError as error:
+            return error.message
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for path, made in zip(paths, pool.map(one, paths), strict=True):
+            if isinstance(made, str):
+                skipped[str(path)] = made
+                continue
+            names.append(path)
+            values = torch.from_numpy(made.astype("float64"))
+            sums += torch.stack((values.sum((1, 2)), values.square().sum((1, 2))))
+            if file is not None:
+                file.write(made.tobytes())
+    return names, sums
+
+
+def _statistics(sums: torch.Tensor, count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    mean = sums[0] / count
+    std = (sums[1] / count - mean.square()).clamp(min=0).sqrt()
+    # Pictures of one colour: nothing to divide by.
+    std = torch.where(std < 1e-3, torch.ones_like(std), std)
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How a picture is changed each time it is seen. Draws are Python's and torch's own."""
+
+    crop: int = 0
+    """Pixels by which it is moved at most, in each direction; what is missing is mirrored."""
+    flip: bool = False
+    """Mirrored, every other time."""
+
+    def __call__(self, image: torch.Tensor) -> torch.Tensor:
+        """A changed copy of a picture (channels, size, size)."""
+        if self.crop:
+            size = image.shape[-1]
+            wide = F.pad(image[None].float(), [self.crop] * 4, mode="reflect")[0]
+            top, left = (random.randint(0, 2 * self.crop) for _ in range(2))
+            image = wide[:, top : top + size, left : left + size].to(torch.uint8)
+        if self.flip and random.random() < 0.5:
+            image = image.flip(-1)
+        return image
+
+
+class Pictures:
+    """A data set of `{"image": bytes (channels, size, size), "label": number}`.
+
+    The array is opened by whoever reads first, so the data set can be sent to another process.
+    """
+
+    def __init__(
+        self,
+        gathered: Gathered,
+        numbers: Sequence[int],
+        labels: Sequence[int] | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        self.gathered = gathered
+        self.numbers = tuple(numbers)
+        self.labels = tuple(labels) if labels is not None else None
+        self.changes = changes
+        self._array: np.ndarray[Any, np.dtype[np.uint8]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        if not 0 <= number < len(self.numbers):
+            raise IndexError(number)
+        image = self._image(self.numbers[number])
+        item = {"image": image if self.changes is None else self.changes(image)}
+        if self.labels is not None:
+            item["label"] = torch.tensor(self.labels[number])
+        return item
+
+    def _image(self, number: int) -> torch.Tensor:
+        import numpy as np
+
+        known = self.gathered
+        if known.array is None:
+            array = read(known.folder / known.names[number], known.size, known.channels)
+            return torch.from_numpy(array.copy())
+        if self._array is None:
+            shape = (len(known.names), known.channels, known.size, known.size)
+            self._array = np.memmap(known.array, dtype=np.uint8, mode="r", shape=shape)
+        return torch.from_numpy(np.array(self._array[number]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_array": None}
+
+
+def held_out(names: Sequence[str], share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Numbers of what is trained on and of what is only measured.
+
+    By a hash of seed and name: a picture stays on its side when others come or go. Of two or more,
+    at least one is on each side.
+    """
+    if share <= 0 or len(names) < 2:
+        return list(range(len(names))), []
+    marks = [hashlib.sha256(f"{seed}/{name}".encode()).digest() for name in names]
+    order = sorted(range(len(names)), key=marks.__getitem__)
+    count = min(max(1, round(len(names) * share)), len(names) - 1)
+    return sorted(order[count:]), sorted(order[:count])

@@ -1,0 +1,307 @@
+"""An image classifier: reading pictures, the split, the loss by hand, what is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import pickle
+import random
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from anyrig.errors import BadInput, BadSetting, MissingPackage, PastLimit
+from anyrig.training.protocol import Task
+from anyrig.training.tasks import build, images, pictures
+from examples.train.make_images import SHAPES, draw, make
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("shapes")
+    make(place / "shapes", count=20, size=24)
+    return place
+
+
+def made(place: Path, run: Path, seed: int = 0, **values: Any) -> Task:
+    config = {"kind": "images", "data": "shapes", "size": 24, "model": "convnet:nano", **values}
+    return build(config, place, run, seed)
+
+
+def png(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, form, **options)
+    return out.getvalue()
+
+
+def test_the_loss_falls_and_the_same_seed_gives_the_same_curve(
+    shapes: Path, tmp_path: Path
+) -> None:
+    curves = [_trained(made(shapes, tmp_path, crop=1, flip=True), 30) for _ in range(2)]
+    assert curves[0] == curves[1]
+    assert abs(curves[0][0] - math.log(4)) < 0.8
+    assert min(curves[0][-3:]) < 0.8
+
+
+def _trained(task: Task, steps: int) -> list[float]:
+    random.seed(0)
+    optimiser = torch.optim.AdamW(task.model.parameters(), 1e-2)
+    losses = []
+    for _ in range(steps):
+        items = [task.data[i * 3] for i in range(24)]
+        loss = task.loss(task.model, torch.utils.data.default_collate(items))
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's own
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+class Fixed(torch.nn.Module):
+    def __init__(self, logits: list[list[float]]) -> None:
+        super().__init__()
+        self.logits = torch.tensor(logits)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.logits[: len(image)]
+
+
+def _batch(labels: list[int]) -> dict[str, torch.Tensor]:
+    return {
+        "image": torch.zeros(len(labels), 3, 8, 8, dtype=torch.uint8),
+        "label": torch.tensor(labels),
+    }
+
+
+def test_the_loss_is_what_a_hand_computes() -> None:
+    # Shares 1/4, 3/4 and 1/2, 1/2.
+    model = Fixed([[0.0, math.log(3.0)], [0.0, 0.0]])
+    batch = _batch([1, 0])
+    plain = images.PictureLoss()(model, batch).item()
+    assert plain == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
+    smooth = images.PictureLoss(smoothing=0.2)(model, batch).item()
+    first = 0.9 * math.log(4 / 3) + 0.1 * math.log(4)
+    assert smooth == pytest.approx((first + math.log(2)) / 2)
+    heavy = images.PictureLoss(torch.tensor([3.0, 0.5]))(model, batch).item()
+    assert heavy == pytest.approx((0.5 * math.log(4 / 3) + 3 * math.log(2)) / 2)
+    right, count = images.accuracy(model, _batch([1, 1]))
+    assert (int(right), count) == (1, 2.0)  # a draw goes to the first class
+
+
+def test_a_weighted_batch_in_parts_has_the_loss_of_the_whole() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(6, 3)
+    labels = [0, 0, 0, 1, 2, 2]
+    loss = images.PictureLoss(torch.tensor([0.5, 2.0, 1.0]), smoothing=0.1)
+    whole = loss(Fixed(logits.tolist()), _batch(labels)).item()
+    parts = [
+        loss(Fixed(logits[a:b].tolist()), _batch(labels[a:b])).item() * (b - a) / 6
+        for a, b in ((0, 1), (1, 4), (4, 6))
+    ]
+    assert sum(parts) == pytest.approx(whole, rel=1e-6)
+
+
+def test_weights_are_balanced_over_all_pictures(shapes: Path, tmp_path: Path) -> None:
+    place = tmp_path / "uneven"
+    for name, count in (("few", 4), ("many", 12)):
+        (place / "shapes" / name).mkdir(parents=True)
+        for number in range(count):
+            draw("star", number, 16).save(place / "shapes" / name / f"{number}.png")
+    task = made(place, tmp_path / "run", class_weights="balanced", validation=0)
+    assert isinstance(task.loss, images.PictureLoss)
+    assert task.loss.weights is not None
+    assert task.loss.weights.tolist() == pytest.approx([2.0, 2 / 3])
+    total = sum(float(task.loss.weights[label]) for label in task.data.labels)
+    assert total == pytest.approx(16)
+
+
+def test_each_class_is_split_alike_and_by_seed(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, validation=0.2)
+    assert task.validation is not None
+    assert len(task.data) == 64
+    assert sorted(task.validation.labels) == sorted([0, 1, 2, 3] * 4)
+    assert not set(task.data.numbers) & set(task.validation.numbers)
+    again = made(shapes, tmp_path / "again", validation=0.2)
+    assert again.validation.numbers == task.validation.numbers
+    other = made(shapes, tmp_path / "other", seed=1, validation=0.2)
+    assert other.validation.numbers != task.validation.numbers
+
+
+def test_a_picture_stays_on_its_side_when_others_come() -> None:
+    names = [f"a/{number}.png" for number in range(40)]
+    _, held = pictures.held_out(names, 0.25, 0)
+    _, more = pictures.held_out([*names, "a/new.png"], 0.25, 0)
+    assert len(set(held) & set(more)) >= 9
+    assert pictures.held_out(["a", "b"], 0.01, 0)[1] != []
+    assert pictures.held_out(["a"], 0.5, 0) == ([0], [])
+
+
+def test_augmentation_draws_from_the_random_state_alone(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, crop=3, flip=True)
+    seen = []
+    for seed in (1, 1, 2):
+        random.seed(seed)
+        seen.append(task.data[0]["image"])
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+    assert task.validation is not None
+    assert torch.equal(task.validation[0]["image"], task.validation[0]["image"])
+
+
+def test_moving_a_picture_mirrors_its_edge() -> None:
+    picture = torch.arange(64, dtype=torch.uint8).view(1, 8, 8)
+    seen = {pictures.Changes(crop=1)(picture).flatten().tolist()[0] for _ in range(60)}
+    assert seen <= {0, 1, 8, 9}
+    assert 9 in seen
+    flips = {int(pictures.Changes(flip=True)(picture)[0, 0, 0]) for _ in range(30)}
+    assert flips == {0, 7}
+
+
+def test_the_model_takes_bytes_and_normalises_them(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, validation=0)
+    stack = torch.stack([task.data[one]["image"] for one in range(len(task.data))]).double()
+    assert task.data[0]["image"].dtype == torch.uint8
+    mean = task.model.get_buffer("mean").flatten()
+    std = task.model.get_buffer("std").flatten()
+    torch.testing.assert_close(mean.double(), stack.mean((0, 2, 3)), rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(
+        std.double(), stack.std((0, 2, 3), correction=0), rtol=1e-5, atol=1e-3
+    )
+
+
+def test_what_is_written_predicts_as_the_model_does(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, model={"kind": "vit", "preset": "nano", "patch": 8}, channels=1)
+    assert task.finish is not None
+    said = task.finish(tmp_path / "out")
+    assert said["classes"] == list(SHAPES)
+    classifier = images.load(tmp_path / "out" / "model")
+    paths = sorted((shapes / "shapes" / "star").glob("*.png"))[:3]
+    found = classifier.predict([*paths, paths[0].read_bytes()], batch=2)
+    assert found[0] == found[3]
+    number = task.data.gathered.names.index(f"star/{paths[0].name}")
+    image = pictures.Pictures(task.data.gathered, [number])[0]["image"]
+    task.model.eval()
+    shares = task.model(image[None]).softmax(1)[0].detach()
+    assert found[0].label == SHAPES[int(shares.argmax())]
+    assert found[0].probability == pytest.approx(float(shares.max()), rel=1e-5)
+    about = json.loads((tmp_path / "out/model/labels.json").read_text())
+    assert about["size"] == 24
+    with pytest.raises(BadInput, match="no classifier"):
+        images.load(tmp_path)
+
+
+def test_items_travel_to_another_process_and_large_sets_are_read_each_time(
+    shapes: Path, tmp_path: Path
+) -> None:
+    task = made(shapes, tmp_path)
+    task.data[0]
+    assert len(pickle.dumps(task.data)) < 20_000
+    pickle.loads(pickle.dumps((task.loss, task.figures)))
+    fresh = made(shapes, tmp_path, cache_gb=0.0)
+    assert fresh.data.gathered.array is None
+    assert list(tmp_path.glob("*.uint8")) == [task.data.gathered.array]
+    assert torch.equal(fresh.data[5]["image"], task.data[5]["image"])
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that claims many pixels and holds few bytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000)))
+    return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
+
+
+def test_broken_and_hostile_files_are_named_and_the_rest_is_trained(tmp_path: Path) -> None:
+    make(tmp_path / "shapes", count=3, size=16)
+    star = tmp_path / "shapes" / "star"
+    whole = png(draw("star", 1, 64), "JPEG")
+    (star / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (star / "bomb.png").write_bytes(bomb(60_000, 60_000))
+    (star / "lie.png").write_bytes(b"GIF89a" + bytes(20))
+    (star / "empty.png").write_bytes(b"")
+    (star / "page.png").write_text("<html>not found</html>")
+    (star / "notes.txt").write_text("no picture, and not called one")
+    draw("star", 0).save(tmp_path / "shapes" / "stray.png")
+    for _ in range(2):  # the second time from the run's folder
+        task = made(tmp_path, tmp_path / "run", validation=0)
+        names = {Path(one).name for one in task.skipped}
+        assert names == {"cut.jpg", "bomb.png", "lie.png", "empty.png", "page.png", "stray.png"}
+        assert len(task.data) == 12
+    with pytest.raises(PastLimit, match="60,000"):
+        pictures.read(bomb(60_000, 60_000), 8, 3)
+
+
+def test_pictures_of_all_kinds_are_read_alike() -> None:
+    colour = Image.new("RGB", (40, 30), (200, 100, 50))
+    for form in ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP"):
+        seen = pictures.read(png(colour, form), 8, 3)
+        assert seen.shape == (3, 8, 8)
+        assert abs(seen[:, 4, 4].astype(int) - (200, 100, 50)).max() < 8, form
+    clear = pictures.read(png(Image.new("RGBA", (9, 9), (0, 0, 0, 0))), 8, 3)
+    assert clear.min() == 255
+    pale = Image.new("P", (9, 9))
+    assert pictures.read(png(pale, transparency=0), 8, 1).min() == 255
+    deep = Image.new("I;16", (16, 16))
+    deep.putpixel((0, 0), 40_000)
+    assert pictures.read(png(deep), 16, 1)[0, 0, 0] == 255
+    cmyk = pictures.read(png(Image.new("CMYK", (9, 9), (0, 255, 255, 0)), "JPEG"), 8, 3)
+    assert cmyk[0].min() > 200
+    assert cmyk[1].max() < 60
+
+
+def test_a_photograph_on_its_side_is_turned_upright() -> None:
+    image = Image.new("L", (16, 16), 0)
+    image.paste(255, (0, 0, 16, 8))  # light above
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    seen = pictures.read(png(image.convert("RGB"), "JPEG", exif=exif, quality=95), 16, 1)
+    assert seen[0, 2, 8] < 40
+    assert seen[0, 13, 8] > 200
+
+
+def test_made_shapes_are_the_same_each_time(tmp_path: Path) -> None:
+    assert draw("star", 3).tobytes() == draw("star", 3).tobytes()
+    assert draw("star", 3).tobytes() != draw("star", 4).tobytes()
+    assert draw("star", 3, seed=1).tobytes() != draw("star", 3).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"modle": "x"}, "modle"),
+        ({"model": "resnet"}, "kind"),
+        ({"model": "vit:huge"}, "huge"),
+        ({"model": {"kind": "vit", "patch": 7}}, "patches"),
+        ({"channels": 2}, "channels"),
+        ({"size": 4}, "size"),
+        ({"crop": 24}, "crop"),
+        ({"data": "nowhere"}, "nowhere"),
+        ({"data": "shapes/star"}, "0 classes"),
+        ({"data": ""}, "data"),
+        ({"smoothing": 1.0}, "smoothing"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_words(
+    shapes: Path, tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((BadSetting, BadInput), match=said) as caught:
+        made(shapes, tmp_path, **values)
+    assert caught.value.hint
+
+
+def test_timm_is_asked_for_by_name(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "timm", None)  # as where it is not installed
+    with pytest.raises(MissingPackage, match="timm"):
+        made(shapes, tmp_path, model="timm:resnet18")
