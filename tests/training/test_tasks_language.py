@@ -15,7 +15,7 @@ import torch
 from anyrig.errors import BadInput, BadSetting
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, corpus, tokens
-from anyrig.training.tasks.language import Perplexity, plain_loss, units
+from anyrig.training.tasks.language import Perplexity
 
 VERSE = "The tide comes in, the tide goes out, and no clock minds.\n"
 
@@ -63,33 +63,32 @@ def test_building_a_task_leaves_the_random_state_alone(place: Path) -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
-class Fixed(torch.nn.Module):
-    """Gives the logits it was made with."""
-
-    def __init__(self, logits: torch.Tensor) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, window: torch.Tensor) -> torch.Tensor:
-        assert window.min() >= 0
-        return self.logits.expand(*window.shape, -1)
+def _by_logits(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    logits = model(batch["tokens"][:, :-1])
+    targets = batch.get("labels", batch["tokens"])[:, 1:]
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def test_the_loss_is_the_mean_over_targets_that_count() -> None:
-    model = Fixed(torch.tensor([0.0, math.log(2.0), math.log(5.0)]))  # shares 1/8, 2/8, 5/8
-    batch = {"tokens": torch.tensor([[0, 1, 2, -100], [2, 0, -100, -100]])}
-    by_hand = (math.log(8 / 2) + math.log(8 / 5) + math.log(8)) / 3
-    assert units(batch) == 3
-    assert plain_loss(model, batch).item() == pytest.approx(by_hand, rel=1e-6)
-    total, count = Perplexity()(model, batch)
-    assert Perplexity.after(total / count) == pytest.approx(math.exp(by_hand), rel=1e-6)
-
-
-def test_the_jobs_loss_is_the_plain_one(place: Path) -> None:
+def test_the_loss_is_the_mean_over_targets_that_count(place: Path) -> None:
     task = made(place)
     batch = torch.utils.data.default_collate([task.data[0], task.data[1]])
-    loss = task.loss(task.model, batch)
-    torch.testing.assert_close(loss, plain_loss(task.model, batch), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(task.loss(task.model, batch), _by_logits(task.model, batch))
+    assert task.units is not None
+    assert task.units(batch) == 128
+    labels = batch["tokens"].clone()
+    labels[0, 3:] = -100
+    batch["labels"] = labels
+    torch.testing.assert_close(task.loss(task.model, batch), _by_logits(task.model, batch))
+    assert task.units(batch) == 2 + 64
+
+
+def test_perplexity_is_e_to_the_mean_over_all_batches() -> None:
+    losses = iter([1.0, 3.0])
+    figure = Perplexity(lambda model, batch: torch.tensor(next(losses)))
+    batches = [{"tokens": torch.zeros(rows, 5, dtype=torch.long)} for rows in (3, 1)]
+    pairs = [figure(torch.nn.Identity(), batch) for batch in batches]
+    mean = float(sum(total for total, _ in pairs)) / sum(count for _, count in pairs)
+    assert figure.after(mean) == pytest.approx(math.exp(1.5))
 
 
 def test_each_token_is_the_target_of_one_window(place: Path) -> None:

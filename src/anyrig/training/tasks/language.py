@@ -23,17 +23,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from anyrig.errors import BadInput, BadSetting, MissingPackage
 from anyrig.store.atomic import write_text
+from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
-from anyrig.training.protocol import Batch, Task
+from anyrig.training.protocol import Batch, Loss, Task
 from anyrig.training.tasks import config, corpus, tokens
 
 log = logging.getLogger(__name__)
-IGNORED = -100
-"""A target that is no target: padding."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +75,16 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         log.warning("%s is left out: %s", path, reason)
     with config.seeded(seed):
         model, context = _model(chosen, folder, words)
+    loss = LanguageLoss()
     data, validation = corpus.split(row, context, chosen.validation)
     return Task(
         name="language",
         model=model,
         data=data,
         validation=validation,
-        loss=_loss(),
+        loss=loss,
         units=units,
-        figures={"perplexity": Perplexity()},
+        figures={"perplexity": Perplexity(loss)},
         finish=Finish(model, words, chosen, seed),
         skipped=row.skipped,
     )
@@ -167,22 +166,6 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
     return model, context or min(longest, 1024)
 
 
-def _loss() -> Any:
-    try:
-        from anyrig.training.head import LanguageLoss  # type: ignore[import-not-found]  # soon
-    except ImportError:
-        return plain_loss
-    return LanguageLoss(chunks="auto")
-
-
-def plain_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-    """The mean cross-entropy of each next token; targets of -100 do not count."""
-    window = batch["tokens"]
-    logits = logits_of(model, window[:, :-1].clamp(min=0))
-    targets = window[:, 1:].reshape(-1)
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets, ignore_index=IGNORED)
-
-
 def logits_of(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
     """Logits of our models and of transformers'."""
     made = model(window)
@@ -192,16 +175,19 @@ def logits_of(model: nn.Module, window: torch.Tensor) -> torch.Tensor:
 
 def units(batch: Batch) -> int:
     """How many targets count."""
-    return int((batch["tokens"][:, 1:] != IGNORED).sum())
+    return int((batch.get("labels", batch["tokens"])[:, 1:] != IGNORED).sum())
 
 
 class Perplexity:
     """How many tokens the model wavers between, on average: e to the mean loss."""
 
-    def __call__(self, model: nn.Module, batch: Batch) -> tuple[float, float]:
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
+    def __call__(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, float]:
         """The sum of the losses of a batch, and their count."""
         count = units(batch)
-        return float(plain_loss(model, batch)) * count, float(count)
+        return self.loss(model, batch) * count, float(count)
 
     @staticmethod
     def after(mean: float) -> float:
