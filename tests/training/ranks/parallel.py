@@ -11,6 +11,7 @@ import torch
 from anyrig.errors import AnyrigError
 from anyrig.training.distributed.joining import join, open_group, place_of
 from anyrig.training.distributed.processes import Processes
+from anyrig.training.distributed.shares import Shares
 from tests.training.ranks import model as toy
 
 Environment = Mapping[str, str]
@@ -99,3 +100,29 @@ def gone(environment: Environment) -> str:
     except AnyrigError as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def measured(environment: Environment) -> dict[str, Any]:
+    """The second process takes three times as long for an item; the first one loads ahead."""
+    place = place_of(environment)
+    join(place, torch.device("cpu"), timeout_s=60)
+    group = Processes(place.rank, place.size, Shares(2, "measured"), bucket_bytes=600)
+    model = group.prepare(toy.Model())
+    ahead: list[tuple[int, int]] = []
+    found: dict[str, Any] = {"shares": [], "grads": [], "losses": []}
+    for step in range(14):
+        while len(ahead) < 3 - 2 * group.rank:
+            ahead.append(group.share(toy.NUM_ITEMS))
+        first, count = ahead.pop(0)
+        found["shares"].append((first, count))
+        model.zero_grad()
+        with group.micro(last=True):
+            part = toy.items(step)[first : first + count]
+            loss = toy.loss_of(model, part) * count / toy.NUM_ITEMS
+            loss.backward()  # type: ignore[no-untyped-call]
+        assert not group.settle(ran_out=False)
+        found["grads"].append(toy.flat(model))
+        noise = 1 + 0.02 * (step % 3)
+        group.note_speed(count, noise * count * (0.03 if group.rank else 0.01))
+    group.close()
+    return found

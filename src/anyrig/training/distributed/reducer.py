@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 BUCKET_BYTES = 25 << 20
+_LOOKS = 3
+"""Steps that are looked at for the order of gradients before the model's own is left."""
 _ALIGNED_BYTES = 64
 """Where each gradient starts, so that optimisers' kernels can read whole words of it."""
 
@@ -73,6 +75,7 @@ class Reducer:
         self.ordered = not overlap
         """Whether buckets follow the order in which gradients come."""
         self._came: list[int] = []
+        self._looks = 0
         self._started = 0
         self._armed = False
         # The last layers' gradients come first.
@@ -96,9 +99,10 @@ class Reducer:
         rest = [one for one in reversed(range(len(self._parameters))) if one not in known]
         order = torch.tensor([len(known), *known, *rest])
         dist.broadcast(order, 0)
-        if int(order[0]):  # none where the first process had no items
+        if int(order[0]):  # none where the first process had no items, or no hook was called
             self._arrange(order[1:].tolist())
-            self.ordered = True
+        self._looks += 1
+        self.ordered = bool(int(order[0])) or self._looks == _LOOKS
         self._came.clear()
 
     def arm(self) -> None:

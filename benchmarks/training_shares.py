@@ -1,0 +1,94 @@
+"""Shares by measured speed beside equal ones: two processes, one three times slower.
+
+Real processes over gloo train a small network; each sleeps for every item it computes, one of them
+three times as long. The peer is the same loop with equal shares, as every framework cuts batches.
+Both are measured from the first step, so finding the speeds is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.harness import ROOT, Row, middle
+
+ROUNDS, STEPS, BATCH, WIDTH = 3, 60, 64, 64
+ITEM_S = 0.0005
+SLOWER = 3
+
+
+def run(hardware: str) -> list[Row]:
+    found: dict[str, list[dict[str, float]]] = {"equal": [], "measured": []}
+    for _ in range(ROUNDS):
+        for kind, rounds in found.items():
+            rounds.append(_round(kind))
+    equal, _ = middle([one["items_s"] for one in found["equal"]])
+    ours, spread = middle([one["items_s"] for one in found["measured"]])
+    error = max(one["error"] for rounds in found.values() for one in rounds)
+    return [
+        Row("items a second, one of two processes three times slower", ours, "items/s", equal,
+            "equal shares", low=1.6, judge="ratio", spread=spread),
+        Row("largest difference of a gradient from one process'", error, "", high=1e-6),
+    ]  # fmt: skip
+
+
+def _round(kind: str) -> dict[str, float]:
+    from anyrig.training.distributed.launch import launch
+
+    answer = ROOT / "benchmarks" / f".shares_{os.getpid()}.json"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    try:
+        launch(
+            ["-m", "benchmarks.training_shares", kind, str(answer)], 2,
+            environment={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        told: dict[str, float] = json.loads(answer.read_text())
+    finally:
+        answer.unlink(missing_ok=True)
+    return told
+
+
+def rank(kind: str, environment: Mapping[str, str]) -> dict[str, float]:
+    """One of the processes: all steps, and the gradients of the last one beside one process'."""
+    import torch
+
+    from anyrig.training.distributed.joining import open_group
+
+    group = open_group("ddp", environment, shares=kind)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    model: Any = torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, 1)
+    )
+    group.prepare(model)
+    batches = torch.randn(STEPS, BATCH, WIDTH)
+    group.barrier()
+    start = time.perf_counter()
+    for batch in batches:
+        first, count = group.share(BATCH)
+        model.zero_grad()
+        with group.micro(last=True):
+            (model(batch[first : first + count]).square().sum() / BATCH).backward()
+            time.sleep(count * ITEM_S * (SLOWER if group.rank else 1))
+        group.settle(ran_out=False)
+        group.note_speed(count)
+    seconds = time.perf_counter() - start
+    added = [one.grad.clone() for one in model.parameters()]
+    for hook in (group.close, model.zero_grad):
+        hook()
+    (model(batches[-1]).square().sum() / BATCH).backward()
+    error = max(
+        float((one.grad - other).abs().max())
+        for one, other in zip(model.parameters(), added, strict=True)
+    )
+    return {"items_s": STEPS * BATCH / seconds, "error": error}
+
+
+if __name__ == "__main__":
+    told = rank(sys.argv[1], os.environ)
+    if os.environ["RANK"] == "0":
+        with open(sys.argv[2], "w") as file:
+            json.dump(told, file)
