@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,7 +35,8 @@ from anyrig.training.watch.figures import (
 )
 from anyrig.training.watch.history import Thinned, newest
 from anyrig.training.watch.outbox import Outbox
-from anyrig.training.watch.phases import Phases, Reading
+from anyrig.training.watch.pending import Pending, known_of, read
+from anyrig.training.watch.phases import Phases
 from anyrig.training.watch.readback import Arrival, Readback
 from anyrig.training.watch.sinks import Sink, Told
 from anyrig.units import seconds_text
@@ -50,16 +51,6 @@ log = logging.getLogger(__name__)
 _DEPTH = 64
 # torch keeps its books of a GPU's memory in a way that takes a fifth of a millisecond to read.
 _MEMORY_EVERY_S = 0.5
-
-
-class _Pending(NamedTuple):
-    """A step whose tensors are under way."""
-
-    known: Counted
-    time: Reading
-    arrival: Arrival
-    summed: bool
-    memory: MemoryNow | None
 
 
 class Recorder:
@@ -114,7 +105,7 @@ class Recorder:
         self._monitor, self._monitor_device = monitor, monitor_device
         self._alarm = Alarm(rules)
         self._lock = threading.RLock()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[Pending] = deque()
         self._window: list[Counted] = []
         self._window_memory: MemoryNow | None = None
         self._history = Thinned[Figures]()
@@ -153,9 +144,8 @@ class Recorder:
         self._turn_epoch(facts.epoch, now)
         logged = facts.number % self._log_every == 0
         arrival, summed = self._send(facts)
-        pending = _Pending(
-            self._known(facts, now), reading, arrival, summed, self._look(now) if logged else None
-        )
+        known = known_of(facts, now - self._begun, now - self._epoch_begun)
+        pending = Pending(known, reading, arrival, summed, self._look(now) if logged else None)
         with self._lock:
             self._number = facts.number
             if self._first is None:
@@ -262,17 +252,6 @@ class Recorder:
                      {"epoch": self._epoch, "seconds": took})
         )  # fmt: skip
 
-    def _known(self, facts: StepFacts, now: float) -> Counted:
-        """What needs no reading; the tensors are not held any longer."""
-        return Counted(
-            number=facts.number, epoch=facts.epoch, loss=0.0, units=facts.units,
-            samples=facts.samples, own_samples=facts.samples, rate=facts.rate,
-            micro_batch=facts.micro_batch, num_micro=facts.num_micro, precision=facts.precision,
-            skipped=False, grad_norm=None if facts.grad_norm is None else 0.0, scale=facts.scale,
-            num_retries=facts.num_retries, step_s=0.0, phases={}, elapsed_s=now - self._begun,
-            epoch_s=now - self._epoch_begun, time_s=time.time(),
-        )  # fmt: skip
-
     def _send(self, facts: StepFacts) -> tuple[Arrival, bool]:
         norm = 0.0 if facts.grad_norm is None else facts.grad_norm.detach()
         loss = facts.loss.detach()
@@ -311,8 +290,8 @@ class Recorder:
             self._pending.popleft()
             self._count(head)
 
-    def _count(self, pending: _Pending) -> None:
-        step = _read(pending)
+    def _count(self, pending: Pending) -> None:
+        step = read(pending)
         self._readback.give_back(pending.arrival)
         self._skipped += step.skipped
         self._retries += step.num_retries
@@ -393,20 +372,6 @@ class Recorder:
             idle = time.perf_counter() - self._alive
             for alert in self._alarm.check_stall(idle, self._number, time.time()):
                 self._tell(alert)
-
-
-def _read(pending: _Pending) -> Counted:
-    numbers = pending.arrival.numbers()
-    took = pending.time.read()
-    known = pending.known
-    loss, units, samples = numbers[0], known.units, known.samples
-    if pending.summed:
-        units, samples = round(numbers[3]), round(numbers[4])
-        loss = loss / units if units else float("nan")
-    return known._replace(
-        loss=loss, units=units, samples=samples, skipped=bool(numbers[1]), step_s=took.step_s,
-        grad_norm=None if known.grad_norm is None else numbers[2], phases=took.phases,
-    )  # fmt: skip
 
 
 def _share(percent: float | None) -> float | None:

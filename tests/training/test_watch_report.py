@@ -1,0 +1,254 @@
+"""A run's report: whole, safe, and drawn right."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from anyrig.errors import BadInput
+from anyrig.training.watch.alerts import Alert
+from anyrig.training.watch.axes import (
+    Axis,
+    Unit,
+    bytes_unit,
+    labels,
+    log_ticks,
+    power_unit,
+    seconds_unit,
+    step_label,
+    ticks,
+)
+from anyrig.training.watch.chart import NARROW, WIDE, Chart, Series, averaged, smoothed, svg, thin
+from anyrig.training.watch.curves import charts
+from anyrig.training.watch.figures import Figures, RunEvent, Validation
+from anyrig.training.watch.report import best_validation, page, report, shares, typical
+from anyrig.training.watch.sinks import Told
+from anyrig.training.watch.sinks.lines import Lines
+
+NASTY = "<script>alert('1')</script> & \"x\" \u202e"
+
+
+def figures(step: int, **changed: Any) -> Figures:
+    base = Figures(
+        step=step, epoch=1, loss=4.0 / step, rate=3e-4, step_s=0.05,
+        phases={"data": 0.01, "forward": 0.01, "backward": 0.02}, samples=8, units=4096,
+        samples_per_s=160.0, units_per_s=81920.0, epoch_s=2.0, elapsed_s=3.0, time_s=1000.0 + step,
+        precision="bf16", micro_batch=4, num_micro=2,
+    )  # fmt: skip
+    return replace(base, **changed)
+
+
+class Checked(HTMLParser):
+    """Every tag is closed, and nothing is fetched or run."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "img", "iframe")
+        assert not any(name in ("src", "href") or name.startswith("on") for name, _ in attrs)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def checked(html: str) -> str:
+    parser = Checked()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    assert not re.search(r"url\(|@import|https?://", html)
+    assert not re.search(r"\bnan\b|\binf\b", "".join(re.findall(r"<svg.*?</svg>", html)))
+    for drawing in re.findall(r"<svg.*?</svg>", html):
+        ElementTree.fromstring(drawing)
+    return " ".join(parser.text)
+
+
+def story(num_steps: int) -> list[Told]:
+    told: list[Told] = [
+        RunEvent("start", "begun", 0, 0.0, 1.0, {"model": NASTY, "settings": {"batch": 32}})
+    ]
+    for step in range(1, num_steps + 1):
+        odd = math.nan if step == 40 else 4.0 / step
+        scale = 2.0 ** (16 - step % 3)
+        told.append(figures(step, loss=odd, num_skipped=int(step == 7), scale=scale,
+                            memory_peak_bytes=2**31, grad_norm=1.0, mfu=0.5))  # fmt: skip
+        if step % 10 == 0:
+            told.append(Validation(step, {"loss": 5.0 / step, NASTY: 0.5}, 1.0, 1.0))
+    told.append(Alert("loss-nonfinite", NASTY, 40, NASTY))
+    told.append(RunEvent("batch", NASTY, 20, 1.0, 1.0))
+    return told
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 2, 35, 3000])
+def test_a_report_of_any_length_is_whole_and_safe(num_steps: int) -> None:
+    html = page(story(num_steps), title=NASTY, unit=NASTY)
+    text = checked(html)
+    assert NASTY in text
+    assert "settings.batch" in text
+    if num_steps >= 35:
+        for title in ("Loss", "Learning rate", "Gradient norm", "Step time by phase", "Throughput",
+                      "Memory", "MFU", "Loss scale"):  # fmt: skip
+            assert f"<h3>{title}" in html
+        assert "50.0%" in text
+    assert len(html) < 300_000
+
+
+def test_it_is_written_beside_its_lines(tmp_path: Path) -> None:
+    lines = Lines(tmp_path)
+    for told in story(50):
+        lines.take(told)
+    assert report(tmp_path) == tmp_path / "report.html"  # while the run is still going
+    lines.close()
+    text = checked((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert tmp_path.name in text
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nothing to report"):
+        report(tmp_path)
+
+
+def test_summary_figures_are_right() -> None:
+    steps = [figures(1), figures(2, step_s=0.15, num_steps=3, phases={"data": 0.1})]
+    # 0.05 s and three times 0.15 s; data took 0.01 s and three times 0.1 s.
+    assert shares(steps) == {
+        "data": pytest.approx(0.31 / 0.5),
+        "forward": pytest.approx(0.01 / 0.5),
+        "backward": pytest.approx(0.02 / 0.5),
+        "other": pytest.approx(0.16 / 0.5),
+    }
+    best = best_validation(
+        [Validation(1, {"loss": 3.0}, 0, 0), Validation(2, {"loss": 2.0}, 0, 0),
+         Validation(3, {"loss": math.nan}, 0, 0), Validation(4, {"accuracy": 1.0}, 0, 0)]
+    )  # fmt: skip
+    assert best is not None
+    assert best.step == 2
+    assert typical(iter([None, math.nan, 3.0, 1.0, 2.0])) == 2.0
+
+
+def test_phases_are_stacked_up_to_the_step_time() -> None:
+    (chart,) = (one for one in charts([figures(1), figures(2)], [], [], [], "tokens")
+                if one.title.startswith("Step time"))  # fmt: skip
+    tops = {series.name: series.points[0][1] for series in chart.series}
+    assert tops == {
+        "data": pytest.approx(0.01),
+        "forward": pytest.approx(0.02),
+        "backward": pytest.approx(0.04),
+        "other": pytest.approx(0.05),
+    }
+    assert chart.series[0].name == "other"  # the highest is drawn first, under the others
+    assert chart.unit == Unit(1e-3, "ms")
+
+
+def test_skipped_steps_are_marked_and_a_plain_scale_is_left_out() -> None:
+    titles = [one.title for one in charts([figures(1), figures(2)], [], [], [], "tokens")]
+    assert "Loss scale" not in titles
+    skipped = [figures(1), figures(2, num_skipped=1)]
+    (chart,) = (one for one in charts(skipped, [], [], [], "x") if one.title == "Loss scale")
+    assert [mark.step for mark in chart.ticked] == [2]
+
+
+def test_a_line_is_drawn_where_its_values_are() -> None:
+    chart = Chart("t", Unit(1.0, ""), (Series("a", "c0", [(0, 0.0), (10, 5.0), (20, 10.0)]),))
+    for size in (WIDE, NARROW):
+        found = re.search(r'polyline class="line c0" points="([^"]+)"', svg(chart, size))
+        assert found
+        places = [tuple(map(float, pair.split(","))) for pair in found[1].split()]
+        bottom, right = size.height - size.bottom, size.width - 10
+        assert places == [
+            (size.left, bottom),
+            ((size.left + right) / 2, (bottom + 10) / 2),
+            (right, 10),
+        ]
+
+
+def test_gaps_break_a_line_and_are_crossed() -> None:
+    points = [(1, 1.0), (2, 2.0), (3, math.nan), (4, 1.0), (5, 2.0)]
+    drawing = svg(Chart("t", Unit(1.0, ""), (Series("a", "c0", points),)), WIDE)
+    assert drawing.count("<polyline") == 2
+    assert drawing.count("✕") == 1
+
+
+def test_a_spoilt_run_of_any_length_stays_small() -> None:
+    spoilt = [
+        figures(step, loss=math.nan if step % 2 or step > 5_000 else 1.0, num_skipped=1)
+        for step in range(1, 10_001)
+    ]
+    html = page(spoilt, title="spoilt")
+    checked(html)
+    assert len(html) < 300_000
+
+
+def test_ticks_are_round_and_within() -> None:
+    assert ticks(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert ticks(0.13, 0.47) == [pytest.approx(0.2), pytest.approx(0.3), pytest.approx(0.4)]
+    assert ticks(1, 4, 7, whole=True) == [1, 2, 3, 4]
+    assert log_ticks(0.9, 1100) == [1, 10, 100, 1000]
+    assert labels([0, 0.5, 1.0]) == ["0.0", "0.5", "1.0"]
+    assert labels([-20.0, 0.0, 20.0]) == ["−20", "0", "20"]
+    assert [step_label(n) for n in (0, 800, 1500, 20_000, 1.2e6)] == [
+        "0", "800", "1.5k", "20k", "1.2M",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 30), (1e-6, 1e6), (3, 70), (1, 21), (0.011, 0.3)])
+def test_a_logarithmic_axis_has_a_few_ticks(low: float, high: float) -> None:
+    found = log_ticks(low, high)
+    assert 2 <= len(found) <= 7
+    assert all(low <= one <= high for one in found)
+    assert len(set(labels(found))) == len(found)
+
+
+def test_units_fit_the_values() -> None:
+    assert power_unit(3e-4).name == "×10⁻⁴"
+    assert power_unit(3e-4).size == pytest.approx(1e-4)
+    assert power_unit(0.1) == Unit(1.0, "")
+    assert [seconds_unit(value).name for value in (1e-5, 0.06, 5.0, 900)] == [
+        "µs",
+        "ms",
+        "s",
+        "min",
+    ]
+    assert [bytes_unit(value).name for value in (2**20, 2**33)] == ["MiB", "GiB"]
+    assert Axis(1, 100, 0, 10, log=True).place(10) == pytest.approx(5)
+    assert Axis(0, 1, 0, 10).place(7) == 10
+
+
+def test_thinning_keeps_the_extremes() -> None:
+    points = [(float(n), 1.0) for n in range(100_000)]
+    points[31_337] = (31_337.0, 9.0)
+    kept = thin(points)
+    assert len(kept) <= 402
+    assert (31_337.0, 9.0) in kept
+    assert kept[0] == points[0]
+    assert kept[-1] == points[-1]
+
+
+def test_smoothing_and_averaging_keep_the_mean() -> None:
+    flat = [(float(n), 3.0) for n in range(500)]
+    assert all(value == pytest.approx(3.0) for _, value in [*smoothed(flat), *averaged(flat)])
+    rising = [(float(n), float(n)) for n in range(500)]
+    assert smoothed(rising)[250][1] == pytest.approx(250.0)  # nothing lags
+    gaps = [(float(n), math.nan if n % 2 else 3.0) for n in range(100)]
+    assert all(value == pytest.approx(3.0) for _, value in smoothed(gaps))
+    means = averaged(rising, 10)
+    assert len(means) == 10
+    assert means[4][1] == pytest.approx(224.5)
