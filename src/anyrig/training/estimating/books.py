@@ -36,6 +36,8 @@ class Books(TorchDispatchMode):
         self._rounding, self._workspace = rounding, workspace
         self._sizes: dict[int, tuple[weakref.ref[Any], int, Part]] = {}
         self._live: Counter[Part] = Counter()
+        self.counting = True
+        """Whether results are entered: what only stands for what is there already is not."""
         self.phase = ""
         self.peaks: dict[str, int] = {}
         """The most bytes in each phase."""
@@ -72,6 +74,8 @@ class Books(TorchDispatchMode):
     ) -> Any:
         """Run an operation and enter its results."""
         results = func(*args, **(kwargs or {}))
+        if not self.counting:
+            return results
         for tensor in _tensors(results):
             self._book(tensor, "activations")
         extra = self._workspace(str(func), args, results) if self._workspace is not None else 0

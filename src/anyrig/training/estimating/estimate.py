@@ -163,7 +163,11 @@ class _Run:
         with books:
             for _ in range(_STEPS):
                 for _ in range(num_micro):
-                    self._micro(model, hollow_batch(batch(), self.mode), loss, casts)
+                    books.counting = False
+                    given = hollow_batch(batch(), self.mode)
+                    books.counting = True
+                    self._micro(model, given, loss, casts)
+                    del given
                 books.phase = "optimise"
                 rule.step()
                 books.enter(_state(rule), "elsewhere" if self._state_elsewhere else "state")
