@@ -1,0 +1,276 @@
+"""Compiling, and going on without when that fails: the same step, the same numbers, the reason."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.training.compiling import compile_model, decide
+
+X = torch.randn(8, 4, generator=torch.Generator().manual_seed(1))
+
+
+class Net(nn.Module):
+    """With dropout: a step that is repeated must draw the same again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.layers(x)
+        return found.sin()
+
+
+def step_of(model: nn.Module) -> Callable[[], torch.Tensor]:
+    def step() -> torch.Tensor:
+        loss: torch.Tensor = model(X).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    return step
+
+
+def gradients(model: nn.Module) -> list[torch.Tensor]:
+    return [weight.grad for weight in model.parameters() if weight.grad is not None]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    yield
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+
+
+@pytest.fixture
+def expected() -> tuple[torch.Tensor, list[torch.Tensor]]:
+    model = Net()
+    torch.manual_seed(3)
+    return step_of(model)(), gradients(model)
+
+
+def test_what_is_worth_compiling() -> None:
+    def auto(kind: str, triton: bool = True, capability: tuple[int, int] | None = (9, 0)) -> Any:
+        return decide("auto", kind, triton=triton, capability=capability)
+
+    assert auto("cuda").used
+    assert auto("xpu", capability=None).used
+    assert auto("cuda", capability=None).used  # ROCm
+    for found, word in (
+        (auto("cuda", triton=False), "triton"),
+        (auto("cuda", capability=(6, 1)), "6.1"),
+        (auto("cpu"), "CPU"),
+        (auto("mps"), "Metal"),
+        (auto("privateuseone"), "does not know this device"),
+    ):
+        assert not found.used
+        assert word in found.reason
+    assert decide(True, "cpu", triton=False, capability=None).used
+    assert not decide(False, "cuda", triton=True, capability=(9, 0)).used
+
+
+def test_nothing_of_the_compiler_is_loaded_where_it_is_not_used() -> None:
+    code = (
+        "import sys, torch\n"
+        "from torch import nn\n"
+        "from anyrig.training.compiling import compile_model\n"
+        "from anyrig.training import graphs, loading, optimisers, schedule\n"
+        "model = nn.Linear(2, 2)\n"
+        "compiled = compile_model(model, 'auto', 'cpu')\n"
+        "compiled.run(lambda: model(torch.zeros(1, 2)))\n"
+        "print(compiled.used, 'torch._dynamo' in sys.modules, 'triton' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "False"]
+
+
+@pytest.mark.parametrize("make", [Net, lambda: nn.Sequential(nn.Linear(4, 4)), nn.Identity])
+def test_models_are_really_compiled_torchs_own_too(make: Callable[[], nn.Module]) -> None:
+    seen = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        seen.append(graph)
+        return graph.forward
+
+    model = make()
+    names = list(model.state_dict())
+    with compile_model(model, True, "cpu", backend=backend) as compiled:
+        compiled.run(lambda: model(X) + 1)
+        assert compiled.used
+    assert list(model.state_dict()) == names
+    assert len(seen) == (0 if isinstance(model, nn.Identity) else 1)
+    before = len(seen)
+    model(torch.zeros(3, 4))
+    assert len(seen) == before
+
+
+def broken(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    raise RuntimeError("the made-up backend is broken\nand this is a second line")
+
+
+def test_a_backend_that_fails_is_left_and_the_step_is_the_same(
+    expected: tuple[torch.Tensor, list[torch.Tensor]],
+) -> None:
+    told: list[str] = []
+    model = Net()
+    compiled = compile_model(model, True, "cpu", backend=broken, tell=told.append)
+    torch.manual_seed(3)
+    loss = compiled.run(step_of(model), reset=model.zero_grad)
+    assert torch.equal(loss, expected[0])
+    for one, other in zip(gradients(model), expected[1], strict=True):
+        assert torch.equal(one, other)
+    assert not compiled.used
+    assert told == [compiled.reason]
+    assert told == ["not compiled: RuntimeError: the made-up backend is broken"]
+    assert model._compiled_call_impl is None
+
+
+def test_a_failure_in_the_backward_pass_too(
+    expected: tuple[torch.Tensor, list[torch.Tensor]],
+) -> None:
+    from torch._dynamo.backends.common import aot_autograd
+
+    def forward(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        return graph.forward
+
+    model = Net()
+    model.layers.register_forward_hook(_part_of_the_gradient)
+    backend = aot_autograd(fw_compiler=forward, bw_compiler=broken)
+    compiled = compile_model(model, True, "cpu", backend=backend)
+    torch.manual_seed(3)
+    assert torch.equal(compiled.run(step_of(model), reset=model.zero_grad), expected[0])
+    for one, other in zip(gradients(model), expected[1], strict=True):
+        assert torch.equal(one, other)
+    assert "broken" in compiled.reason
+
+
+def _part_of_the_gradient(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+    """A hook that leaves something behind, as a first micro batch would."""
+    weight = next(module.parameters())
+    if weight.grad is None:
+        weight.grad = torch.zeros_like(weight)
+
+
+def test_code_that_cannot_be_traced_whole() -> None:
+    class Breaks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._dynamo.graph_break()
+            return x + 1
+
+    model = Breaks()
+    compiled = compile_model(model, True, "cpu", backend="eager", fullgraph=True)
+    assert torch.equal(compiled.run(lambda: model(X)), X + 1)
+    assert "Unsupported" in compiled.reason
+
+
+def test_an_unknown_backend_is_said_at_once() -> None:
+    model = Net()
+    compiled = compile_model(model, True, "cpu", backend="no-such-backend")
+    compiled.run(lambda: model(X))
+    assert "no-such-backend" in compiled.reason
+    assert not compiled.used
+
+
+@pytest.mark.parametrize("when", ["compiling", "running"])
+def test_memory_that_runs_out_is_passed_on(when: str) -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+        return run() if when == "compiling" else run
+
+    from anyrig.memory.oom import recognise
+
+    model = Net()
+    compiled = compile_model(model, True, "cpu", backend=backend)
+    with pytest.raises(RuntimeError) as caught:
+        compiled.run(lambda: model(X))
+    assert recognise(caught.value) is not None
+    assert compiled.used
+    assert not compiled.gave_up(caught.value)
+
+
+def test_errors_of_the_model_itself_come_as_they_are() -> None:
+    class Picky(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.shape[0] != 3:
+                raise KeyError("three rows, please")
+            return x
+
+    model = Picky()
+    compiled = compile_model(model, True, "cpu", backend="eager")
+    with pytest.raises(KeyError, match="three rows"):
+        compiled.run(lambda: model(X))
+
+
+def test_errors_from_elsewhere_are_no_failures_of_the_compiler() -> None:
+    model = Net()
+    compiled = compile_model(model, True, "cpu", backend="eager")
+
+    def step() -> None:
+        model(X)
+        raise ValueError("the loss is odd")
+
+    with pytest.raises(ValueError, match="odd"):
+        compiled.run(step)
+    assert compiled.used
+
+
+def test_functions_are_compiled_too() -> None:
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return x.square().mean()
+
+    compiled = compile_model(loss, True, "cpu", backend=broken)
+    assert torch.equal(compiled.run(lambda: compiled.call(X)), loss(X))
+    assert not compiled.used
+    works = compile_model(loss, True, "cpu", backend="eager")
+    assert torch.equal(works.call(X), loss(X))
+    assert works.used
+
+
+def test_it_is_told_when_torch_compiles_a_part_no_more() -> None:
+    told: list[str] = []
+
+    class Counts(nn.Module):
+        calls = 0
+
+        def forward(self, x: torch.Tensor, times: str) -> torch.Tensor:
+            return x + len(times)
+
+    model = Counts()
+    with compile_model(model, True, "cpu", backend="eager", tell=told.append) as compiled:
+        for number in range(20):
+            compiled.run(lambda number=number: model(X, f"{number:x}" * number))  # type: ignore[misc]
+        assert compiled.used
+    assert len(told) == 1
+    assert "too often" in told[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_inductor_gives_the_same_gradients_on_the_cpu() -> None:
+    model, plain = Net().eval(), Net().eval()
+    compiled = compile_model(model, True, "cpu")
+    torch.testing.assert_close(compiled.run(step_of(model)), step_of(plain)())
+    for one, other in zip(gradients(model), gradients(plain), strict=True):
+        torch.testing.assert_close(one, other)
+    assert compiled.used
+
+
+@pytest.mark.slow
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", ("/no/such/compiler",))
+    model = Net()
+    compiled = compile_model(model, True, "cpu")
+    compiled.run(step_of(model))
+    assert compiled.reason == "not compiled: a C++ compiler is needed (g++ or clang++)"
