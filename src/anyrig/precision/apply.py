@@ -107,7 +107,7 @@ class FullPrecision:
 
     def prepare(self, inputs: T) -> T:
         """Floating inputs in fp32."""
-        return _converted(inputs, torch.float32)
+        return converted(inputs, torch.float32)
 
     def backward(self, loss: torch.Tensor) -> None:
         """The backward pass."""
@@ -178,7 +178,7 @@ class WholeCast16(Autocast16):
 
     def prepare(self, inputs: T) -> T:
         """Floating inputs in half."""
-        return _converted(inputs, HALF[self.precision])
+        return converted(inputs, HALF[self.precision])
 
 
 class Eighths(WholeCast16):
@@ -194,7 +194,7 @@ class Eighths(WholeCast16):
 
     def prepare(self, inputs: T) -> T:
         """Floating inputs in bf16."""
-        return _converted(inputs, torch.bfloat16)
+        return converted(inputs, torch.bfloat16)
 
 
 def make(
@@ -269,17 +269,17 @@ def _eighths(device_type: str, training: bool) -> Applied:
     return Eighths(device_type)
 
 
-def _converted(value: T, dtype: torch.dtype) -> T:
+def converted(value: T, dtype: torch.dtype) -> T:
     """The same nest of containers with its floating tensors in a format."""
     found: Any = value
     if isinstance(value, torch.Tensor):
         found = value.to(dtype) if value.is_floating_point() else value
     elif isinstance(value, Mapping):
-        pairs = {key: _converted(inner, dtype) for key, inner in value.items()}
+        pairs = {key: converted(inner, dtype) for key, inner in value.items()}
         found = pairs if type(value) is dict else type(value)(pairs)  # type: ignore[call-arg]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        found = type(value)(*(_converted(inner, dtype) for inner in value))
+        found = type(value)(*(converted(inner, dtype) for inner in value))
     elif isinstance(value, (list, tuple)):
-        found = type(value)(_converted(inner, dtype) for inner in value)
+        found = type(value)(converted(inner, dtype) for inner in value)
     answer: T = found
     return answer

@@ -73,7 +73,7 @@ RULES: dict[str, Rule] = {
     "guard": _YES,
     "precision": _one_of("auto", *get_args(Precision)),
     "dynamic": _YES,
-    "half_weights": _or_auto(_YES),
+    "half_weights": _YES,
     "memory_gb": _number(0),
     "memory_fraction": _number(0, 1),
     "recompute": _one_of("none", "blocks", "selective"),
@@ -91,7 +91,7 @@ RULES: dict[str, Rule] = {
     "log_every": _whole(1),
     "tensorboard": _YES,
     "prometheus": _YES,
-    "profile_modules": _YES,
+    "name_nonfinite": _YES,
 }
 LOADING: dict[str, Rule] = {
     "num_workers": _or_auto(_whole(0)),
@@ -126,7 +126,7 @@ def check(settings: Settings) -> None:
 def _together(settings: Settings) -> None:
     if settings.memory_gb and settings.memory_fraction:
         raise BadSetting("memory_gb and memory_fraction are both set", hint="Set one of them.")
-    if settings.half_weights is True and settings.precision not in ("auto", "bf16", "fp8"):
+    if settings.half_weights and settings.precision not in ("auto", "bf16", "fp8"):
         raise BadSetting(
             f"half_weights goes with bf16, not with {settings.precision}",
             hint='Set precision = "bf16".',

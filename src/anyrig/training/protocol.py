@@ -96,6 +96,9 @@ class Watch(Protocol):
     def validated(self, step: int, figures: Mapping[str, float]) -> None:
         """The model was measured on the validation data."""
 
+    def aside(self, what: str) -> AbstractContextManager[object]:
+        """Around what is no step and may take long: validation, a checkpoint."""
+
     def close(self) -> None:
         """The run is over: read what is left, write it."""
 
@@ -115,6 +118,10 @@ class Unwatched:
 
     def validated(self, step: int, figures: Mapping[str, float]) -> None:
         """Not kept."""
+
+    def aside(self, what: str) -> AbstractContextManager[object]:
+        """Not timed."""
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         """Nothing to end."""
@@ -174,7 +181,7 @@ class Group(Protocol):
         """
 
     def optimiser_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """The optimiser's whole `state_dict` with parameters by name instead of number; collective."""
+        """The optimiser's whole `state_dict`, parameters by name instead of number; collective."""
 
     def load(
         self,

@@ -1,4 +1,4 @@
-"""How a model is trained: every field typed, explained in place, and refused when it makes no sense.
+"""How a model is trained: every field typed, explained, and refused when it makes no sense.
 
 `Settings.of` reads the `[train]` table of a TOML file; an unknown key is an error with the nearest
 known name.
@@ -89,7 +89,7 @@ class Settings:
     """auto, fp32, tf32, bf16, fp16 or fp8; fp8 is for linear layers, the rest is in bf16."""
     dynamic: bool = True
     """Leave fp16 for a safer format when it keeps overflowing."""
-    half_weights: bool | Auto = False
+    half_weights: bool = False
     """Compute with weights and activations in bf16 and keep fp32 masters for the optimiser."""
     scaler: ScalerSettings = field(default_factory=ScalerSettings)
     moving: MoveSettings = field(default_factory=MoveSettings)
@@ -100,7 +100,7 @@ class Settings:
     memory_fraction: float = 0.0
     """Or this share of it; 0 leaves it to the profile."""
     recompute: Recompute = "none"
-    """Activations are computed again in the backward pass: of whole blocks, or of cheap operations."""
+    """Activations are computed again in backward: of whole blocks, or of cheap operations."""
     recompute_types: tuple[str, ...] = ()
     """Class names of the blocks; found by themselves when empty."""
     offload_optimiser: bool = False
@@ -134,8 +134,8 @@ class Settings:
     tensorboard: bool = False
     prometheus: bool = False
     """Write the figures to `metrics.prom` in the run's folder, for a node exporter's text files."""
-    profile_modules: bool = False
-    """Name the module when something is not finite, by running the step again with hooks."""
+    name_nonfinite: bool = True
+    """Name the module when something is not finite, by running its batch again with hooks."""
 
     def __post_init__(self) -> None:
         from anyrig.training.checks import check
@@ -145,7 +145,8 @@ class Settings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Settings:
         """Settings from a parsed TOML table."""
-        return _read(cls, values, "train")
+        found: Settings = _read(cls, values, "train")
+        return found
 
 
 _TABLES = {"scaler": ScalerSettings, "moving": MoveSettings, "loading": Loading,

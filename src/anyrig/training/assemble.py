@@ -1,0 +1,294 @@
+"""A run put together: device, number format, model, optimiser, step, in the order they need.
+
+Each part is made by its own room or file; here is only who comes after whom, and what is said of
+each choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from anyrig.backends import attach
+from anyrig.errors import BadSetting
+from anyrig.precision.apply import Applied
+from anyrig.training import optimisers
+from anyrig.training.checkpoint import random
+from anyrig.training.masters import Masters
+from anyrig.training.protocol import Group, Loss, Units, Watch
+from anyrig.training.step import Step
+
+if TYPE_CHECKING:
+    from anyrig.backends.torch import TorchBound
+    from anyrig.placement import Placement
+    from anyrig.precision.dynamic import Moved
+    from anyrig.training.compiling import Compiled
+    from anyrig.training.settings import Settings
+
+OptimiserLike = str | Callable[..., torch.optim.Optimizer] | torch.optim.Optimizer
+
+
+@dataclass
+class Parts:
+    """What a run is made of."""
+
+    placement: Placement
+    bound: TorchBound
+    group: Group
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    applied: Applied
+    step: Step
+    masters: Masters | None
+    reasons: list[str] = field(default_factory=list)
+    """Every choice in a sentence."""
+    undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Puts back what was set process-wide, and what was changed in the model."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes, in torch's words."""
+        return self.bound.device
+
+    @property
+    def whole(self) -> nn.Module:
+        """What holds the weights that are saved: the masters where there are some."""
+        return self.masters or self.model
+
+
+def assembled(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: OptimiserLike,
+    settings: Settings,
+    placement: Placement,
+    group: Group | None,
+    *,
+    units: Units | None,
+    watch: Watch,
+    environment: Mapping[str, str],
+) -> Parts:
+    """All parts of a run; what was begun is undone when one of them fails."""
+    from anyrig.backends.torch import TorchBound
+
+    bound = attach(placement.device, placement.drive, threads=placement.threads)
+    assert isinstance(bound, TorchBound)
+    reasons = list(placement.reasons)
+    with contextlib.ExitStack() as undo:
+        _limited(bound, settings, placement, reasons)
+        group = group or _group(settings, environment, bound.device, reasons)
+        random.restore({}, group.rank, bound.device, seed=settings.seed)
+        model = model.to(bound.device).train()
+        applied = _applied(model, settings, placement, group, optimizer, watch)
+        undo.callback(applied.undo)
+        masters = _shaped(model, settings, applied, group, undo, reasons)
+        optimiser = _optimiser(masters or model, optimizer, settings, group, model, reasons)
+        _tune_loss(loss, settings, applied, reasons)
+        compiled = _sped_up(model, loss, settings, bound.device, undo, reasons, watch)
+        step = Step(
+            model,
+            optimiser,
+            loss,
+            applied,
+            bound.device,
+            micro_batch=_first_micro(settings, group),
+            group=group,
+            units=units,
+            max_norm=settings.max_norm or None,
+            guard=settings.guard and not _scales(applied),
+            masters=masters,
+            bound=bound,
+            around=_around(settings, bound.device),
+            compiled=compiled,
+            watch=watch,
+        )
+        return Parts(
+            placement, bound, group, model, optimiser, applied, step, masters, reasons,
+            undo.pop_all(),
+        )  # fmt: skip
+
+
+def _limited(
+    bound: TorchBound, settings: Settings, placement: Placement, reasons: list[str]
+) -> None:
+    """Hold the framework to what was asked for, so that a run never takes what others need."""
+    if (settings.memory_gb or settings.memory_fraction) and placement.budget_bytes:
+        held = bound.limit(placement.budget_bytes)
+        reasons.append(
+            "memory: the framework is held to it"
+            if held
+            else "memory: the framework cannot be held to it; batches are fitted to it"
+        )
+
+
+def _group(
+    settings: Settings, environment: Mapping[str, str], device: torch.device, reasons: list[str]
+) -> Group:
+    from anyrig.training.distributed.joining import open_group
+
+    half = torch.bfloat16 if settings.half_weights else None
+    group = open_group(
+        settings.strategy, environment, device, shares=settings.shares, param_dtype=half
+    )
+    if group.size > 1:
+        reasons.append(f"process {group.rank + 1} of {group.size}, {type(group).__name__.lower()}")
+    return group
+
+
+def _applied(
+    model: nn.Module,
+    settings: Settings,
+    placement: Placement,
+    group: Group,
+    optimizer: OptimiserLike,
+    watch: Watch,
+) -> Applied:
+    from anyrig.training.eighths import choose_format
+
+    if any(weight.dtype == torch.float64 for weight in model.parameters()):
+        return choose_format("fp64", "cpu")
+    precision = placement.precision
+    device_type = placement.drive.provider
+    device_type = {"rocm": "cuda"}.get(device_type, device_type)
+    features = placement.device.features
+
+    def moved(event: Moved) -> None:
+        watch.event("precision", f"{event.reason}: on in {event.after}", **event._asdict())
+
+    fallback: Any = None
+    if settings.dynamic and precision == "fp16":
+        fallback = "bf16" if features.bf16 and placement.device.kind == "gpu" else "fp32"
+    # Where the optimiser's kernels can call a step off by themselves, `Step` guards, with no wait.
+    quiet = isinstance(optimizer, str) and settings.fused_optimiser is not False
+    return choose_format(
+        precision,
+        device_type,
+        scaler=settings.scaler,
+        fallback=fallback,
+        moving=settings.moving,
+        tell=moved,
+        guard=settings.guard and not quiet,
+        agree=group.agree if group.size > 1 else None,
+    )
+
+
+def _shaped(
+    model: nn.Module,
+    settings: Settings,
+    applied: Applied,
+    group: Group,
+    undo: contextlib.ExitStack,
+    reasons: list[str],
+) -> Masters | None:
+    """Cast, recompute, share out; the order matters: shards are made of what is cast."""
+    applied.cast(model)
+    if settings.recompute != "none":
+        from anyrig.training.saving.recompute import recompute
+
+        again = recompute(model, settings.recompute, settings.recompute_types)
+        undo.enter_context(again)
+        reasons.append(f"recompute: {again.reason}")
+    masters = None
+    if settings.half_weights and not group.lockstep:
+        if group.size > 1:
+            raise BadSetting(
+                "half_weights goes with one process or with fsdp",
+                hint='Set strategy = "fsdp", or half_weights = false.',
+            )
+        masters = Masters(model)
+        undo.callback(masters.give_back)
+        reasons.append("weights: computed with in bf16, trained in fp32")
+    group.prepare(model)
+    return masters
+
+
+def _optimiser(
+    held: nn.Module,
+    optimizer: OptimiserLike,
+    settings: Settings,
+    group: Group,
+    model: nn.Module,
+    reasons: list[str],
+) -> torch.optim.Optimizer:
+    if isinstance(optimizer, torch.optim.Optimizer) and held is not model:
+        raise BadSetting(
+            "half_weights trains copies of the weights, which this optimiser does not have",
+            hint="Give the optimiser by name or as a function of the weights.",
+        )
+    made = optimisers.make(
+        optimizer,
+        held,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        betas=settings.betas,
+        momentum=settings.momentum,
+        fused=settings.fused_optimiser,
+    )
+    if isinstance(optimizer, torch.optim.Optimizer):
+        group.adopt(made.optimiser)
+    reasons.append(f"optimiser: {made.reason}")
+    if settings.offload_optimiser:
+        from anyrig.training.saving.offload_state import offload_state
+
+        offloaded = offload_state(made.optimiser)
+        reasons.append("optimiser: its state is kept in the host's memory")
+        return offloaded
+    return made.optimiser
+
+
+def _tune_loss(loss: Loss, settings: Settings, applied: Applied, reasons: list[str]) -> None:
+    """A loss that can be computed in pieces and in fp8 is told what the settings say."""
+    from anyrig.training.head import LanguageLoss
+
+    if isinstance(loss, LanguageLoss):
+        loss.chunks = settings.loss_chunks
+        loss.eighths = applied.precision == "fp8"
+        reasons.append(f"loss: in pieces ({settings.loss_chunks})")
+
+
+def _sped_up(
+    model: nn.Module,
+    loss: Loss,
+    settings: Settings,
+    device: torch.device,
+    undo: contextlib.ExitStack,
+    reasons: list[str],
+    watch: Watch,
+) -> Compiled:
+    from anyrig.training.compiling import compile_model
+    from anyrig.training.cudnn import cudnn_benchmark
+
+    core = getattr(loss, "core", None)
+    target = core(model) if core is not None else model
+    compiled = compile_model(
+        target, settings.compile, device.type, tell=lambda text: watch.event("compile", text)
+    )
+    reasons.append(f"compile: {compiled.reason}")
+    undo.enter_context(compiled)
+    why = undo.enter_context(cudnn_benchmark(settings.cudnn_benchmark, device.type, model=model))
+    reasons.append(f"cuDNN's own search: {why}")
+    return compiled
+
+
+def _around(settings: Settings, device: torch.device) -> AbstractContextManager[object] | None:
+    if not settings.offload_activations:
+        return None
+    from anyrig.training.saving.offload import offload_activations
+
+    return offload_activations(device)
+
+
+def _first_micro(settings: Settings, group: Group) -> int:
+    most = -(-settings.batch // group.size)
+    return most if settings.micro_batch == "auto" else min(settings.micro_batch, settings.batch)
+
+
+def _scales(applied: Applied) -> bool:
+    """fp16 has a guard of its own, the loss scaler."""
+    return applied.precision == "fp16"

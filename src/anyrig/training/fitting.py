@@ -1,0 +1,108 @@
+"""The micro batch that fits: found with the real model, loss and data, before the first step.
+
+Nothing is learnt on the way: no optimiser's step is made, gradients are dropped, random states and
+batch statistics put back. The optimiser's state exists while sizes are tried, as it will later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anyrig.memory.fit import Fit, Meter, fit
+from anyrig.memory.host import Trimming
+from anyrig.memory.oom import recognise
+from anyrig.training.nests import cut, size_of, to_device
+from anyrig.training.optimisers import materialise
+from anyrig.training.step import Before
+from anyrig.units import bytes_text
+
+if TYPE_CHECKING:
+    from anyrig.backends.torch import TorchBound
+    from anyrig.training.protocol import Batch, Group
+    from anyrig.training.step import Step
+
+_TOGETHER_SHARE = 0.8
+"""Of the budget, where processes wait for each other and none may run out."""
+
+
+def fit_step(
+    step: Step,
+    batch: Batch,
+    bound: TorchBound,
+    *,
+    budget_bytes: int | None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Fit:
+    """The largest micro batch of a step that works, up to all items of a batch.
+
+    Args:
+        step: as it will train; its weights are not changed.
+        batch: items of the run, on the host; sizes are cut from it.
+        bound: the device.
+        budget_bytes: the most that may be taken of it.
+        tell: is told what is being tried.
+    """
+    before = Before(step.model, bound.device)
+    before.take()
+    materialise(step.optimiser)
+    meter: Meter = Trimming(bound) if bound.on_host else bound
+    try:
+        return fit(
+            _trial(step, batch, bound),
+            meter=meter,
+            budget_bytes=budget_bytes,
+            recognise=recognise,
+            most=size_of(batch),
+            cliff=0.0 if bound.on_host else 0.5,
+            tell=tell,
+        )
+    finally:
+        step.forget()
+        before.put_back()
+
+
+def fit_together(
+    step: Step, batch: Batch, bound: TorchBound, group: Group, *, budget_bytes: int | None
+) -> tuple[int, str]:
+    """A micro batch for processes that wait for each other inside a step, and why.
+
+    If one of them ran out, the others would wait for it for ever, so nothing is tried that could:
+    two small sizes are measured by all, and a line through the largest peaks says the rest.
+    """
+    import torch
+
+    most = group.least(size_of(batch))
+    if budget_bytes is None or most < 3:
+        return most, "nothing is known of the memory" if budget_bytes is None else "the whole batch"
+    before = Before(step.model, bound.device)
+    before.take()
+    materialise(step.optimiser)
+    trial = _trial(step, batch, bound)
+    peaks = []
+    for size in (1, 2):
+        for _ in range(2):
+            bound.reset_peak()
+            trial(size)
+            bound.synchronise()
+        now = bound.memory()
+        taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
+        peaks.append(int(group.agree(torch.tensor([taken], dtype=torch.int64)).item()))
+    step.forget()
+    before.put_back()
+    room = group.least(int(budget_bytes * _TOGETHER_SHARE)) - peaks[0]
+    slope = max(1, peaks[1] - peaks[0])
+    found = max(1, min(most, 1 + max(0, room) // slope))
+    return found, (
+        f"one item takes {bytes_text(peaks[0])}, each further one {bytes_text(slope)}, measured "
+        f"with all processes; {_TOGETHER_SHARE:.0%} of the budget is used"
+    )
+
+
+def _trial(step: Step, batch: Batch, bound: TorchBound) -> Callable[[int], None]:
+    def run(size: int) -> None:
+        step.forget()
+        piece = to_device(cut(batch, 0, size), bound.device)
+        step.gradients(piece)
+
+    return run

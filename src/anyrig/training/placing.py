@@ -1,0 +1,77 @@
+"""Where a run trains: a placement from the core, for a person who gave none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anyrig.devices.choose import Wish, choose
+from anyrig.devices.discover import discover
+from anyrig.errors import BadInput
+from anyrig.placement import Need, Placement, Wanted, place
+
+if TYPE_CHECKING:
+    from anyrig.devices.describe import Machine
+    from anyrig.training.settings import Settings
+
+NEED = Need(
+    what="training", backends=("torch",), precisions=("bf16", "fp16", "tf32", "fp32"), training=True
+)
+
+
+def need(precision: str = "auto") -> Need:
+    """What training asks for; fp8 is only taken when it is asked for by name."""
+    if precision != "fp8":
+        return NEED
+    return Need(NEED.what, NEED.backends, ("fp8", *NEED.precisions), training=True)
+
+
+def wanted(settings: Settings) -> Wanted:
+    """What the settings ask of a placement."""
+    return Wanted(
+        precision=settings.precision,
+        memory_gb=settings.memory_gb or None,
+        memory_fraction=settings.memory_fraction or None,
+        workers_per_device=1,
+    )
+
+
+def placed(
+    settings: Settings,
+    device: str | None = None,
+    *,
+    device_ids: Sequence[int | str] = (),
+    local_rank: int = 0,
+    environment: Mapping[str, str] | None = None,
+    machine: Machine | None = None,
+) -> Placement:
+    """One placement: the best device, or the one that was asked for.
+
+    Args:
+        settings: precision and memory.
+        device: a word such as `cuda:1`, `cpu`, or a part of a name.
+        device_ids: devices by number or word, one for each process of this machine.
+        local_rank: this process' number on its machine.
+        environment: the variables that hide and order devices.
+        machine: what `discover` found, where it is known already.
+    """
+    machine = machine or discover(environment)
+    word = device or _own(device_ids, local_rank)
+    wishes = [Wish(word, "flag")] if word else []
+    choice = choose(machine, wishes, strict=bool(word))
+    found = place(machine, choice, need(settings.precision), wanted(settings))
+    if word or len(found.placements) == 1 or local_rank == 0:
+        return found.placements[0]
+    return found.placements[local_rank % len(found.placements)]
+
+
+def _own(device_ids: Sequence[int | str], local_rank: int) -> str | None:
+    """The word for a process' own device."""
+    if not device_ids:
+        return None
+    if local_rank >= len(device_ids):
+        raise BadInput(
+            f"{len(device_ids)} device_ids for process {local_rank + 1} of this machine",
+            hint="Name a device for each process, or start fewer: anyrig train --nproc N.",
+        )
+    return str(device_ids[local_rank])

@@ -1,0 +1,335 @@
+"""One step of the optimiser, in micro batches that fit, and again when memory runs out in it.
+
+    step = Step(model, optimiser, loss, applied, device, micro_batch=8)
+    for batch in batches:
+        done = step(batch)
+
+Whatever runs out, runs out before the weights change: the gradients are dropped, random numbers
+and buffers (batch statistics) are put back, the micro batch is halved, and the step is made again
+from its first item. A step's gradients are those of its whole batch, however it was cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+from anyrig.errors import DeviceLost, OutOfMemory
+from anyrig.memory.oom import Shortage, recognise
+from anyrig.memory.recover import Holder, attempt
+from anyrig.precision.gradients import clip, collect, norm_of
+from anyrig.training.checkpoint import random
+from anyrig.training.nests import cut, size_of, to_device
+from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
+from anyrig.training.skipping import skip_on_device, supports_found_inf
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.precision.apply import Applied
+    from anyrig.training.compiling import Compiled
+    from anyrig.training.masters import Masters
+
+_EVEN = 0.75
+"""A micro batch that cuts a batch evenly is taken when it is at least this share of what fits."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What a step came to. Tensors are on the device."""
+
+    loss: torch.Tensor
+    """The mean over this process' units."""
+    units: int
+    samples: int
+    micro_batch: int
+    num_micro: int
+    skipped: bool | torch.Tensor = False
+    grad_norm: torch.Tensor | None = None
+    scale: float = 1.0
+    num_retries: int = 0
+
+
+class Step:
+    """Makes steps of one model.
+
+    Args:
+        model: already on the device, cast and prepared by the group.
+        optimiser: of its weights, or of their masters.
+        loss: of a batch, a mean over its units.
+        applied: the number format at work.
+        device: where it computes.
+        micro_batch: items at once; halved when memory runs out.
+        group: the processes that train together; this one alone when None.
+        units: how many units a batch has; its items when None.
+        max_norm: gradients are clipped to it; None leaves them.
+        guard: skip a step whose gradients are not finite without a wait, where the optimiser's
+            kernels can; a guard in `applied` is for the others.
+        masters: the fp32 weights behind a model in half.
+        bound: what gives memory back after a shortage.
+        around: a context for the forward pass, such as one that offloads activations.
+        compiled: what was compiled, to go on without where that fails in a step.
+        watch: is told of phases and events.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        loss: Loss,
+        applied: Applied,
+        device: torch.device | str,
+        *,
+        micro_batch: int,
+        group: Group | None = None,
+        units: Units | None = None,
+        max_norm: float | None = None,
+        guard: bool = False,
+        masters: Masters | None = None,
+        bound: Holder | None = None,
+        around: AbstractContextManager[object] | None = None,
+        compiled: Compiled | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        if group is None:
+            from anyrig.training.distributed.alone import Alone
+
+            group = Alone()
+        self.model, self.optimiser, self.applied = model, optimiser, applied
+        self.micro_batch = micro_batch
+        self._loss, self._units, self._device = loss, units or size_of, torch.device(device)
+        self._group, self._watch = group, watch or Unwatched()
+        self._max_norm, self._bound, self._masters = max_norm, bound, masters
+        self._compiled = compiled
+        self._around = around or contextlib.nullcontext()
+        self._quiet = guard and supports_found_inf(optimiser)
+        self._before = Before(model, self._device)
+
+    def __call__(self, batch: Batch, *, samples: int | None = None) -> Stepped:
+        """Make a step.
+
+        Args:
+            batch: this process' items, on the host or the device.
+            samples: how many of them count; 0 for a process that only takes part.
+        """
+        size = size_of(batch)
+        samples = size if samples is None else samples
+        units = self._units(batch) if samples else 0
+        whole = units
+        if self._group.size > 1:
+            told = torch.tensor([units], dtype=torch.int64)
+            whole = int(self._group.total(told).item())
+        self._before.take()
+        retries = 0
+        while True:
+            work = _Work(batch, pieces(size, self.micro_batch), whole, samples > 0)
+            tried = self._tried(work)
+            with self._watch.phase("communicate"):
+                again = self._group.settle(ran_out=tried.loss is None)
+            if not again:
+                break
+            retries += 1
+            self._shrink(work, tried.shortage)
+        done = tried.loss
+        assert done is not None
+        skipped, norm, scale = self._optimised()
+        loss = done if not units else done * (whole / units)
+        return Stepped(
+            loss, units, samples, self.micro_batch, len(work.cuts), skipped, norm, scale, retries
+        )
+
+    def _tried(self, work: _Work) -> _Tried:
+        """The loss, or what it ran out of; a step whose compiling failed is one more to repeat."""
+        try:
+            outcome = attempt(lambda: self._computed(work), recognise, self._bound)
+            return _Tried(outcome.result, outcome.shortage)
+        except Exception as error:
+            if self._compiled is None or not self._compiled.gave_up(error):
+                raise
+        return _Tried(None, None)
+
+    def gradients(self, piece: Batch) -> torch.Tensor:
+        """Forward and backward of one micro batch on the device, as in a step; its loss."""
+        piece = self.applied.prepare(piece)
+        return self._one(piece, _Work(piece, (), self._units(piece), True))
+
+    def _computed(self, work: _Work) -> torch.Tensor:
+        """Gradients of all micro batches; the loss as this process' part of the whole step's."""
+        if work.weightless:
+            work = work.first()
+        total: torch.Tensor | None = None
+        for number, (start, stop) in enumerate(work.cuts):
+            piece = self.applied.prepare(to_device(cut(work.batch, start, stop), self._device))
+            last = number == len(work.cuts) - 1
+            with self._group.micro(last=last):
+                part = self._one(piece, work)
+            total = part if total is None else total + part
+            del piece, part
+        assert total is not None
+        return total
+
+    def _one(self, piece: Batch, work: _Work) -> torch.Tensor:
+        units = self._units(piece) if work.counts else 0
+        # A batch without a unit that counts (all padding) has a loss of nothing at all.
+        share = units / work.units if work.units else 0.0
+        with self._watch.phase("forward"), self._around, self.applied.forward():
+            loss = self._loss(self.model, piece)
+            weighted = loss * share if share else torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
+        with self._watch.phase("backward"):
+            self.applied.backward(weighted)
+            if self._masters is not None:
+                self._masters.gather()
+        return weighted.detach()
+
+    def _shrink(self, work: _Work, shortage: Shortage | None) -> None:
+        """Drop what the step made, and take a smaller micro batch, all processes the same."""
+        self.forget()
+        if shortage is not None and shortage.fatal:
+            raise DeviceLost(
+                f"the device was lost when memory ran out: {shortage.said}",
+                hint="Resume the run; it goes on from its last checkpoint.",
+            )
+        before = self.micro_batch
+        if self._group.lockstep and shortage is not None and before > 1:
+            raise StartAgain(before // 2)
+        largest = max(stop - start for start, stop in work.cuts)
+        mine = math.ceil(largest / 2) if largest > 1 else 0
+        wanted = mine if shortage is not None else before
+        self.micro_batch = self._group.least(wanted)
+        if self.micro_batch < 1:
+            self.micro_batch = before
+            raise OutOfMemory(
+                "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
+                hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
+                "a smaller model, or several devices with strategy = fsdp.",
+            )
+        self._before.put_back()
+        if self.micro_batch == before:
+            return
+        self._watch.event(
+            "smaller batch",
+            f"memory ran out with {plural(largest, 'item')} at once: the step is made again with "
+            f"{self.micro_batch}, the batch stays",
+            before=before,
+            after=self.micro_batch,
+        )
+
+    def forget(self) -> None:
+        """Drop all gradients."""
+        self.optimiser.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
+
+    def _optimised(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
+        with self._watch.phase("optimise"):
+            found = self._guarded() if self._quiet else self._plainly()
+            if self._masters is not None:
+                self._masters.publish()
+            self.forget()
+        return found
+
+    def _plainly(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
+        outcome = self.applied.step(self.optimiser, None, self._max_norm)
+        return outcome.skipped, outcome.grad_norm, outcome.scale
+
+    def _guarded(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
+        """Step unless the gradients' norm is not finite; the kernels look, the host does not."""
+        gradients = collect((self.optimiser,), None)
+        if self._max_norm is not None:
+            norm = clip(gradients.clipped, self._max_norm)
+        else:
+            norm = norm_of(gradients.clipped)
+        if norm is None:
+            self.optimiser.step()
+            return torch.zeros((), dtype=torch.bool), None, 1.0
+        bad = torch.isfinite(norm).logical_not()
+        with skip_on_device(self.optimiser, bad.float()):
+            self.optimiser.step()
+        return bad, norm, 1.0
+
+
+class _Tried(NamedTuple):
+    loss: torch.Tensor | None
+    shortage: Shortage | None
+
+
+class StartAgain(Exception):  # noqa: N818 - it is a request, and the launcher's to answer
+    """Memory ran out where processes wait for each other: only a new start of all helps."""
+
+    def __init__(self, micro_batch: int) -> None:
+        super().__init__(f"start again with {micro_batch} items at once")
+        self.micro_batch = micro_batch
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A step's items and how they are cut."""
+
+    batch: Batch
+    cuts: tuple[tuple[int, int], ...]
+    units: int
+    """Of the whole step, over all processes."""
+    counts: bool
+
+    @property
+    def weightless(self) -> bool:
+        return not self.counts
+
+    def first(self) -> _Work:
+        """One item, for a process that only takes part."""
+        return _Work(self.batch, self.cuts[:1], self.units, False)
+
+
+def pieces(size: int, micro_batch: int) -> tuple[tuple[int, int], ...]:
+    """Where a batch is cut: in as few pieces as fit, and equal ones where that costs little.
+
+    Equal pieces have one shape, which compiled code and recorded kernels need.
+    """
+    micro_batch = min(micro_batch, size)
+    count = -(-size // micro_batch)
+    for more in range(count, int(count / _EVEN) + 1):
+        if size % more == 0:
+            count = more
+            break
+    ends = [size * number // count for number in range(count + 1)]
+    return tuple(zip(ends, ends[1:], strict=False))
+
+
+class Before:
+    """What a step changes beside the weights: random states, and buffers such as batch statistics.
+
+    Which buffers a model changes is seen in its first steps; the others are not copied any more.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self._model, self._device = model, device
+        self._random: dict[str, Any] = {}
+        self._copies: list[tuple[torch.Tensor, torch.Tensor, int]] = []
+        self._steady: set[int] = set()
+
+    def take(self) -> None:
+        """Remember how things stand."""
+        for buffer, _, version in self._copies:
+            if buffer._version == version:
+                self._steady.add(id(buffer))
+        self._random = random.capture(self._device)
+        self._copies = [
+            (buffer, buffer.detach().clone(), buffer._version) for buffer in self._changing()
+        ]
+
+    def put_back(self) -> None:
+        """As it stood."""
+        random.restore({0: self._random}, 0, self._device)
+        with torch.no_grad():
+            for buffer, copy, _ in self._copies:
+                buffer.copy_(copy)
+
+    def _changing(self) -> Iterator[torch.Tensor]:
+        for buffer in self._model.buffers():
+            if id(buffer) not in self._steady:
+                yield buffer

@@ -1,0 +1,123 @@
+"""The trainer end to end: it learns, resumes exactly, and frees what it held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.errors import BadSetting
+from anyrig.training import Settings, Trainer
+from anyrig.training.settings import Keeping, Loading
+
+HERE = Settings(
+    batch=8,
+    micro_batch=4,
+    steps=12,
+    learning_rate=1e-2,
+    precision="fp32",
+    loading=Loading(num_workers=0),
+    keeping=Keeping(every_steps=4, every_s=0, last=3),
+)
+
+
+def data(count: int = 64) -> torch.utils.data.TensorDataset:
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(count, 6, generator=generator)
+    return torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True).sin())
+
+
+def model(dropout: float = 0.0) -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Dropout(dropout), nn.Linear(32, 1))
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    inputs, targets = batch
+    return nn.functional.mse_loss(net(inputs), targets)
+
+
+def losses(trainer: Trainer) -> list[float]:
+    return [row.loss for row in trainer.history()]
+
+
+def trained(settings: Settings = HERE, **options: Any) -> tuple[list[float], dict[str, Any]]:
+    net = options.pop("net", None) or model()
+    with Trainer(net, data=data(), loss=loss, settings=settings, device="cpu", **options) as one:
+        summary = one.run()
+        found = losses(one)
+    return found, {"summary": summary, "net": net}
+
+
+def test_it_learns_and_says_so() -> None:
+    found, rest = trained(Settings(**{**vars(HERE), "steps": 60, "epochs": 1}))
+    summary = rest["summary"]
+    assert summary.finished
+    assert summary.steps == 60
+    assert found[-1] < found[0] / 2
+    assert summary.loss == pytest.approx(found[-1])
+    assert any(reason.startswith("optimiser") for reason in summary.reasons)
+
+
+def test_a_resumed_run_gives_the_same_losses(tmp_path: Path) -> None:
+    whole, _ = trained(net=model(0.2))
+    settings = Settings(**{**vars(HERE), "steps": 12})
+    net = model(0.2)
+
+    class Enough(Exception):
+        pass
+
+    def stop_at_nine(inner: nn.Module, batch: Any) -> torch.Tensor:
+        if len(losses(one)) >= 9:
+            raise Enough
+        return loss(inner, batch)
+
+    one = Trainer(
+        net, data=data(), loss=stop_at_nine, settings=settings, device="cpu", folder=tmp_path
+    )
+    with pytest.raises(Enough), one:
+        one.run()
+    again, rest = trained(settings, net=model(0.2), folder=tmp_path)
+    assert rest["summary"].resumed_from == 8
+    assert again == whole  # what came before the resume is remembered
+
+
+def test_memory_is_freed_on_leaving(tmp_path: Path) -> None:
+    net = model()
+    with Trainer(net, data=data(), loss=loss, settings=HERE, device="cpu") as one:
+        one.run()
+        optimiser = one._parts.optimiser  # type: ignore[union-attr]
+        assert optimiser.state
+    assert not optimiser.state
+    assert all(weight.grad is None for weight in net.parameters())
+
+
+def test_micro_batches_do_not_change_the_curve() -> None:
+    whole, _ = trained(Settings(**{**vars(HERE), "micro_batch": 8}), net=model().double())
+    for size in (1, 3, 5):
+        pieces, _ = trained(Settings(**{**vars(HERE), "micro_batch": size}), net=model().double())
+        assert pieces == pytest.approx(whole, abs=1e-9)
+
+
+def test_a_fitted_micro_batch() -> None:
+    _, rest = trained(Settings(**{**vars(HERE), "micro_batch": "auto", "memory_gb": 8.0}))
+    assert rest["summary"].micro_batch == 8
+    assert any(reason.startswith("micro batch: 8") for reason in rest["summary"].reasons)
+
+
+def test_an_endless_stream_needs_steps() -> None:
+    class Stream(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(data())
+
+    with pytest.raises(BadSetting, match="how long"):
+        trained_stream(Stream(), Settings(**{**vars(HERE), "steps": 0}))
+    assert trained_stream(Stream(), HERE) == 12
+
+
+def trained_stream(stream: Any, settings: Settings) -> int:
+    with Trainer(model(), data=stream, loss=loss, settings=settings, device="cpu") as one:
+        return one.run().steps
