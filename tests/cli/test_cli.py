@@ -14,6 +14,7 @@ import pytest
 
 from anyrig import __version__
 from anyrig.cli import COMMANDS
+from anyrig.cli.said import for_programs
 from tests.conftest import MACHINES, NAMES, Anyrig
 
 PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
@@ -93,6 +94,45 @@ def test_a_mistake_is_one_error_with_a_hint(
     assert second.startswith("  hint: ")
     assert hint in second
     assert not rest
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["devcies", "--json"], 2, "no command 'devcies'"),
+        (["devices", "--fast", "--json"], 2, "unrecognized arguments: --fast"),
+        (["--json", "devices", "--device", "nonsense"], 2, "no device matches 'nonsense'"),
+        (["entities", "--json", "nowhere.txt"], 2, "nowhere.txt"),
+        (["cache", "import", "nowhere.txt", "--json"], 2, "nowhere.txt"),
+        (["jobs", "show", "abc", "--json"], 2, "abc"),
+    ],
+)
+def test_a_program_reads_the_error_as_json(
+    anyrig: Anyrig, words: list[str], code: int, message: str
+) -> None:
+    done = anyrig(*words, stdin=subprocess.DEVNULL)
+    told = json.loads(done.stdout)
+    assert done.returncode == told["exit_code"] == code
+    assert message in told["error"]
+    assert f"error: {told['error']}\n  hint: " in done.stderr
+    assert told["hint"]
+
+
+def test_an_error_after_the_document_adds_no_second_one(anyrig: Anyrig) -> None:
+    """The document names the files that failed; the error is on the other stream alone."""
+    Path("bad.pdf").write_bytes(b"%PDF-1.7 nothing")
+    done = anyrig("entities", "bad.pdf", "--json")
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert "error" not in told
+    assert told["failed"][0]["file"].endswith("bad.pdf")
+    assert told["failed"][0].keys() == {"file", "error", "hint"}
+    assert "error: " in done.stderr
+
+
+def test_a_text_that_says_json_asks_for_none() -> None:
+    assert for_programs(["devices", "--json"])
+    assert not for_programs(["speak", "--", "--json"])
 
 
 def test_a_refused_record_leaves_nothing_behind(anyrig: Anyrig, tmp_path: Path) -> None:

@@ -11,6 +11,10 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO, cast
+
+if TYPE_CHECKING:
+    from anyrig.cli.said import Said
 
 # name -> (module in this room, one line of help). The order is the order of the help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -48,8 +52,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    from anyrig.cli.said import Said, for_programs
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not for_programs(words):
+        return _run(words, None)
+    said = Said(sys.stdout)
+    with contextlib.redirect_stdout(cast(TextIO, said)):
+        return _run(words, said)
+
+
+def _run(words: list[str], said: Said | None) -> int:
+    """The exit code, whatever happens; a program that reads JSON is told of errors by `said`."""
     try:
-        code = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        code = _dispatch(words, said)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
@@ -59,27 +75,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLOSED_PIPE
     except OSError as error:
-        return _system_refused(error)
+        return _system_refused(error, said)
     return code
 
 
-def _system_refused(error: OSError) -> int:
+def _system_refused(error: OSError, said: Said | None) -> int:
     """A full disk, a folder that may not be written: one line and what to do."""
     if sys.platform == "win32" and error.errno == errno.EINVAL:
         return EXIT_CLOSED_PIPE  # what Windows says of a pipe whose reader has gone
     where = f" ({error.filename})" if error.filename else ""
-    print(f"error: the system refused: {error.strerror or error}{where}", file=sys.stderr)
-    print(
-        "  hint: look at the disk's space and the folder's permissions; -vv says more",
-        file=sys.stderr,
-    )
+    message = f"the system refused: {error.strerror or error}{where}"
+    hint = "look at the disk's space and the folder's permissions; -vv says more"
+    print(f"error: {message}", file=sys.stderr)
+    print(f"  hint: {hint}", file=sys.stderr)
+    if said is not None:
+        said.fail(message, hint, 1)
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     logging.getLogger(__name__).debug("refused", exc_info=error)
     return 1
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], said: Said | None = None) -> int:
     from anyrig.cli.parse import command_line, overview
     from anyrig.cli.show import print_error
     from anyrig.errors import AnyrigError
@@ -96,6 +113,8 @@ def _dispatch(arguments: list[str]) -> int:
         return command.run(options)
     except AnyrigError as error:
         print_error(error)
+        if said is not None:
+            said.fail(error.message, error.hint, error.exit_code)
         return error.exit_code
 
 
