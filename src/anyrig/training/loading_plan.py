@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import os
 import pickle
-import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
@@ -22,8 +21,10 @@ from anyrig.errors import DataFailed
 from anyrig.training.loader import Loader, Options, StreamLoader
 from anyrig.training.nests import bytes_of
 from anyrig.training.reading import Collate, Reader, numbered
-from anyrig.training.settings import Loading
 from anyrig.units import bytes_text, plural, seconds_text
+
+if TYPE_CHECKING:
+    from anyrig.training.settings import Loading
 
 _NOTHING = 0.05
 """The share of a step that a batch may take in the main process."""
@@ -173,9 +174,10 @@ def measure(batches: Iterable[Any]) -> Cost | None:
     if not seconds:
         return None
     warm = seconds[1:] or seconds
-    batch_s = statistics.fmean(warm)
+    batch_s = sum(warm) / len(warm)
+    usual = sorted(warm)[len(warm) // 2]
     share = min(1.0, sum(cpu) / max(sum(seconds), 1e-9))
-    return Cost(batch_s, share, size, max(warm) > _UNEVEN * statistics.median(warm))
+    return Cost(batch_s, share, size, max(warm) > _UNEVEN * usual)
 
 
 # -- deciding --------------------------------------------------------------------------------------
