@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.harness import ROOT, Row, middle
 
 ROUNDS, STEPS, BATCH, WIDTH = 3, 60, 64, 64
-ITEM_S = 0.0005
+ITEM_S = 0.001
 SLOWER = 3
 
 
