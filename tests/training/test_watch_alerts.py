@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from anyrig.backends.memory import MemoryNow
 from anyrig.training.watch.alerts import Alarm, Alert, Rules
 from anyrig.training.watch.figures import Counted
+from anyrig.training.watch.usual import Usual
 
 
 def counted(number: int, **changed: Any) -> Counted:
@@ -90,7 +92,29 @@ def test_data_that_starves_the_device() -> None:
 
 def test_throughput_that_fell() -> None:
     assert run(of("step_s", [9.0] * 3 + [0.5] * 60)) == []
-    assert run(of("step_s", [0.5] * 60 + [1.0] * 60)) == [("throughput-fell", 71)]
+    # Two blocks of 20 steps in a row: three warm-up steps, three good blocks, two slow ones.
+    fell = of("step_s", [0.5] * 63 + [1.0] * 90)
+    assert run(fell) == [("throughput-fell", 103)]
+    assert run([*fell, *of("step_s", [0.5] * 63 + [1.0] * 90)]) == [
+        ("throughput-fell", 103),
+        ("throughput-fell", 263),
+    ]
+    noise = random.Random(3)
+    assert run(of("step_s", [1e-4 * (1 + 3 * noise.random()) for _ in range(3000)])) == []
+
+
+def test_the_usual_is_the_median_of_the_newest() -> None:
+    noise = random.Random(4)
+    values = [noise.choice([1.0, 2.0, noise.gauss(0, 5)]) for _ in range(300)]
+    usual = Usual(31)
+    for number, value in enumerate(values):
+        usual.add(value)
+        window = values[max(0, number - 30) : number + 1]
+        assert usual.median() == pytest.approx(statistics.median(window))
+    middle = statistics.median(values[-31:])
+    distances = [abs(value - middle) for value in values[-31:]]
+    assert usual.spread() == pytest.approx(1.4826 * statistics.median(distances))
+    assert Usual(3).median() == 0.0
 
 
 def test_memory_near_its_end() -> None:

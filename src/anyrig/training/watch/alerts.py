@@ -6,7 +6,6 @@ Judgements are made from figures that were read already; nothing here touches a 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.backends.memory import MemoryNow
 from anyrig.training.watch.figures import Counted
+from anyrig.training.watch.usual import Usual
 from anyrig.units import bytes_text, seconds_text
 
 Kind = Literal[
@@ -30,7 +30,6 @@ Kind = Literal[
 _PASSED_STEPS = 10
 # The first steps compile, warm caches and fill queues; their times say nothing.
 _WARM_UP = 3
-_MAD_TO_SIGMA = 1.4826
 
 
 class Alert(NamedTuple):
@@ -66,7 +65,9 @@ class Rules:
     stall_s: float = 120.0
     """No step for so long, or for 20 usual steps where that is longer."""
     slow_share: float = 0.6
-    """Throughput below this share of the best so far."""
+    """Throughput below this share of what was usual."""
+    fewest_s: float = 2.0
+    """Seconds of steps before a rule on time says anything."""
 
 
 class Alarm:
@@ -74,13 +75,15 @@ class Alarm:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        size = self.rules.window
-        self._losses: deque[float] = deque(maxlen=size)
-        self._norms: deque[float] = deque(maxlen=size)
-        self._skips: deque[bool] = deque(maxlen=size)
-        self._times: deque[tuple[float, float]] = deque(maxlen=self.rules.fewest)
-        self._speeds: deque[float] = deque(maxlen=self.rules.fewest)
-        self._best_speed = 0.0
+        self._losses = Usual(self.rules.window)
+        self._norms = Usual(self.rules.window)
+        self._skips: deque[bool] = deque(maxlen=self.rules.window)
+        self._times: deque[tuple[float, float]] = deque(maxlen=self.rules.window)
+        self._took = Usual(self.rules.window)
+        self._speeds = Usual(self.rules.window)
+        self._block = _Block()
+        self._num_slow = 0
+        self._speed_now = 0.0
         self._num_steps = 0
         self._raised: dict[Kind, int] = {}
         """What was told, and how many steps ago it last held."""
@@ -109,8 +112,7 @@ class Alarm:
 
     def check_stall(self, idle_s: float, step: int, time_s: float) -> list[Alert]:
         """Whether the run hangs."""
-        usual = statistics.median([took for took, _ in self._times]) if self._times else 0.0
-        if "stalled" in self._raised or idle_s < max(self.rules.stall_s, 20 * usual):
+        if "stalled" in self._raised or idle_s < max(self.rules.stall_s, 20 * self._took.median()):
             return []
         self._raised["stalled"] = 0
         text = f"no step for {seconds_text(idle_s)}"
@@ -135,21 +137,17 @@ class Alarm:
             hint = "Set profile_modules = true to have the module named; lower learning_rate."
             yield Alert("loss-nonfinite", f"loss is {step.loss}: {done}", step.number, hint)
             return
-        limit = self._spike_limit()
-        if limit is not None and step.loss > limit:
-            usual = statistics.median(self._losses)
-            text = f"loss jumped to {step.loss:.4g}; {usual:.4g} was usual"
+        if len(self._losses) >= self.rules.fewest and self._is_spike(step.loss):
+            text = f"loss jumped to {step.loss:.4g}; {self._losses.median():.4g} was usual"
             hint = "Lower learning_rate or max_norm, or look at the data of this step."
             yield Alert("loss-spike", text, step.number, hint)
-        self._losses.append(step.loss)
+        self._losses.add(step.loss)
 
-    def _spike_limit(self) -> float | None:
-        if len(self._losses) < self.rules.fewest:
-            return None
-        usual = statistics.median(self._losses)
-        spread = _MAD_TO_SIGMA * statistics.median([abs(one - usual) for one in self._losses])
-        least = self.rules.spike_share * abs(usual)
-        return usual + max(self.rules.spike_sigmas * spread, least)
+    def _is_spike(self, loss: float) -> bool:
+        usual = self._losses.median()
+        if loss <= usual + self.rules.spike_share * abs(usual):
+            return False
+        return loss > usual + self.rules.spike_sigmas * self._losses.spread()
 
     def _norm(self, step: Counted) -> Iterator[Alert]:
         norm = step.grad_norm
@@ -160,12 +158,12 @@ class Alarm:
             yield Alert("gradient-explodes", f"gradient norm is {norm}", step.number, hint)
             return
         if len(self._norms) >= self.rules.fewest:
-            usual = statistics.median(self._norms)
+            usual = self._norms.median()
             if norm > self.rules.explosion * usual > 0:
                 text = f"gradient norm is {norm:.3g}; {usual:.3g} was usual"
                 hint = "Lower learning_rate, warm up longer, or clip with max_norm."
                 yield Alert("gradient-explodes", text, step.number, hint)
-        self._norms.append(norm)
+        self._norms.add(norm)
 
     def _skipping(self, step: Counted) -> Iterator[Alert]:
         self._skips.append(step.skipped)
@@ -176,22 +174,47 @@ class Alarm:
             yield Alert("steps-skipped", text, step.number, hint)
 
     def _data(self, step: Counted) -> Iterator[Alert]:
+        self._took.add(step.step_s)
         self._times.append((step.step_s, step.phases.get("data", 0.0)))
-        if len(self._times) < self.rules.fewest:
+        seconds = sum(took for took, _ in self._times)
+        if len(self._times) < self.rules.fewest or seconds < self.rules.fewest_s:
             return
-        share = sum(data for _, data in self._times) / sum(took for took, _ in self._times)
+        share = sum(data for _, data in self._times) / seconds
         if share > self.rules.data_share:
             text = f"the device waits for data {share:.0%} of the time"
             hint = "Raise loading.num_workers, or prepare the data beforehand."
             yield Alert("data-starves", text, step.number, hint)
 
     def _speed(self, step: Counted) -> Iterator[Alert]:
-        self._speeds.append(step.units / step.step_s)
-        if len(self._speeds) < self.rules.fewest:
-            return
-        now = statistics.median(self._speeds)
-        self._best_speed = max(self._best_speed, now)
-        if now < self.rules.slow_share * self._best_speed:
-            text = f"throughput fell to {now / self._best_speed:.0%} of the best so far"
+        """Blocks of steps are compared: single ones vary by what else the machine does."""
+        self._block.add(step.units, step.step_s)
+        if (
+            self._block.num_steps >= self.rules.fewest
+            and self._block.seconds >= self.rules.fewest_s
+        ):
+            speed, self._block = self._block.units / self._block.seconds, _Block()
+            slow = speed < self.rules.slow_share * self._speeds.median()
+            self._num_slow = self._num_slow + 1 if slow else 0
+            self._speed_now = speed
+            if not slow:
+                self._speeds.add(speed)
+        if self._num_slow >= 2:
+            share = self._speed_now / self._speeds.median()
+            text = f"throughput fell to {share:.0%} of what was usual"
             hint = "Look for a hot device, another process on it, or slower data."
             yield Alert("throughput-fell", text, step.number, hint)
+
+
+class _Block:
+    """Steps whose throughput is taken together."""
+
+    def __init__(self) -> None:
+        self.num_steps = 0
+        self.units = 0
+        self.seconds = 0.0
+
+    def add(self, units: int, seconds: float) -> None:
+        """One more step."""
+        self.num_steps += 1
+        self.units += units
+        self.seconds += seconds

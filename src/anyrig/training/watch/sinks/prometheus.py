@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.monitor.report import PREFIX
 from anyrig.store import atomic
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, Validation
 from anyrig.training.watch.sinks import Told
 
 FILE = "metrics.prom"
+# As `anyrig.monitor.report` has it, which is not loaded for one word.
+PREFIX = "anyrig"
 Row = tuple[dict[str, str], float | None]
 
 
