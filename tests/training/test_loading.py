@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import (
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    get_worker_info,
+)
 
 from anyrig.errors import BadInput, DataFailed
 from anyrig.training.loading import (
@@ -195,6 +201,25 @@ def test_iterables_are_read_in_order_and_resumed(num_workers: int) -> None:
         assert torch.equal(torch.cat(list(loader.over())), whole)
     dropping = StreamLoader(Numbers(), 4, options=Options(), drop_last=True)
     assert [size_of(batch) for batch in dropping] == [4, 4]
+
+
+class Shared(IterableDataset[torch.Tensor]):
+    """An iterable whose author shares it out between workers."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        worker = get_worker_info()
+        assert worker is not None
+        for number in range(worker.id, 24, worker.num_workers):
+            yield torch.tensor([float(number), random.random()], dtype=torch.float64)
+
+
+def test_an_iterable_that_is_shared_out_is_resumed_by_batches() -> None:
+    with StreamLoader(Shared(), 4, options=Options(num_workers=2)) as loader:
+        whole = list(loader)
+        assert sorted(torch.cat(whole)[:, 0].tolist()) == list(range(24))
+        assert len(set(torch.cat(whole)[:, 1].tolist())) == 24
+        rest = list(loader.over(skip=12))
+    assert torch.equal(torch.cat(rest), torch.cat(whole[3:]))
 
 
 def test_an_iterable_that_breaks_names_the_item() -> None:

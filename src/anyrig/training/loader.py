@@ -223,6 +223,7 @@ class StreamLoader(_Source):
         drop_last: bool = False,
     ) -> None:
         options = options or Options()
+        self._batch = batch
         self._stream = Stream(data, collate, options.seed, batch=batch, drop_last=drop_last)
         super().__init__(self._stream, options)
 
@@ -233,11 +234,22 @@ class StreamLoader(_Source):
         return self.over()
 
     def over(self, epoch: int = 0, skip: int = 0) -> Iterator[Batch]:
-        """One pass, from the item after the first `skip` on."""
-        if (self._stream.epoch, self._stream.skip) != (epoch, skip):
+        """One pass, from the item after the first `skip` on, which are whole batches.
+
+        Batches of several workers take turns, so it is batches that are passed over then.
+        """
+        several = self.options.num_workers > 1
+        by_item, by_batch = (0, skip // self._batch) if several else (skip, 0)
+        if (self._stream.epoch, self._stream.skip) != (epoch, by_item):
             self.close()  # workers hold a copy of the stream as it was
-        self._stream.epoch, self._stream.skip = epoch, skip
-        return self._pass()
+        self._stream.epoch, self._stream.skip = epoch, by_item
+        return self._after(by_batch)
+
+    def _after(self, num_batches: int) -> Generator[Batch, None, None]:
+        with contextlib.closing(self._pass()) as batches:
+            for number, batch in enumerate(batches):
+                if number >= num_batches:
+                    yield batch
 
 
 def _as_it_is(batch: Batch) -> Batch:

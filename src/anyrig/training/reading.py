@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import (
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    get_worker_info,
+)
 
 from anyrig.errors import AnyrigError, DataFailed
 from anyrig.training.protocol import Batch
@@ -151,10 +158,13 @@ class Stream(IterableDataset[Any]):
         self.skip, self.epoch = skip, epoch
 
     def __iter__(self) -> Iterator[Batch | Failed]:
+        worker = get_worker_info()
+        # Several workers have different items under the same numbers, which must differ too.
+        first, each = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         held: list[Any] = []
         number, items = 0, iter(self._data)
         while True:
-            seed_item(self._seed, self.epoch, number)
+            seed_item(self._seed, self.epoch, first + number * each)
             try:
                 item = next(items)
             except StopIteration:
