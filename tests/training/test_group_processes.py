@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from anyrig.training.distributed.alone import Alone
+from anyrig.training.distributed.reducer import make_buckets, views_of
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.running import run_ranks
@@ -28,6 +29,7 @@ def test_gradients_are_those_of_one_process() -> None:
     for answer in answers:
         assert all(torch.equal(value, plain[name]) for name, value in answer["weights"].items())
         assert answer["weights"].keys() == plain.keys()
+        assert answer["sparse"][:, 0].tolist() == [2, 2, 0, 2, 0, 0]
         assert (answer["least"], answer["total"]) == (10, 3.0)
         for name, num_items, micro in (("whole", 12, 4), ("micro", 12, 2), ("odd", 7, 7)):
             _close(answer["grads"][name], _alone(num_items, micro))
@@ -57,3 +59,33 @@ def test_a_process_that_left_is_told_of_in_words() -> None:
     first, second = run_ranks(parallel.gone)
     assert second == "left"
     assert first.startswith("PeerLost: another process of the group ended")
+
+
+def test_a_process_that_is_late_is_told_of_in_words() -> None:
+    first, second = run_ranks(parallel.late)
+    assert second == "late"
+    assert first.startswith("PeerLost: another process of the group did not answer in time")
+
+
+def test_a_second_backward_pass_is_refused_or_waited_for() -> None:
+    for said in run_ranks(parallel.twice, True):
+        assert "came a second time" in said
+        assert "overlap=False" in said
+    assert run_ranks(parallel.twice, False) == [4.0, 4.0]
+
+
+def test_gradients_lie_in_memory_as_their_weights_do() -> None:
+    picture = torch.randn(5, 3, 3, 3).to(memory_format=torch.channels_last)
+    turned = torch.nn.Parameter(torch.randn(4, 6).t())
+    gapped = torch.nn.Parameter(torch.randn(4, 6)[:, ::2])
+    half = torch.nn.Parameter(torch.randn(7).bfloat16())
+    buckets = make_buckets([picture, half, turned, gapped], 1 << 20)
+    assert [len(bucket.parameters) for bucket in buckets] == [3, 1]
+    views = views_of(buckets[0], torch.zeros(buckets[0].num_elements))
+    for view, weight in zip(views, (picture, turned, gapped), strict=True):
+        assert view.shape == weight.shape
+        assert view.data_ptr() % 64 == views[0].data_ptr() % 64
+        view.fill_(1)
+    assert [view.stride() for view in views] == [picture.stride(), turned.stride(), (3, 1)]
+    assert int(views[0]._base.sum()) == 5 * 27 + 24 + 12  # type: ignore[union-attr]
+    assert len(make_buckets([picture, turned, gapped], 100)) == 3

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.ranks.course import train
+from anyrig.training.distributed.alone import Alone
+from tests.training.ranks import model as toy
+from tests.training.ranks.course import mixed, train
 from tests.training.ranks.running import run_ranks
 
 
@@ -44,3 +46,16 @@ def test_two_processes_train_as_one_and_checkpoints_change_hands(
     # From two processes to one, and from one to two.
     _same(train({}, "auto", 2, 2, answers[0]), whole)
     _same(run_ranks(train, strategy, 2, 2, half)[0], whole)
+
+
+def test_shards_computed_in_bf16_have_gradients_in_fp32() -> None:
+    wanted = toy.Model(seed=7)
+    toy.gradients(wanted, Alone(), toy.items(), 12)
+    for answer in run_ranks(mixed):
+        assert answer["seen"] == {torch.bfloat16}
+        assert "cannot be cut over 2 processes" in answer["said"]
+        for name, value in answer["grads"].items():
+            true = wanted.get_parameter(name).grad
+            assert value.dtype == torch.float32
+            assert true is not None
+            assert torch.linalg.vector_norm(value - true) < 0.05 * torch.linalg.vector_norm(true)

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from anyrig.errors import BadSetting
 from anyrig.precision.scaler import PlainStep
-from anyrig.training.distributed.joining import open_group
+from anyrig.training.distributed.joining import join, open_group, place_of
+from anyrig.training.distributed.shards import Shards
 from tests.training.ranks import model as toy
 
 MAX_NORM = 0.05
@@ -58,3 +60,28 @@ def _skips_a_bad_one(model: Any, optimiser: Any, group: Any, stepper: PlainStep)
         gradient = next(one.grad for one in model.parameters() if one.grad is not None)
         getattr(gradient, "to_local", lambda: gradient)()[-1] = float("nan")
     return stepper.step(optimiser, max_norm=MAX_NORM).skipped
+
+
+def mixed(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Blocks computed in bf16; weights and gradients stay in fp32. One block type is named."""
+    place = place_of(environment)
+    join(place, torch.device("cpu"), timeout_s=60)
+    group = Shards(place.rank, place.size, param_dtype=torch.bfloat16, block_types=("Block",))
+    model = toy.Model(seed=7)
+    group.prepare(model)
+    seen = []
+    model.head.register_forward_hook(lambda module, given, out: seen.append(out.dtype))
+    with torch.autocast("cpu", torch.bfloat16):  # buffers are not cast: what meets them is
+        assert not toy.gradients(model, group, toy.items(), 2)
+    whole = {
+        name: one.grad.full_tensor()  # type: ignore[attr-defined]
+        for name, one in model.named_parameters()
+        if one.grad is not None
+    }
+    try:
+        group.share(1)
+        said = ""
+    except BadSetting as error:
+        said = str(error)
+    group.close()
+    return {"seen": set(seen), "grads": whole, "said": said}

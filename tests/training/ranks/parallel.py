@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,10 +36,23 @@ def gradients(environment: Environment) -> dict[str, Any]:
         model.zero_grad()
         assert not toy.gradients(model, group, toy.items()[:size], micro)
         found["grads"][name] = toy.flat(model)
+    found["sparse"] = _sparse(group)
     found["least"] = group.least(10 + group.rank)
     found["total"] = float(group.total(torch.tensor(1.0 + group.rank)))
     group.close()
     return found
+
+
+def _sparse(group: Processes) -> torch.Tensor:
+    """Rows that only one process has, some twice."""
+    words = torch.nn.Embedding(6, 3, sparse=True)
+    group.prepare(words)
+    with group.micro(last=True):
+        loss = words(torch.tensor([group.rank, group.rank, 3])).sum()
+        loss.backward()
+    assert not group.settle(ran_out=False)
+    assert words.weight.grad is not None
+    return words.weight.grad.clone()
 
 
 def shortage(environment: Environment) -> dict[str, Any]:
@@ -100,6 +114,40 @@ def gone(environment: Environment) -> str:
     except AnyrigError as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def late(environment: Environment) -> str:
+    """The second process does not come in time."""
+    place = place_of(environment)
+    join(place, torch.device("cpu"), timeout_s=1.5)
+    group = Processes(place.rank, place.size)
+    if group.rank == 1:
+        time.sleep(4)
+        return "late"
+    try:
+        group.barrier()
+    except AnyrigError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def twice(environment: Environment, overlap: bool) -> str | float:
+    """Two backward passes in one micro batch, which only a group without overlap can add up."""
+    group = _group(environment, overlap=overlap)
+    model = group.prepare(torch.nn.Linear(2, 1, bias=False))
+    try:
+        for _ in range(2):
+            model.zero_grad()
+            with group.micro(last=True):
+                for _ in range(2):
+                    loss = model(torch.ones(1, 2)).sum()
+                    loss.backward()
+            group.settle(ran_out=False)
+    except AnyrigError as error:
+        return f"{error} {error.hint}"
+    gradient = next(model.parameters()).grad
+    assert gradient is not None
+    return float(gradient[0, 0])
 
 
 def measured(environment: Environment) -> dict[str, Any]:

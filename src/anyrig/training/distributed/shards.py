@@ -44,8 +44,9 @@ class Shards(Collective):
         rank: of this process.
         size: how many there are.
         device: what this process computes on.
-        param_dtype: the format that weights are gathered and computed in, such as bf16; None
-            leaves it to autocast.
+        param_dtype: the format that weights are gathered in, such as bf16, for half the travel;
+            the forward pass still wants autocast, since buffers are not cast. None gathers them
+            as they are.
         reduce_dtype: the format that gradients are added up in; fp32 unless said otherwise.
         block_types: class names of the blocks; found by themselves when empty.
         sync_every_micro: add gradients up after every micro batch: more travel, and whole
