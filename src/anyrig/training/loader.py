@@ -77,8 +77,10 @@ class _Source:
     def _here(self) -> Generator[Any, None, None]:
         """Without workers, and without a trace in this process' random states."""
         running = self._read_here()
+        # Tensors that are cut run nobody's code, so no state needs to be kept: that takes longer.
+        draws = not (isinstance(self._reader, Reader) and self._reader.at_once)
         while True:
-            with kept_random():
+            with kept_random() if draws else contextlib.nullcontext():
                 try:
                     batch = next(running)
                 except StopIteration:
