@@ -19,7 +19,7 @@ from anyrig.training.protocol import PHASES, StepFacts, Watch
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Around, Counted, Figures, summarise
 from anyrig.training.watch.history import Thinned
-from anyrig.training.watch.phases import Phases
+from anyrig.training.watch.phases import EventClock, Phases
 from anyrig.training.watch.record import Recorder
 from anyrig.training.watch.sinks import Told
 from anyrig.training.watch.sinks.lines import Lines, read
@@ -331,6 +331,60 @@ def test_a_run_that_hangs_is_told_and_a_validation_is_no_hang() -> None:
 
     assert run(aside) == []
     assert [one.kind for one in run(lambda _: told.wait(20))] == ["stalled"]
+
+
+def test_events_of_a_device_are_read_when_it_has_passed_them() -> None:
+    """Stand-ins for a device's events: the device lags behind until it is told to go on."""
+
+    class Place:
+        def __init__(self) -> None:
+            self.at = 0.0
+
+        def record(self, _: object = None) -> None:
+            now[0] += 0.25
+            self.at = now[0]
+
+        def query(self) -> bool:
+            return self.at <= passed[0]
+
+        def synchronize(self) -> None:
+            waited.append(self.at)
+            passed[0] = self.at
+
+        def elapsed_time(self, end: Place) -> float:
+            assert end.query()
+            return (end.at - self.at) * 1000.0
+
+    class Clock(EventClock):
+        def _new(self) -> Any:
+            made.append(Place())
+            return made[-1]
+
+    now, passed = [0.0], [0.0]
+    made: list[Place] = []
+    waited: list[float] = []
+    watch = Recorder()
+    watch._phases.clock = Clock(torch.device("mps"))
+    for number in range(1, 201):
+        with watch.phase("forward"):
+            pass
+        with watch.phase("backward"):
+            pass
+        watch.step(facts(number))
+        if number == 10:
+            assert watch.history() == []
+            assert waited == []
+        if number > 10:
+            passed[0] = now[0] - 10  # eight steps behind
+    assert len(watch.history()) >= 190
+    assert len(made) < 100  # the pool is used again
+    assert waited == []
+    watch.close()
+    assert len(watch.history()) == 200
+    assert all(
+        one.phases == {"forward": 0.25, "backward": 0.25} and one.step_s == 1.0
+        for one in watch.history()
+    )
 
 
 class Fails:

@@ -103,6 +103,25 @@ def test_a_torn_line_is_passed_over_and_cut_off(tmp_path: Path, tail: bytes) -> 
     assert len((tmp_path / FILE).read_bytes().splitlines()) == 3
 
 
+def test_a_very_long_run_is_remembered_in_part_and_read_in_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyrig.training.watch.sinks.lines._MOST_READ", 100)
+    write(tmp_path, [figures(n, loss=float(n), mfu=0.5) for n in range(1, 5_001)])
+    lines = write(tmp_path, [VALID], after=4_500)
+    assert len(lines.past) <= 4096
+    assert (lines.past[0].step, lines.past[-1].step) == (1, 4_500)
+    assert len((tmp_path / FILE).read_bytes().splitlines()) == 4_501
+    told = [one for one in read(tmp_path) if isinstance(one, Figures)]
+    assert len(told) <= 101
+    assert sum(one.num_steps for one in told) == 4_500
+    assert sum(one.samples for one in told) == 8 * 4_500
+    mean = sum(one.loss * one.units for one in told) / sum(one.units for one in told)
+    assert mean == pytest.approx(4_501 / 2)
+    assert all(one.step_s == pytest.approx(0.05) and one.mfu == pytest.approx(0.5) for one in told)
+    assert all(one.phases == {"data": pytest.approx(0.01)} for one in told)
+
+
 def test_no_file_is_no_past(tmp_path: Path) -> None:
     assert read(tmp_path) == []
     assert write(tmp_path / "new", [figures(6)], after=5).past == []

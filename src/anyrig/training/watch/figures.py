@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 from anyrig.backends.memory import MemoryNow
@@ -185,6 +185,33 @@ def summarise(steps: Sequence[Counted], around: Around) -> Figures:
         device_utilisation=around.utilisation,
         device_power_w=around.power_w,
     )  # fmt: skip
+
+
+def joined(parts: Sequence[Figures]) -> Figures:
+    """Neighbouring figures as one: what is counted is added up, what is a mean stays one."""
+    last = parts[-1]
+    num = sum(one.num_steps for one in parts)
+    seconds = sum(one.step_s * one.num_steps for one in parts)
+    samples, units = sum(one.samples for one in parts), sum(one.units for one in parts)
+    names = dict.fromkeys(name for one in parts for name in one.phases)
+    sums = {n: sum(one.phases.get(n, 0.0) * one.num_steps for one in parts) for n in names}
+    shares = [one.mfu * one.step_s * one.num_steps for one in parts if one.mfu is not None]
+    return replace(
+        last,
+        loss=sum(one.loss * one.units for one in parts) / units if units else last.loss,
+        step_s=seconds / num,
+        phases={name: total / num for name, total in sums.items()},
+        samples=samples,
+        units=units,
+        samples_per_s=samples / seconds if seconds > 0 else None,
+        units_per_s=units / seconds if seconds > 0 else None,
+        num_steps=num,
+        grad_norm=largest(one.grad_norm for one in parts),
+        num_skipped=sum(one.num_skipped for one in parts),
+        num_retries=sum(one.num_retries for one in parts),
+        mfu=sum(shares) / seconds if len(shares) == len(parts) and seconds > 0 else None,
+        memory_peak_bytes=max(one.memory_peak_bytes or 0 for one in parts) or None,
+    )
 
 
 def mean_loss(steps: Sequence[Counted]) -> float:

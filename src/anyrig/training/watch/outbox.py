@@ -37,6 +37,7 @@ class Outbox:
         self._queue: queue.SimpleQueue[Told | threading.Event | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self.closed = False
+        self._blind = False
 
     def put(self, told: Told) -> None:
         """Tell it soon."""
@@ -49,7 +50,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Wait until everything so far was told."""
-        if self._thread is None or self.closed:
+        if self._thread in (None, threading.current_thread()) or self.closed:
             return
         done = threading.Event()
         self._queue.put(done)
@@ -60,7 +61,8 @@ class Outbox:
         """Tell the rest and end the sinks."""
         self.closed = True
         self._queue.put(None)
-        if self._thread is not None:
+        if self._thread not in (None, threading.current_thread()):
+            assert self._thread is not None
             self._thread.join(_CLOSE_S)
         for sink in self._sinks:
             sink.close()
@@ -78,7 +80,15 @@ class Outbox:
                 self._hand_on(told)
             if time.monotonic() >= due:
                 due = time.monotonic() + _BEAT_S
-                self._beat()
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            self._beat()
+        except Exception as error:  # noqa: BLE001 - a lost device ends the loop, not its records
+            if not self._blind:
+                log.warning("figures can no longer be read: %s", error)
+            self._blind = True
 
     def _hand_on(self, told: Told | threading.Event) -> None:
         if isinstance(told, threading.Event):

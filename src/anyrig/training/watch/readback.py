@@ -82,7 +82,7 @@ class Readback:
     def _on_device(self, one: torch.Tensor | float) -> torch.Tensor:
         if isinstance(one, torch.Tensor):
             return one.detach().to(self._device, self.dtype).reshape(())
-        return torch.tensor(one, dtype=self.dtype, device=self._device)
+        return torch.full((), float(one), dtype=self.dtype, device=self._device)
 
     def give_back(self, arrival: Arrival) -> None:
         """A row that was read."""

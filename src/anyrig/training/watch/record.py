@@ -176,7 +176,10 @@ class Recorder:
         if self._outbox.closed:
             return
         with self._lock:
-            self._poll(0)
+            try:
+                self._poll(0)
+            except RuntimeError as error:  # a device that is lost; what was read is still written
+                log.warning("the last steps' figures could not be read: %s", error)
             self._end_window()
             if self._epoch is not None:
                 self._tell_epoch(time.perf_counter())
@@ -257,14 +260,12 @@ class Recorder:
         loss = facts.loss.detach()
         if self._total is None:
             return self._readback.send([loss, facts.skipped, norm]), False
-        # A process without items has no loss; it must not make the others' NaN.
-        weighted = (
-            loss.to(self._readback.dtype) * facts.units if facts.units else loss.new_zeros(())
-        )
-        counts = torch.tensor(
-            [0.0, facts.units, facts.samples], dtype=self._readback.dtype, device=loss.device
-        )
-        counts[0] = weighted
+        counts = torch.zeros(3, dtype=self._readback.dtype, device=loss.device)
+        if facts.units:  # a process without items has no loss; it must not make the others' NaN
+            counts[0].copy_(loss).mul_(facts.units)
+        # Filled on the device: a tensor made of host numbers would wait for its copy.
+        counts[1].fill_(facts.units)
+        counts[2].fill_(facts.samples)
         sums = self._total(counts)
         return self._readback.send([sums[0], facts.skipped, norm, sums[1], sums[2]]), True
 

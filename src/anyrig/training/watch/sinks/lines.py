@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any
 
 from anyrig.store import atomic
 from anyrig.training.watch.alerts import Alert
-from anyrig.training.watch.figures import Figures, RunEvent, Validation
+from anyrig.training.watch.figures import Figures, RunEvent, Validation, joined
+from anyrig.training.watch.history import Thinned
 from anyrig.training.watch.sinks import Told
 
 FILE = "metrics.jsonl"
+_MOST_READ = 20_000
+_FIGURES = re.compile(rb'\{"kind": "step", "step": (\d+), ')
 
 
 class Lines:
@@ -85,31 +89,62 @@ def told_of(row: Mapping[str, Any]) -> Told | None:
 
 
 def read(folder: Path) -> list[Told]:
-    """All that a run told, oldest first; broken lines are passed over."""
-    return [told for told, _ in _lines(folder / FILE)]
+    """All that a run told, oldest first; broken lines are passed over.
+
+    Of a very long run the figures of neighbouring steps are put together: sums and means stay.
+    """
+    steps: list[Figures] = []
+    others: list[Told] = []
+    for raw in _raw(folder / FILE):
+        told = _told(raw)
+        if isinstance(told, Figures):
+            steps.append(told)
+            if len(steps) > _MOST_READ:
+                steps = [joined(steps[n : n + 2]) for n in range(0, len(steps), 2)]
+        elif told is not None:
+            others.append(told)
+    # Figures of a step come before what else was told at it.
+    return sorted([*steps, *others], key=lambda told: told.step)
 
 
 def cut(path: Path, after: int | None) -> list[Told]:
-    """Cut off what came after a step, in one stroke; what stays."""
-    kept = (
-        [] if after is None else [(told, raw) for told, raw in _lines(path) if told.step <= after]
-    )
-    data = b"".join(raw + b"\n" for _, raw in kept)
-    if not path.exists() or path.read_bytes() != data:
-        with atomic.replacing(path) as file:
-            file.write(data)
-    return [told for told, _ in kept]
+    """Cut off what came after a step, in one stroke; what stays, long histories thinned out.
+
+    A run of a million steps has a gigabyte of lines: they pass through one by one, and only those
+    that are remembered are understood.
+    """
+    steps: Thinned[bytes] = Thinned()
+    others: list[bytes] = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.replacing(path) as file:
+        for raw in _raw(path) if after is not None else ():
+            step, is_figures = _step_of(raw)
+            if step is None or after is None or step > after:
+                continue
+            file.write(raw + b"\n")
+            if is_figures:
+                steps.add(raw)
+            else:
+                others.append(raw)
+    told = [one for raw in [*steps, *others] if (one := _told(raw)) is not None]
+    return sorted(told, key=lambda one: one.step)
 
 
-def _lines(path: Path) -> Iterator[tuple[Told, bytes]]:
+def _raw(path: Path) -> Iterator[bytes]:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            yield from (line.rstrip(b"\n") for line in file)
     except FileNotFoundError:
         return
-    for raw in data.split(b"\n"):
-        told = _told(raw)
-        if told is not None:
-            yield told, raw
+
+
+def _step_of(raw: bytes) -> tuple[int | None, bool]:
+    """The step a line belongs to, and whether it holds figures; None for a broken line."""
+    found = _FIGURES.match(raw)
+    if found and raw.endswith(b"}"):
+        return int(found[1]), True
+    told = _told(raw)
+    return (told.step, isinstance(told, Figures)) if told is not None else (None, False)
 
 
 def _told(raw: bytes) -> Told | None:
