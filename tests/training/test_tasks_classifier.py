@@ -91,10 +91,9 @@ def test_what_was_learnt_sorts_with_the_same_scores(
     if kind == "one":
         assert before["accuracy"] < 0.8
         assert after["accuracy"] > 0.9
-    made = tmp_path / "made"
-    made.mkdir()
+    made = tmp_path / "made" / "model"
     assert task.finish is not None
-    told = task.finish(made)
+    told = task.finish(made.parent)
     assert told["labels"] == list(LABELS)
     model = in_folder(made)
     assert (model.labels, model.kind, model.longest) == (LABELS, kind, 32)

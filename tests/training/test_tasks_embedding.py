@@ -85,10 +85,9 @@ def test_the_folder_gives_the_vectors_of_the_model(
     )
     task = embedding(model, cutter, pairs(64))
     trained(task, 5)
-    made = tmp_path / "made"
-    made.mkdir()
+    made = tmp_path / "made" / "model"
     assert task.finish is not None
-    task.finish(made)
+    task.finish(made.parent)
     texts = sentences(30, longest=20)
     found = in_folder(made, name="made")
     assert (found.longest, found.normalise) == (48, normalise)
@@ -104,10 +103,9 @@ def test_sentence_transformers_reads_the_folder(tmp_path: Path) -> None:
     theirs: Any = pytest.importorskip("sentence_transformers")
     model, cutter = model_of(tmp_path / "base", dense=True)
     task = embedding(model, cutter, pairs(8), prompts={"query": "the ", "passage": "a "})
-    made = tmp_path / "made"
-    made.mkdir()
+    made = tmp_path / "made" / "model"
     assert task.finish is not None
-    task.finish(made)
+    task.finish(made.parent)
     texts = sentences(10)
     loaded = theirs.SentenceTransformer(str(made), device="cpu")
     wanted = embedded(in_folder(made, name="made"), texts, use="query")
@@ -168,7 +166,8 @@ def test_pieces_keep_one_piece_of_activations(tmp_path: Path) -> None:
     model, cutter = model_of(tmp_path)
     task = embedding(model.train(), cutter, pairs(64))
     assert task.collate is not None
-    batch, kept = task.collate(task.data), []
+    batch = task.collate(task.data)
+    kept: list[int] = []
 
     def size(tensor: torch.Tensor) -> torch.Tensor:
         kept[-1] += tensor.numel()

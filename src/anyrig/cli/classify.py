@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import classify_keep, classify_show, compute, embedding, reading
+from anyrig.cli import classify_keep, classify_show, classify_tune, compute, embedding, reading
 from anyrig.cli.classify_read import Peeked
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
@@ -26,10 +26,11 @@ HELP = """Sort documents by labels. `--labels invoice,letter` needs no examples:
 (add a few words as 'invoice: a bill to pay', or --labels @FILE with one a line). `train EXAMPLES
 --name bills` learns from a folder of folders, a CSV (text,label or file,label; a|b is two labels)
 or JSON lines, and prints what cross-validation found; `--with bills` then sorts, `--with bills@2`
-by an older version. `--with FOLDER` takes a fine-tuned model of transformers, or its name on the
-hub. --other allows the answer that no label fits. Without words it lists what was trained; `show
-NAME` and `delete NAME` look after it. A long text counts as the mean of its passages. By names
-alone, probabilities are a guide; of a trained classifier they are calibrated."""
+by an older version. `train EXAMPLES --fine-tune FOLDER` trains all weights of a model instead: for
+many examples, see below. `--with FOLDER` takes such a model, or one of transformers, or its name
+on the hub. --other allows the answer that no label fits. Without words it lists what was trained;
+`show NAME` and `delete NAME` look after it. A long text counts as the mean of its passages. By
+names alone, probabilities are a guide; of a trained classifier they are calibrated."""
 MIXED = True
 _ACTIONS = ("train", "list", "show", "delete")
 _FORMATS = (".csv", ".jsonl")
@@ -65,11 +66,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="with --labels: a sentence with {} for the label, instead of three of ours",
     )  # fmt: skip
     training = parser.add_argument_group("training")
+    training.add_argument(
+        "--train", metavar="EXAMPLES", help="the same as the words `train EXAMPLES`"
+    )
     training.add_argument("--name", metavar="NAME", help="what the classifier is called")
     training.add_argument(
         "--prior", choices=("even", "examples"), default="even",
         help="labels are equally common, or as common as among the examples",
     )  # fmt: skip
+    classify_tune.arguments(parser)
     parser.add_argument("--list", action="store_true", help="list what was trained")
     parser.add_argument("--yes", action="store_true", help="do not ask before deleting")
     embedding.arguments(parser)
@@ -81,9 +86,10 @@ def run(options: argparse.Namespace) -> int:
     """Sort, train, list, show or delete."""
     context = Context(options)
     sorting = options.labels is not None or options.by is not None
-    if sorting:
+    words = _words(options)
+    if sorting and options.train is None:
         return _sort(context)
-    action, *rest = options.words or [""]
+    action, *rest = words or [""]
     if options.list or action == "list" or not (action or options.text or options.lines):
         return classify_keep.list_(context)
     near = difflib.get_close_matches(action, _ACTIONS, n=1) if action not in _ACTIONS else []
@@ -106,6 +112,24 @@ def run(options: argparse.Namespace) -> int:
     if action == "train":
         return classify_keep.train(context, Path(rest[0]).expanduser())
     return (classify_keep.show if action == "show" else classify_keep.delete)(context, rest[0])
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    """What was said, --train put into words."""
+    words: list[str] = list(options.words)
+    if options.train is not None:
+        if words or options.labels is not None or options.by is not None:
+            raise BadInput(
+                "--train learns, and sorts nothing yet",
+                hint="Sort in a second command, by --with NAME.",
+            )
+        return ["train", options.train]
+    if options.fine_tune and words[:1] != ["train"]:
+        raise BadInput(
+            "--fine-tune is a way to train",
+            hint="anyrig classify --train EXAMPLES --fine-tune FOLDER",
+        )
+    return words
 
 
 def _share(text: str) -> float:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import classify_show, compute
+from anyrig.cli import classify_show, classify_tune, compute
 from anyrig.cli.classify_read import Peeked
 from anyrig.cli.context import Context
 from anyrig.cli.pick import agreed, can_ask, pick
@@ -108,17 +108,15 @@ def opened(context: Context) -> Head:
 def train(context: Context, path: Path) -> int:
     """Learn from examples, say how well, and keep it."""
     from anyrig.documents.classify import shelf
-    from anyrig.documents.classify.examples import examples
 
     options = context.options
+    if options.fine_tune is not None:
+        found = _found(path)
+        return classify_tune.fine_tune(context, found, _kind(context, found.examples))
     if not options.name:
         raise BadInput("what is it called?", hint="Say --name NAME; `--with NAME` sorts by it.")
     shelf.checked(options.name)
-    if not path.exists():
-        raise BadInput(
-            f"there is no file {path}", hint="Name a folder of folders, a CSV or JSON lines."
-        )
-    trained = _learnt(context, examples(path))
+    trained = _learnt(context, _found(path))
     about, new = shelf.keep(shelf_of(context), options.name, trained.head)
     told = [{"place": one.place, "error": one.said} for one in trained.troubles]
     if options.json:
@@ -135,6 +133,16 @@ def train(context: Context, path: Path) -> int:
     if len(trained.troubles) > _MOST_NAMED:
         print_warning(f"and {len(trained.troubles) - _MOST_NAMED} more left out; --json has all")
     return 1 if trained.troubles else 0
+
+
+def _found(path: Path) -> Found:
+    from anyrig.documents.classify.examples import examples
+
+    if not path.exists():
+        raise BadInput(
+            f"there is no file {path}", hint="Name a folder of folders, a CSV or JSON lines."
+        )
+    return examples(path)
 
 
 def _learnt(context: Context, found: Found) -> Trained:

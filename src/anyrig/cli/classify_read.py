@@ -38,12 +38,15 @@ class Peeked:
         for _, found in zip(paths, self._flow, strict=False):
             yield found
 
+    def texts(self) -> list[str]:
+        """Those that were read already."""
+        return [one.text for one in self._first if isinstance(one, Paged)]
+
     def vectors(
         self, stack: ExitStack, sources: Sequence[Source], *, known: bool = False
     ) -> Vectors:
         """Vectors by the model that was asked for, or that suits the texts."""
-        texts = [one.text for one in self._first if isinstance(one, Paged)]
-        texts += [one.text for one in sources if one.file is None]
+        texts = self.texts() + [one.text for one in sources if one.file is None]
         size = sum(map(len, texts)) if self._all else None
         shares = {} if known else languages(texts)
         return stack.enter_context(

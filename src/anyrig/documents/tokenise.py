@@ -61,7 +61,7 @@ class Tokeniser:
         lower: bool = False,
         chunk: int = CHUNK,
     ) -> None:
-        made = _opened(file)
+        made = opened(file)
         made.no_padding()
         ends = made.num_special_tokens_to_add(False)
         stride = min(overlap, max(0, longest - ends - _LEAST_STRIDE))
@@ -95,7 +95,8 @@ class Tokeniser:
             return self._tokenizer.encode_batch_fast(whole)
 
 
-def _opened(file: Path) -> Tokenizer:
+def opened(file: Path) -> Tokenizer:
+    """The tokenizer of a file, or of older files beside where it would be."""
     from tokenizers import Tokenizer
 
     if not file.is_file():

@@ -200,7 +200,7 @@ def train(
     from anyrig.documents.classify import train as training
 
     told = tell or (lambda _what, _done, _all: None)
-    kind = kind or ("many" if any(len(one.labels) > 1 for one in found.examples) else "one")
+    kind = kind or kind_of(found)
     ordered, troubles = usable(found, kind)
     sources = [Source(one.place, one.file, one.text) for one in ordered]
     rows: list[Array] = []
@@ -225,6 +225,50 @@ def train(
     matrix = np.array([rows[n] for n in kept])
     head = training.train(matrix, known, kind, vectors.model, prior=prior, word=word, tell=fold)
     return Trained(head, troubles, notes)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Whole texts to learn from, each once, with what they are."""
+
+    texts: list[str]
+    labels: list[tuple[str, ...]]
+    troubles: list[Trouble]
+    notes: list[str]
+
+
+def learning(
+    found: Found,
+    read: Read,
+    *,
+    kind: Kind | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> Learning:
+    """The texts of examples, files read; `tell` is told how many are done, and of how many."""
+    kind = kind or kind_of(found)
+    ordered, troubles = usable(found, kind)
+    sources = [Source(one.place, one.file, one.text) for one in ordered]
+    texts: list[str] = []
+    labels: list[tuple[str, ...]] = []
+    opened = _opened(sources, read)
+    for number, (example, (source, paged)) in enumerate(zip(ordered, opened, strict=True), 1):
+        piece, text = _uncut(source, paged)
+        if piece.error is not None:
+            troubles.append(_trouble(example, piece.error.message))
+        else:
+            texts.append(text)
+            labels.append(example.labels)
+        if tell is not None:
+            tell(number, len(sources))
+    kept, known, notes = _once([" ".join(text.split()) for text in texts], labels, kind)
+    if not kept:
+        raise BadInput("no example could be used", hint=_first(troubles))
+    return Learning([texts[n] for n in kept], known, troubles, notes)
+
+
+def kind_of(found: Found) -> Kind:
+    """Whether the examples have one label each, or any number."""
+    return "many" if any(len(one.labels) > 1 for one in found.examples) else "one"
 
 
 def pooled_of(found: Sequence[Passage], vectors: Array) -> Array:

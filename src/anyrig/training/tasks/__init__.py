@@ -22,10 +22,8 @@ TASKS = {
     "language": "anyrig.training.tasks.language:build",
     "images": "anyrig.training.tasks.images:build",
     "diffusion": "anyrig.training.tasks.diffusion:build",
-    "classifier": "anyrig.training.tasks.classifier:build",
-    "embedding": "anyrig.training.tasks.embedding:build",
 }
-"""Kind -> its builder."""
+"""Kind -> its builder. Those that need documents too are in `anyrig.services.tune_tasks`."""
 GROUP = "anyrig.training"
 
 

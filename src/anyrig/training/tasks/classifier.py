@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -109,23 +110,32 @@ def classifier(
     check(learnt, len(labels), kind)
     check(held, len(labels), kind)
     weights = _weights(class_weights, learnt, len(labels), kind)
-    pad = texts.pad_of(model)
-
-    def collate(rows: Sequence[Row]) -> Batch:
-        ids, mask = texts.padded([row.ids for row in rows], pad)
-        truth = torch.tensor([row.truth for row in rows])
-        return {"input_ids": ids, "attention_mask": mask, "truth": truth}
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        texts.save_weights(model, folder)
-        cutter.save(folder)
-        return {"labels": list(labels), "kind": kind, "folder": str(folder)}
+        made = folder / "model"
+        made.mkdir(parents=True, exist_ok=True)
+        texts.save_weights(model, made)
+        cutter.save(made)
+        return {"model": str(made), "labels": list(labels), "kind": kind}
 
     return Task(
         "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),
-        collate=collate, validation=_rows(cutter, held, len(labels)) or None,
+        collate=Filled(texts.pad_of(model)), validation=_rows(cutter, held, len(labels)) or None,
         figures=figures(kind), finish=finish,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Rows to a batch, filled up to the longest of them."""
+
+    pad: int
+
+    def __call__(self, rows: Sequence[Row]) -> Batch:
+        """The batch."""
+        ids, mask = texts.padded([row.ids for row in rows], self.pad)
+        truth = torch.tensor([row.truth for row in rows])
+        return {"input_ids": ids, "attention_mask": mask, "truth": truth}
 
 
 def check(examples: Sequence[Labelled], num_labels: int, kind: Kind) -> None:

@@ -17,6 +17,7 @@ batch is cut.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,21 +95,20 @@ def embedding(
     if scale <= 0:
         raise BadInput(f"a scale of {scale}", hint="It must be above nought; 20 is usual.")
     prompts = dict(prompts or {})
-    pad = texts.pad_of(model)
-
-    def collate(some: Sequence[Any]) -> Batch:
-        return _scored_batch(some, pad) if scored else _pair_batch(some, pad)
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        save(model, cutter, folder, prompts=prompts)
-        return {"folder": str(folder)}
+        made = folder / "model"
+        made.mkdir(parents=True, exist_ok=True)
+        save(model, cutter, made, prompts=prompts)
+        return {"model": str(made)}
 
     def loss(module: nn.Module, batch: Batch) -> Tensor:
         return cosine_loss(module, batch) if scored else pair_loss(module, batch, scale)
 
     cut = _scored_rows if scored else _pair_rows
     return Task(
-        "embedding", model, cut(cutter, learnt, prompts), loss, collate=collate,
+        "embedding", model, cut(cutter, learnt, prompts), loss,
+        collate=Filled(texts.pad_of(model), scored),
         validation=cut(cutter, held, prompts) or None,
         figures={"cosine_error": cosine_error} if scored else {"recall_at_1": first}, finish=finish,
     )  # fmt: skip
@@ -134,6 +134,18 @@ def _scored_rows(cutter: Cutter, pairs: Sequence[Any], prompts: Mapping[str, str
     others = cutter.rows([passage + one.other for one in pairs])
     scores = [one.score for one in pairs]
     return [ScoredRow(*row) for row in zip(ones, others, scores, strict=True)]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Rows to a batch, filled up to the longest of them."""
+
+    pad: int
+    scored: bool
+
+    def __call__(self, rows: Sequence[Any]) -> Batch:
+        """The batch."""
+        return _scored_batch(rows, self.pad) if self.scored else _pair_batch(rows, self.pad)
 
 
 def _scored_batch(rows: Sequence[ScoredRow], pad: int) -> Batch:
@@ -289,7 +301,7 @@ def _spearman(one: Tensor, other: Tensor) -> float:
 
 def _ranks(values: Tensor) -> Tensor:
     """Places in order; equal ones share the middle of theirs."""
-    told: tuple[Tensor, ...] = torch.unique(  # type: ignore[no-untyped-call]
+    told: tuple[Tensor, ...] = torch.unique(
         values.double(), return_inverse=True, return_counts=True
     )
     _, places, counts = told

@@ -37,15 +37,16 @@ class Cutter:
     """Whether texts are made small letters first."""
 
     @classmethod
-    def of(cls, file: Path, longest: int, *, lower: bool = False) -> Cutter:
-        """The tokenizer of a file, which must cut no longer than the model can take."""
+    def of(cls, source: Path | Tokenizer, longest: int, *, lower: bool = False) -> Cutter:
+        """The tokenizer of a file, or one that is loaded; it cuts at what the model can take."""
         from tokenizers import Tokenizer
 
         try:
-            made = Tokenizer.from_file(str(file))
+            found = source.to_str() if isinstance(source, Tokenizer) else source.read_text("utf-8")
+            made = Tokenizer.from_str(found)
         except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
             raise NeedsWeights(
-                f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
+                f"{source} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
             ) from error
         made.no_padding()
         made.enable_truncation(longest)
@@ -179,6 +180,9 @@ def save_weights(model: nn.Module, folder: Path) -> None:
     keep.config.dtype = "float32"
     with hushed():
         keep.save_pretrained(str(folder), state_dict=state)
+    mode = (folder / "config.json").stat().st_mode
+    for file in folder.glob("*.safetensors"):
+        file.chmod(mode)  # safetensors lets nobody but the owner read what it writes
 
 
 def write_json(path: Path, told: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -1,0 +1,267 @@
+"""Fine-tuning of models that documents use: examples read by documents, learnt from by training.
+
+    tuned = tune_classifier(examples(path), find("minilm", models=models), Path("bills"), read_all)
+    tuned = tune_embedding(pairs(path), find("minilm", models=models), Path("ours"))
+
+What is left in the folder is taken by `anyrig classify --with` and by `anyrig embed --model`. It
+appears there when it is whole; a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import BadInput, StoreFailed, WorkFailed
+from anyrig.services.tune_tasks import (
+    HELD,
+    Prepared,
+    Tell,
+    digest_of,
+    prepare_classifier,
+    prepare_embedding,
+)
+from anyrig.units import plural
+
+if TYPE_CHECKING:
+    from anyrig.documents.classify.examples import Found, Trouble
+    from anyrig.documents.classify.solve import Kind
+    from anyrig.documents.model import Model
+    from anyrig.documents.pairs import Couples
+    from anyrig.placement import Placement
+    from anyrig.services.classify import Read
+    from anyrig.training.loop import Summary
+    from anyrig.training.protocol import StepFacts, Task
+    from anyrig.training.settings import Settings
+    from anyrig.training.tasks.classifier import ClassWeights
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A fine-tuned model, and what it can do that it could not before."""
+
+    folder: Path
+    base: str
+    num_learnt: int
+    num_held: int
+    before: Mapping[str, float]
+    """Figures on examples that were held out, before a step was made."""
+    after: Mapping[str, float]
+    steps: int
+    seconds: float
+    labels: tuple[str, ...] = ()
+    kind: str = ""
+    commonest: float = 0.0
+    """What always saying the commonest label would reach."""
+    troubles: list[Trouble] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def tune_classifier(
+    found: Found,
+    model: Model,
+    folder: Path,
+    read: Read,
+    *,
+    kind: Kind | None = None,
+    held: float = HELD,
+    class_weights: ClassWeights = "none",
+    settings: Settings | None = None,
+    placement: Placement | None = None,
+    tell: Tell | None = None,
+) -> Tuned:
+    """A classifier all of whose weights have learnt from examples.
+
+    Args:
+        found: the examples.
+        model: the encoder to begin with.
+        folder: where the model is put; there must be nothing yet.
+        read: files to their pages.
+        kind: whether a text has one label or any number; by default as the examples have it.
+        held: the share of each label's examples that is only measured.
+        class_weights: `balanced` lets rare labels count as much as common ones.
+        settings: of the training; `classifier_settings` when None.
+        placement: where it is done; the best device when None.
+        tell: is told how far it is.
+    """
+    from anyrig.training.tasks.measure import measured
+
+    free(folder)
+    settings = settings or classifier_settings()
+    prepared = prepare_classifier(
+        found, model, read, kind=kind, held=held, class_weights=class_weights,
+        seed=settings.seed, tell=tell,
+    )  # fmt: skip
+    return _tuned(prepared, model, folder, settings, measured, placement, tell)
+
+
+def tune_embedding(
+    found: Couples,
+    model: Model,
+    folder: Path,
+    *,
+    held: float = HELD,
+    scale: float = 0.0,
+    settings: Settings | None = None,
+    placement: Placement | None = None,
+    tell: Tell | None = None,
+) -> Tuned:
+    """An embedding model that has learnt what is near from pairs.
+
+    Args:
+        found: pairs, or scored pairs.
+        model: what to begin with.
+        folder: where the model is put; there must be nothing yet.
+        held: the share of the pairs that is only measured.
+        scale: what cosines are multiplied by before the softmax; 0 is the usual 20.
+        settings: of the training; `embedding_settings` when None.
+        placement: where it is done; the best device when None.
+        tell: is told how far it is.
+    """
+    from anyrig.training.tasks.embedding import searched
+
+    free(folder)
+    settings = settings or embedding_settings()
+    prepared = prepare_embedding(found, model, held=held, scale=scale, seed=settings.seed)
+    return _tuned(prepared, model, folder, settings, searched, placement, tell)
+
+
+def classifier_settings(**changed: Any) -> Settings:
+    """What suits some hundreds of examples; any field may be another."""
+    from anyrig.training.settings import Settings
+
+    usual: dict[str, Any] = {
+        "batch": 16, "epochs": 4, "learning_rate": 2e-4, "warmup": 0.1, "drop_last": False,
+    }  # fmt: skip
+    return Settings(**{**usual, **changed})
+
+
+def embedding_settings(**changed: Any) -> Settings:
+    """What suits some hundreds of pairs. A micro batch is a whole batch: see `tasks.embedding`."""
+    from anyrig.training.settings import Settings
+
+    usual: dict[str, Any] = {
+        "batch": 32, "epochs": 6, "learning_rate": 2e-4, "warmup": 0.1, "drop_last": False,
+    }  # fmt: skip
+    values = {**usual, **changed}
+    return Settings(**{"micro_batch": values["batch"], **values})
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def free(folder: Path) -> None:
+    """Refuse, before any work, a folder in which something lies."""
+    try:
+        there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise BadInput(
+            f"{folder} cannot be read: {error.strerror}", hint="Name another."
+        ) from error
+    if there:
+        raise BadInput(f"{folder} exists already", hint="Name another folder, or remove this one.")
+
+
+def _tuned(
+    prepared: Prepared,
+    model: Model,
+    folder: Path,
+    settings: Settings,
+    measure: Callable[[Task], dict[str, float]],
+    placement: Placement | None,
+    tell: Tell | None,
+) -> Tuned:
+    """Train, measure, and put the model where it belongs."""
+    began = time.monotonic()
+    task = prepared.task
+    before = measure(task)
+    mark = digest_of(prepared.digest, repr(sorted(asdict(settings).items())))
+    run = folder.parent / f".{folder.name}.{mark}.run"
+    summary = _trained(task, settings, run, placement, tell)
+    after = measure(task)
+    try:
+        if folder.is_dir():
+            folder.rmdir()  # it is empty
+        os.replace(run / "model", folder)
+    except OSError as error:
+        raise StoreFailed(
+            f"{folder} cannot be written: {error.strerror or error}",
+            hint=f"What was learnt is in {run}; make room and say the same again.",
+        ) from error
+    shutil.rmtree(run, ignore_errors=True)
+    return Tuned(
+        folder, model.name, len(task.data), len(task.validation or ()), before, after,
+        summary.steps, time.monotonic() - began, prepared.labels, prepared.kind, prepared.commonest,
+        prepared.troubles, [*prepared.notes, *_notes(summary, settings)],
+    )  # fmt: skip
+
+
+def _notes(summary: Summary, settings: Settings) -> list[str]:
+    """What a person should know of a run."""
+    notes = []
+    if summary.num_retries:
+        notes.append(
+            f"memory ran out {plural(summary.num_retries, 'time')}: "
+            f"{summary.micro_batch} of {settings.batch} were computed at once"
+        )
+    if summary.num_skipped:
+        notes.append(f"{plural(summary.num_skipped, 'step')} gave no finite gradients: left out")
+    return notes
+
+
+def _trained(
+    task: Task, settings: Settings, run: Path, placement: Placement | None, tell: Tell | None
+) -> Summary:
+    """Train to the end, with progress told; WorkFailed where somebody has stopped it."""
+    from anyrig.training.loop import Trainer
+
+    total = settings.steps or settings.epochs * math.ceil(len(task.data) / settings.batch)
+    watch = _Telling(tell, total)
+    with Trainer.of(
+        task, settings=settings, folder=run, placement=placement, watch=watch
+    ) as trainer:
+        summary = trainer.run()
+    if not summary.finished:
+        raise WorkFailed(
+            f"stopped after {summary.steps} of {plural(total, 'step')}",
+            hint="Say the same again, and it goes on where it was.",
+        )
+    return summary
+
+
+class _Telling:
+    """A watch that tells how far a run is."""
+
+    def __init__(self, tell: Tell | None, total: int) -> None:
+        self._tell, self._total = tell, total
+
+    def phase(self, name: str) -> AbstractContextManager[object]:
+        """Nothing is timed."""
+        return contextlib.nullcontext()
+
+    def step(self, facts: StepFacts) -> None:
+        """One more is done."""
+        if self._tell is not None:
+            self._tell("step", facts.number, self._total)
+
+    def event(self, kind: str, text: str, **facts: Any) -> None:
+        """The log has it."""
+        log.info("%s: %s", kind, text)
+
+    def validated(self, step: int, figures: Mapping[str, float]) -> None:
+        """The log has it."""
+        log.info("step %d: %s", step, figures)
+
+    def close(self) -> None:
+        """Nothing to end."""
