@@ -174,3 +174,23 @@ def measured(environment: Environment) -> dict[str, Any]:
         group.note_speed(count, noise * count * (0.03 if group.rank else 0.01))
     group.close()
     return found
+
+
+def on_gpu(environment: Environment, carried_by: str) -> dict[str, Any]:
+    """Gradients and a shortage on a GPU that the processes share."""
+    place, device = place_of(environment), torch.device("cuda", 0)
+    join(place, device, timeout_s=60, carried_by=carried_by)
+    shares = Shares(place.size, "measured", device)
+    group = Processes(place.rank, place.size, shares, bucket_bytes=600)
+    model = toy.Model(seed=group.rank).to(device)
+    group.prepare(model)
+    answers, batch = [], toy.items().to(device)
+    for step in range(6):
+        model.explodes = group.rank == 0 and step == 2
+        model.zero_grad()
+        answers.append(toy.gradients(model, group, batch, 6))
+        group.note_speed(6)
+    grads = {name: value.cpu() for name, value in toy.flat(model).items()}
+    speeds = shares.speeds
+    group.close()
+    return {"answers": answers, "grads": grads, "speeds": speeds}

@@ -107,17 +107,25 @@ def libraries(device_type: str) -> str:
     return _LIBRARIES[device_type]
 
 
-def join(place: Place, device: torch.device, *, timeout_s: float = TIMEOUT_S) -> None:
+def join(
+    place: Place,
+    device: torch.device,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    carried_by: str | None = None,
+) -> None:
     """Meet the other processes; torch's default process group stands after it.
 
     Args:
         place: who this is.
         device: what this process computes on; it is made the current one.
         timeout_s: how long a process waits for the others, here and in every later exchange.
+        carried_by: the libraries that carry tensors, as torch names them; those of the device when
+            None. NCCL refuses two processes on one GPU, gloo does not.
     """
     import torch.distributed as dist
 
-    carried = libraries(device.type)
+    carried = carried_by or libraries(device.type)
     patience = timedelta(seconds=timeout_s)
     if device.type == "cuda":
         torch.cuda.set_device(device)
