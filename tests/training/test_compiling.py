@@ -255,6 +255,7 @@ def test_it_is_told_when_torch_compiles_a_part_no_more() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch imports its own old parts
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_inductor_gives_the_same_gradients_on_the_cpu() -> None:
     model, plain = Net().eval(), Net().eval()
@@ -266,6 +267,7 @@ def test_inductor_gives_the_same_gradients_on_the_cpu() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch imports its own old parts
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import config
 

@@ -147,12 +147,24 @@ def test_workers_that_do_not_stay_end_with_their_epoch() -> None:
 def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
     tensors = TensorDataset(torch.randn(40, 3), torch.arange(40))
     subset = Subset(Subset(tensors, list(range(39, -1, -1))), [3, 1, 5, 7])
-    for data, items in ((tensors, [4, 2, 2]), (subset, [2, 0]), (torch.randn(9, 2), [8, 0])):
+    large = TensorDataset(torch.randn(9, 3, 40, 40), torch.rand(9) > 0.5)
+    for data, items in (
+        (tensors, [4, 2, 2]),
+        (subset, [2, 0]),
+        (torch.randn(9, 2), [8, 0]),
+        (large, [8, 1]),
+    ):
         (batch,) = Loader(data, [items])
         expected = default_collate([data[item] for item in items])
         assert type(batch) is type(expected)
         for one, other in zip(batch, expected, strict=True):
             assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("side", [2, 200])
+def test_items_past_the_end_of_tensors_are_named(side: int) -> None:
+    with pytest.raises(DataFailed, match="items 1, 9 .*could not be read"):
+        list(Loader(TensorDataset(torch.zeros(3, side, side)), [[1, 9]]))
 
 
 def test_a_subset_has_seeds_of_its_own_items() -> None:
