@@ -1,0 +1,341 @@
+"""Blocks that compute their activations again: which they are, and that nothing else changes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from anyrig.errors import BadSetting
+from anyrig.training.estimating.books import Books
+from anyrig.training.models.gpt import PRESETS, Gpt
+from anyrig.training.models.resnet import Resnet, ResnetShape
+from anyrig.training.models.unet import PRESETS as UNETS
+from anyrig.training.models.unet import Unet
+from anyrig.training.saving.blocks import blocks_of
+from anyrig.training.saving.recompute import How, recompute, recomputed
+
+HOWS: tuple[How, ...] = ("blocks", "selective")
+
+
+class Unit(nn.Module):
+    """A bit of all that can go wrong: statistics, overwriting, dropout, a keyword, no tensor."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+        self.across = nn.Conv2d(width, width, 3, padding=1)
+        self.norm, self.relu = nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(
+        self, states: torch.Tensor, share: float = 1.0, *, extra: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, str]:
+        made = self.relu(self.across(self.relu(self.norm(self.conv(states)))))
+        made = states + share * self.drop(made)
+        return (made if extra is None else made + extra), "done"
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.units = nn.ModuleList(Unit() for _ in range(3))
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        states = self.stem(pictures)
+        for unit in self.units:
+            states, word = unit(states, 0.5, extra=states.detach())
+            assert word == "done"
+        found: torch.Tensor = states.mean((2, 3))
+        return found
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        changed: torch.Tensor = states + self.down(F.gelu(self.up(self.norm(states))))
+        return changed
+
+
+def after(model: nn.Module, given: torch.Tensor, half: bool = False) -> list[torch.Tensor]:
+    """Gradients and buffers after a step, and the output."""
+    torch.manual_seed(5)
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        output = model(given)
+    output.float().square().mean().backward()
+    found = [one.grad.clone() for one in model.parameters() if one.grad is not None]
+    return [*found, *(one.clone() for one in model.buffers()), output.detach()]
+
+
+def same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+# -- which blocks ----------------------------------------------------------------------------------
+
+
+def _bert() -> nn.Module:
+    transformers: Any = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=32,
+    )  # fmt: skip
+    made: nn.Module = transformers.BertForMaskedLM(config)
+    return made
+
+
+def _bart() -> nn.Module:
+    transformers: Any = pytest.importorskip("transformers")
+    config = transformers.BartConfig(
+        vocab_size=64, d_model=16, encoder_layers=2, decoder_layers=3, encoder_ffn_dim=32,
+        decoder_ffn_dim=32, encoder_attention_heads=2, decoder_attention_heads=2,
+    )  # fmt: skip
+    made: nn.Module = transformers.BartModel(config)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("make", "kinds", "count"),
+    [
+        (lambda: Gpt(PRESETS["nano"]), {"GptBlock"}, 2),
+        (_bert, {"BertLayer"}, 3),
+        (_bart, {"BartEncoderLayer", "BartDecoderLayer"}, 5),
+        # The units, not the stages that they are in.
+        (lambda: Resnet(ResnetShape(width=8, stages=(3, 4, 6, 3))), {"Bottleneck"}, 16),
+        (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 4),
+         {"TransformerEncoderLayer"}, 4),
+        (lambda: nn.Sequential(Mlp(), Mlp()), {"Mlp"}, 2),
+    ],
+    ids=["gpt", "bert", "bart", "resnet", "encoder", "sequence"],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_the_repeated_blocks_are_found(
+    make: Callable[[], nn.Module], kinds: set[str], count: int
+) -> None:
+    found = blocks_of(make())
+    assert {type(one).__name__ for one in found.values()} == kinds
+    assert len(found) == count
+
+
+def test_a_unets_blocks_hold_most_of_it() -> None:
+    model = Unet(UNETS["tiny"])
+    found = blocks_of(model)
+    inside = sum(w.numel() for one in found.values() for w in one.parameters())
+    assert inside > 0.7 * sum(one.numel() for one in model.parameters())
+
+
+def test_blocks_that_are_plain_attributes_are_found() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Mlp(), Mlp()
+
+    assert set(blocks_of(Two())) == {"first", "second"}
+
+
+def test_named_classes_win_and_unknown_ones_are_refused() -> None:
+    model = Gpt(PRESETS["nano"])
+    assert len(blocks_of(model, ["GptMlp"])) == 2
+    # One inside another is not computed twice over.
+    assert all(type(one).__name__ == "GptBlock" for one in
+               blocks_of(model, ["GptMlp", "GptBlock"]).values())  # fmt: skip
+    with pytest.raises(BadSetting, match="GptBlok") as caught:
+        blocks_of(model, ["GptBlok"])
+    assert "GptBlock" in caught.value.hint
+
+
+def test_a_model_without_blocks_is_told_what_to_do() -> None:
+    with pytest.raises(BadSetting, match="no repeated blocks") as caught:
+        recompute(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)))
+    assert "recompute_types" in caught.value.hint
+
+
+# -- what changes, and what does not ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
+def test_gradients_statistics_and_dropout_are_the_same(how: How, half: bool) -> None:
+    plain = Net()
+    other = copy.deepcopy(plain)
+    recompute(other, how)
+    given = torch.randn(4, 3, 8, 8)
+    assert same(after(plain, given, half), after(other, given, half))
+    assert same(after(plain, given, half), after(other, given, half))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_language_model_in_double_precision_is_the_same(how: How) -> None:
+    plain = Gpt(PRESETS["nano"]).double()
+    other = copy.deepcopy(plain)
+    recompute(other, how)
+    tokens = torch.randint(256, (2, 32))
+    assert same(after(plain, tokens), after(other, tokens))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_layer_that_is_used_several_times_under_autocast(how: How) -> None:
+    """The weights' casts are remembered by autocast in the first pass, not in the second."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([Mlp(), Mlp()])
+
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            for number in range(4):
+                states = self.layers[number % 2](states)
+            return states
+
+    plain = Shared()
+    other = copy.deepcopy(plain)
+    recompute(other, how)
+    given = torch.randn(3, 8)
+    for a, b in zip(after(plain, given, True), after(other, given, True), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.02, atol=1e-3)
+
+
+class Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Every operation that runs."""
+
+    names: tuple[str, ...] = ()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names += (str(func),)
+        return func(*args, **(kwargs or {}))
+
+    def count(self, part: str) -> int:
+        return sum(f"aten.{part}" in name for name in self.names)
+
+
+def _peak(model: nn.Module, tokens: torch.Tensor) -> int:
+    books = Books()
+    with books:
+        model(tokens).square().mean().backward()
+    return books.peak_bytes
+
+
+def test_less_is_kept_the_more_is_computed_again() -> None:
+    model = Gpt(PRESETS["tiny"])
+    tokens = torch.randint(256, (4, 128))
+    plain = _peak(model, tokens)
+    model.zero_grad()
+    with recompute(model, "selective"):
+        selective = _peak(model, tokens)
+        model.zero_grad()
+    with recompute(model, "blocks"):
+        blocks = _peak(model, tokens)
+    assert blocks < 0.6 * plain
+    assert blocks < selective < 0.8 * plain
+
+
+def test_selective_runs_no_product_again() -> None:
+    model = nn.Sequential(Mlp(), Mlp(), Mlp())
+    counts = {}
+    for how in ("plain", *HOWS):
+        undo = None if how == "plain" else recompute(model, how)  # type: ignore[arg-type]
+        with Calls() as calls:  # type: ignore[no-untyped-call]
+            model(torch.randn(2, 8)).sum().backward()
+        counts[how] = calls.count("addmm"), calls.count("gelu.default")
+        if undo is not None:
+            undo.undo()
+    assert counts["plain"] == (6, 3)
+    assert counts["selective"] == (6, 6)
+    # The last product of a block is not needed again: its gradient knows its inputs.
+    assert counts["blocks"] == (6 + 3, 6)
+
+
+def test_the_model_stays_what_it_is() -> None:
+    model = Net()
+    names, kind = list(model.state_dict()), type(model.units[0])
+    with recompute(model, "selective") as changed:
+        assert list(model.state_dict()) == names
+        assert type(model.units[0]) is kind
+        assert changed.names == ("units.0", "units.1", "units.2")
+        assert changed.kinds == ("Unit",)
+        assert "3 blocks (Unit)" in changed.reason
+        assert recomputed(model) == dict.fromkeys(changed.names, "selective")
+        assert not model.units[0].relu.inplace  # type: ignore[union-attr]
+    assert recomputed(model) == {}
+    assert "forward" not in model.units[0].__dict__
+    assert model.units[0].relu.inplace  # type: ignore[union-attr]
+
+
+def test_evaluation_and_no_gradients_run_as_before() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    recompute(model)
+    calls = []
+    model[0].up.register_forward_hook(lambda *_: calls.append(1))  # type: ignore[union-attr]
+    given = torch.randn(2, 8, requires_grad=True)
+    model.eval()
+    model(given).sum().backward()
+    assert len(calls) == 1
+    model.train()
+    with torch.no_grad():
+        model(given)
+    assert len(calls) == 2
+    model(given).sum().backward()
+    assert len(calls) == 4
+
+
+def test_hooks_on_a_block_are_called_once() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    calls: list[str] = []
+    model[0].register_forward_hook(lambda *_: calls.append("forward"))
+    model[0].register_full_backward_hook(lambda *_: calls.append("backward"))
+    for weight in model[0].parameters():
+        weight.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda _: calls.append("weight")
+        )
+    recompute(model)
+    model(torch.randn(2, 8, requires_grad=True)).sum().backward()
+    assert sorted(calls) == ["backward", "forward", *["weight"] * 6]
+
+
+def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    recompute(model)
+    with pytest.raises(BadSetting, match="already"):
+        recompute(model, "selective")
+    with pytest.raises(BadSetting, match="no way"):
+        recompute(nn.Sequential(Mlp(), Mlp()), "all")  # type: ignore[arg-type]
+    with pytest.raises(BadSetting, match="compiled"):
+        recompute(torch.compile(nn.Sequential(Mlp(), Mlp()), backend="eager"))  # type: ignore[arg-type]
+
+
+def test_copies_and_pickles_have_blocks_of_their_own() -> None:
+    model = nn.Sequential(Mlp(), Mlp())
+    recompute(model)
+    given = torch.randn(2, 8)
+    kept = io.BytesIO()
+    pickle.dump(model, kept)
+    for other in (copy.deepcopy(model), pickle.loads(kept.getvalue())):
+        assert other[0].__dict__["forward"].block is other[0]
+        assert same(after(model, given), after(other, given))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
+def test_a_compiled_model_is_the_same(how: How, half: bool) -> None:
+    plain = nn.Sequential(Mlp(), Mlp())
+    other = copy.deepcopy(plain)
+    recompute(other, how)
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(other, backend="aot_eager", fullgraph=True)
+    given = torch.randn(2, 8)
+    expected = after(plain, given, half)
+    for a, b in zip(expected, after(compiled, given, half), strict=True):
+        torch.testing.assert_close(a, b, rtol=0.02 if half else 1e-5, atol=1e-3 if half else 1e-6)
