@@ -120,6 +120,24 @@ def test_nothing_changes_and_nothing_is_computed() -> None:
     assert all(weight.grad is None for weight in model.parameters())
 
 
+def test_tensors_outside_of_the_state_and_tied_weights() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(50, 16)
+            self.head = nn.Linear(16, 50, bias=False)
+            self.head.weight = self.table.weight
+            self.kept = {"scales": [torch.ones(16)]}
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.table(ids) * self.kept["scales"][0])
+            return out
+
+    found = count_flops(Tied(), plain_loss, torch.zeros(4, 8, dtype=torch.long), 4)
+    assert found is not None
+    assert found.total == 3 * 2 * 4 * 8 * 16 * 50
+
+
 def test_a_model_larger_than_the_memory_is_counted() -> None:
     with torch.device("meta"):
         model = nn.Linear(200_000, 200_000, bias=False)

@@ -221,11 +221,12 @@ def test_what_is_on_the_device_is_read_as_a_number() -> None:
 
 def test_epochs_are_timed() -> None:
     with Recorder() as watch:
-        for number, epoch in enumerate((1, 1, 2, 2), start=1):
+        for number, epoch in enumerate((0, 0, 1, 1), start=1):
             time.sleep(0.01)
             watch.step(facts(number, epoch=epoch))
     epochs = [one for one in watch.events() if one.kind == "epoch"]
-    assert [one.facts["epoch"] for one in epochs] == [1, 2]
+    assert [one.facts["epoch"] for one in epochs] == [0, 1]
+    assert epochs[0].text.startswith("epoch 1 took ")
     assert epochs[0].facts["seconds"] >= 0.02
     assert watch.history()[1].epoch_s >= 0.02
     assert watch.history()[2].epoch_s < watch.history()[2].elapsed_s

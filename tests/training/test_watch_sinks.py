@@ -16,8 +16,9 @@ import pytest
 
 from anyrig.errors import MissingPackage
 from anyrig.monitor.report import PREFIX as monitor_prefix
-from anyrig.training.watch.alerts import Alert
+from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
+from anyrig.training.watch.report import report
 from anyrig.training.watch.sinks import Guarded, Told
 from anyrig.training.watch.sinks.console import Console, count_text, fitted, line
 from anyrig.training.watch.sinks.lines import FILE, Lines, read
@@ -73,6 +74,25 @@ def test_figures_of_validation_that_are_no_numbers_come_back(tmp_path: Path) -> 
     (back,) = read(tmp_path)
     assert isinstance(back, Validation)
     assert back.figures == {"loss": math.inf, "accuracy": 0.5}
+
+
+def test_facts_of_any_kind_are_written(tmp_path: Path) -> None:
+    facts = {
+        "rules": Rules(window=7),
+        "path": tmp_path,
+        "rates": (1.0, math.nan),
+        "odd": "half \udc80",
+        "nest": {"deep": math.inf},
+    }
+    lines = write(tmp_path, [RunEvent("start", "half \udc80, whole é", 0, 0.0, 0.0, facts)])
+    (back,) = read(tmp_path)
+    assert isinstance(back, RunEvent)
+    assert back.text == "half \udc80, whole é"
+    assert back.facts["rules"]["window"] == 7
+    assert back.facts["path"] == str(tmp_path)
+    assert back.facts["rates"] == [1.0, None]
+    assert "é".encode() in lines.path.read_bytes()
+    assert report(tmp_path).read_text(encoding="utf-8")
 
 
 def test_a_resume_cuts_off_what_came_after(tmp_path: Path) -> None:

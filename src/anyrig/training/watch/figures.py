@@ -24,6 +24,7 @@ class Figures:
 
     step: int
     epoch: int
+    """As the loop counts it, from 0."""
     loss: float
     """The mean over the units of all processes, without those of skipped steps."""
     rate: float

@@ -87,9 +87,12 @@ def _count(model: nn.Module, loss: Loss, batch: Batch) -> int:
 
 def _shadows(model: nn.Module, shadow: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
     """What a copy takes instead of each tensor of the model: its like without memory."""
+    from torch.utils._pytree import tree_leaves
+
     tensors = [*model.parameters(), *model.buffers()]
     for module in model.modules():
-        tensors += [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
+        leaves = tree_leaves([*vars(module).values()])
+        tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return {id(tensor): shadow(tensor) for tensor in tensors}
 
 

@@ -66,7 +66,9 @@ def report(folder: Path, *, title: str | None = None, unit: str = "samples") -> 
             hint=f"Give the folder of a run; its {LINES} holds what was measured.",
         )
     path = folder / FILE
-    atomic.write_text(path, page(told, title=title or folder.resolve().name, unit=unit))
+    text = page(told, title=title or folder.resolve().name, unit=unit)
+    # A path may hold bytes that are no text.
+    atomic.write_text(path, text.encode(errors="replace").decode())
     return path
 
 
@@ -112,7 +114,7 @@ def _tiles(story: Story, unit: str) -> Iterator[str]:
     if not story.steps:
         return
     last = story.steps[-1]
-    yield _tile("Step", f"{last.step:,}".replace(",", " "), f"epoch {last.epoch}")
+    yield _tile("Step", f"{last.step:,}".replace(",", " "), f"epoch {last.epoch + 1}")
     yield _tile("Loss", f"{last.loss:.4g}", "last logged")
     best = best_validation(story.validations)
     if best is not None:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,9 @@ class Lines:
 
     def take(self, told: Told) -> None:
         """Write a line."""
-        data = (json.dumps(row_of(told), ensure_ascii=False) + "\n").encode()
+        # Half characters, of paths that are no text, are written as JSON's escapes.
+        line = json.dumps(row_of(told), ensure_ascii=False) + "\n"
+        data = line.encode(errors="backslashreplace")
         if self._torn:
             data = b"\n" + data
         self._torn = True
@@ -168,6 +170,8 @@ def _plain(value: Any, name: str, odd: dict[str, str]) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(key): _plain(one, f"{name}.{key}", odd) for key, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value), name, odd)
     if isinstance(value, (list, tuple)):
         return [_plain(one, f"{name}.{place}", odd) for place, one in enumerate(value)]
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -98,7 +98,7 @@ class Prometheus:
         self._save()
 
     def _save(self) -> None:
-        atomic.write_text(self._path, self.text())
+        atomic.write_text(self._path, self.text().encode(errors="replace").decode())
 
 
 def text(
