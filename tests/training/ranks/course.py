@@ -79,7 +79,7 @@ def mixed(environment: Mapping[str, str]) -> dict[str, Any]:
         if one.grad is not None
     }
     try:
-        group.share(1)
+        group.share(7)
         said = ""
     except BadSetting as error:
         said = str(error)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting, OutOfMemory
+from anyrig.errors import BadInput, BadSetting
 from anyrig.training.distributed.names import (
     check_names,
     load_named,
@@ -126,12 +126,17 @@ class Shards(Collective):
         optimiser.state.clear()
 
     def share(self, num_items: int) -> tuple[int, int]:
-        """The first and the number of this process' items; everyone must have some."""
-        if num_items < self.size:
+        """The first and the number of this process' items: as many as everybody's.
+
+        With equal shares all have the same number of micro batches. Else one would wait inside a
+        block for others that are done.
+        """
+        if num_items % self.size:
             raise BadSetting(
-                f"a batch of {num_items} cannot be cut over {self.size} processes that wait for "
-                "each other in every block",
-                hint='Set a larger batch and drop_last = true, or strategy = "ddp".',
+                f"a batch of {num_items} cannot be cut evenly over {self.size} processes, which "
+                "wait for each other in every block",
+                hint=f"Take a batch that is a multiple of {self.size} and drop_last = true, or "
+                'strategy = "ddp".',
             )
         return super().share(num_items)
 
@@ -146,14 +151,12 @@ class Shards(Collective):
         yield
 
     def settle(self, *, ran_out: bool) -> bool:
-        """False: gradients are settled already. A shortage cannot be settled here."""
-        if ran_out:
-            raise OutOfMemory(
-                "a process with a part of the model ran out of memory within a step",
-                hint="Start all of them again with a smaller micro batch; anyrig train --nproc "
-                "does so by itself.",
-            )
-        return False
+        """Whether this process ran out; the others cannot know, they wait inside a block.
+
+        Gradients are settled already. After True this process can only ask for a new start of all
+        (`restarting.leave`).
+        """
+        return ran_out
 
     def note_speed(self, samples: int, seconds: float | None = None) -> None:
         """Not compared: processes wait for each other in every block."""
