@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,10 @@ import pytest
 import torch
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.monitor.sample import HostSample, Sample, Snapshot
+from anyrig.devices.describe import Device, Machine
+from anyrig.monitor import Monitor
+from anyrig.monitor.processes import Crowd
+from anyrig.monitor.sample import Moment, Sample
 from anyrig.training.protocol import PHASES, StepFacts, Watch
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Around, Counted, Figures, summarise
@@ -248,28 +251,35 @@ def test_memory_is_sampled_and_a_failure_ends_nothing(caplog: pytest.LogCaptureF
     assert "gone" in caplog.text
 
 
-class _Looks:
-    """A monitor that has looked once."""
+class Reads:
+    """A reader whose devices say what it was given."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, devices: Sequence[Device], **said: float) -> None:
+        self.devices = tuple(devices)
+        self._said: dict[str, Any] = {**said}
 
-    def latest(self) -> Snapshot:
-        return self._snapshot
+    def read(self, moment: Moment, crowd: Crowd) -> list[Sample]:
+        return [Sample(one.id, one.name, *moment, **self._said) for one in self.devices]
+
+    def close(self) -> None:
+        pass
 
 
-def test_a_monitor_adds_the_devices_state() -> None:
-    samples = (
-        Sample("other", "A", 0.0, 0.0, temperature_c=1.0),
-        Sample("gpu", "B", 0.0, 0.0, temperature_c=61.0, compute_percent=97.0, power_w=650.0),
-    )
-    looks: Any = _Looks(Snapshot(0.0, 0.0, samples, HostSample(0.0, 0.0)))
-    with Recorder(monitor=looks, monitor_device="gpu") as watch:
+def test_a_monitor_adds_the_devices_state(machine: Callable[[str], Machine]) -> None:
+    found = machine("h200-linux")
+    gpus = [device for device in found.devices if device.kind != "cpu"]
+    reader = Reads(gpus, temperature_c=61.0, compute_percent=97.0, power_w=650.0)
+    monitor = Monitor(found, readers=[reader])
+    with Recorder(monitor=monitor, monitor_device=gpus[0].id) as watch:
         watch.step(facts(1))
-    got = watch.history()[0]
-    assert got.device_temperature_c == 61.0
-    assert got.device_utilisation == pytest.approx(0.97)
-    assert got.device_power_w == 650.0
+        monitor.sample()
+        watch.step(facts(2))
+    monitor.stop()
+    before, after = watch.history()
+    assert before.device_temperature_c is None
+    assert after.device_temperature_c == 61.0
+    assert after.device_utilisation == pytest.approx(0.97)
+    assert after.device_power_w == 650.0
 
 
 def test_a_resumed_run_goes_on_counting(tmp_path: Path) -> None:

@@ -176,8 +176,8 @@ class EventClock:
         self._last_cut: Event | None = None
 
     def begin(self, name: Phase) -> None:
-        """A phase begins."""
-        self._open = (name, self.mark())
+        """A phase begins. While a graph is recorded nothing runs, so nothing is timed."""
+        self._open = None if self._recording() else (name, self.mark())
 
     def end(self) -> None:
         """It ends."""
@@ -205,6 +205,9 @@ class EventClock:
     def give_back(self, events: list[Event]) -> None:
         """Events that nobody reads any more."""
         self._pool.extend(events)
+
+    def _recording(self) -> bool:
+        return self._device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def _new(self) -> Event:
         return cast("Event", self._module.Event(enable_timing=True))

@@ -177,7 +177,7 @@ def _figures(story: Story, unit: str) -> Iterator[tuple[str, str]]:
     yield "time in steps", seconds_text(seconds)
     yield "time in all", seconds_text(last.elapsed_s)
     for name, share in shares(steps).items():
-        yield f"share of a step: {name}", f"{share:.1%}"
+        yield f"step time: {name}", f"{share:.1%}"
     norms = typical(one.grad_norm for one in steps)
     if norms is not None:
         yield "gradient norm, median", f"{norms:.4g}"
@@ -221,7 +221,7 @@ def _table(rows: Iterator[tuple[str, str]]) -> str:
     lines = [f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows]
     if not lines:
         return '<p class="none">Nothing was told.</p>'
-    return f'<div class="card scroll"><table>{"".join(lines)}</table></div>'
+    return f'<div class="card scroll"><table class="facts">{"".join(lines)}</table></div>'
 
 
 def _alerts(alerts: Sequence[Alert]) -> str:

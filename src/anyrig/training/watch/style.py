@@ -65,5 +65,7 @@ td.n { white-space: nowrap; font-variant-numeric: tabular-nums; color: var(--sof
 .pair { display: grid; gap: .8rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); align-items: start; }
 .none { color: var(--soft); }
+@media (max-width: 34rem) { .facts th, .facts td { display: block; width: auto; padding-right: 0; }
+  .facts th { padding-bottom: 0; font-size: .82rem; } .facts td { border-top: 0; padding-top: 0; } }
 @media print { body { background: none; } .card { break-inside: avoid; } }
 """  # fmt: skip
