@@ -144,6 +144,13 @@ def test_workers_that_do_not_stay_end_with_their_epoch() -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_more_workers_than_cores_are_no_warning() -> None:
+    many = (os.cpu_count() or 1) + 1
+    if many > 16:
+        pytest.skip("too many cores to have more processes than them")
+    assert torch.equal(read(Noisy(), many), read(Noisy(), 0))
+
+
 def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
     tensors = TensorDataset(torch.randn(40, 3), torch.arange(40))
     subset = Subset(Subset(tensors, list(range(39, -1, -1))), [3, 1, 5, 7])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -96,7 +97,9 @@ class _Source:
 
     def _by_workers(self) -> Generator[Any, None, None]:
         try:
-            with failures_in_words(self.options.timeout_s):
+            with failures_in_words(self.options.timeout_s), warnings.catch_warnings():
+                # Workers that wait for a disk may well be more than there are cores.
+                warnings.filterwarnings("ignore", message="This DataLoader will create")
                 self._running = iter(self._made())
             while True:
                 with failures_in_words(self.options.timeout_s):
