@@ -101,11 +101,12 @@ def assembled(
             group=group,
             units=units,
             max_norm=settings.max_norm or None,
-            guard=settings.guard and not _scales(applied),
+            guard=settings.guard,
             masters=masters,
             bound=bound,
-            around=_around(settings, bound.device),
+            around=_around(settings, model),
             compiled=compiled,
+            cuda_graphs=settings.cuda_graphs,
             watch=watch,
         )
         return Parts(
@@ -276,19 +277,14 @@ def _sped_up(
     return compiled
 
 
-def _around(settings: Settings, device: torch.device) -> AbstractContextManager[object] | None:
+def _around(settings: Settings, model: nn.Module) -> AbstractContextManager[object] | None:
     if not settings.offload_activations:
         return None
     from anyrig.training.saving.offload import offload_activations
 
-    return offload_activations(device)
+    return offload_activations(model.parameters())
 
 
 def _first_micro(settings: Settings, group: Group) -> int:
     most = -(-settings.batch // group.size)
     return most if settings.micro_batch == "auto" else min(settings.micro_batch, settings.batch)
-
-
-def _scales(applied: Applied) -> bool:
-    """fp16 has a guard of its own, the loss scaler."""
-    return applied.precision == "fp16"

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -34,6 +34,7 @@ from anyrig.units import plural
 if TYPE_CHECKING:
     from anyrig.precision.apply import Applied
     from anyrig.training.compiling import Compiled
+    from anyrig.training.graphs import Recorded
     from anyrig.training.masters import Masters
 
 _EVEN = 0.75
@@ -75,6 +76,7 @@ class Step:
         bound: what gives memory back after a shortage.
         around: a context for the forward pass, such as one that offloads activations.
         compiled: what was compiled, to go on without where that fails in a step.
+        cuda_graphs: record a micro batch's kernels and play them back, see `graphs`.
         watch: is told of phases and events.
     """
 
@@ -95,6 +97,7 @@ class Step:
         bound: Holder | None = None,
         around: AbstractContextManager[object] | None = None,
         compiled: Compiled | None = None,
+        cuda_graphs: bool | Literal["auto"] = False,
         watch: Watch | None = None,
     ) -> None:
         if group is None:
@@ -110,6 +113,22 @@ class Step:
         self._around = around or contextlib.nullcontext()
         self._quiet = guard and supports_found_inf(optimiser)
         self._before = Before(model, self._device)
+        self._recorded = self._recording(cuda_graphs)
+
+    def _recording(self, how: bool | Literal["auto"]) -> Recorded | None:
+        # The loss scale of fp16 is a number that changes: a recording would keep the old one.
+        if how is False or self.applied.precision == "fp16":
+            return None
+        from anyrig.training.graphs import record_model
+
+        return record_model(
+            self._unwatched,
+            self.model,
+            how,
+            self._device,
+            num_processes=self._group.size,
+            tell=lambda text: self._watch.event("recording", text),
+        )
 
     def __call__(self, batch: Batch, *, samples: int | None = None) -> Stepped:
         """Make a step.
@@ -178,18 +197,39 @@ class Step:
         units = self._units(piece) if work.counts else 0
         # A batch without a unit that counts (all padding) has a loss of nothing at all.
         share = units / work.units if work.units else 0.0
+        if self._recorded is not None and self._recorded.used:
+            with self._watch.phase("backward"):
+                weighted = self._recorded(piece, share, self.applied.precision)
+        else:
+            weighted = self._passes(piece, share)
+        if self._masters is not None:
+            with self._watch.phase("backward"):
+                self._masters.gather()
+        return weighted
+
+    def _passes(self, piece: Batch, share: float | torch.Tensor) -> torch.Tensor:
+        """Forward and backward; the loss times its share."""
         with self._watch.phase("forward"), self._around, self.applied.forward():
             loss = self._loss(self.model, piece)
-            weighted = loss * share if share else torch.nan_to_num(loss, 0.0, 0.0, 0.0) * 0.0
+            if isinstance(share, float) and not share:
+                loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0)
+            weighted = loss * share
         with self._watch.phase("backward"):
             self.applied.backward(weighted)
-            if self._masters is not None:
-                self._masters.gather()
+        return weighted.detach()
+
+    def _unwatched(self, piece: Batch, share: torch.Tensor) -> torch.Tensor:
+        """The same without a clock in between, to be recorded as one."""
+        with self._around, self.applied.forward():
+            weighted = self._loss(self.model, piece) * share
+        self.applied.backward(weighted)
         return weighted.detach()
 
     def _shrink(self, work: _Work, shortage: Shortage | None) -> None:
         """Drop what the step made, and take a smaller micro batch, all processes the same."""
         self.forget()
+        if self._recorded is not None:
+            self._recorded.release()
         if shortage is not None and shortage.fatal:
             raise DeviceLost(
                 f"the device was lost when memory ran out: {shortage.said}",
@@ -227,7 +267,9 @@ class Step:
 
     def _optimised(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
         with self._watch.phase("optimise"):
-            found = self._guarded() if self._quiet else self._plainly()
+            # fp16 has a guard of its own in the loss scaler; what it moves to has not.
+            quiet = self._quiet and self.applied.precision != "fp16"
+            found = self._guarded() if quiet else self._plainly()
             if self._masters is not None:
                 self._masters.publish()
             self.forget()

@@ -1,0 +1,215 @@
+"""Runs that meet trouble in every way and end as if nothing had been."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.errors import OutOfMemory
+from anyrig.training import Settings, Trainer
+from anyrig.training.settings import Keeping, Loading
+
+TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
+
+
+def data(count: int = 256) -> torch.utils.data.TensorDataset:
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(count, 6, generator=generator)
+    return torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True).sin())
+
+
+class Net(nn.Module):
+    """A small model that can be told to run out of memory, and to overflow, at chosen calls."""
+
+    def __init__(self, dropout: float = 0.0, *, batch_norm: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.first = nn.Linear(6, 16)
+        self.norm = nn.BatchNorm1d(16) if batch_norm else nn.Identity()
+        self.drop = nn.Dropout(dropout)
+        self.last = nn.Linear(16, 1)
+        self.calls = 0
+        self.largest = 10**9
+        self.fail_calls: set[int] = set()
+        self.fail_backward = False
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if len(inputs) > self.largest or self.calls in self.fail_calls:
+            self.fail_calls.discard(self.calls)
+            if not self.fail_backward:
+                raise torch.OutOfMemoryError(TEXT)
+            inputs = inputs.clone().requires_grad_()
+            inputs.register_hook(_fail)
+        found: torch.Tensor = self.last(self.drop(self.norm(torch.tanh(self.first(inputs)))))
+        return found
+
+
+def _fail(_: torch.Tensor) -> None:
+    raise torch.OutOfMemoryError(TEXT)
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    inputs, targets = batch
+    return nn.functional.mse_loss(net(inputs), targets)
+
+
+def run(net: nn.Module, steps: int = 20, **changed: Any) -> tuple[list[float], Any, Trainer]:
+    options: dict[str, Any] = {
+        "batch": 16, "micro_batch": 8, "steps": steps, "learning_rate": 1e-2,
+        "precision": "fp32", "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0),
+        **changed,
+    }  # fmt: skip
+    trainer = Trainer(net, data=data(), loss=loss, settings=Settings(**options), device="cpu")
+    with trainer:
+        summary = trainer.run()
+        curve = [row.loss for row in trainer.history()]
+    return curve, summary, trainer
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_memory_that_runs_out_changes_nothing_in_fp64(backward: bool) -> None:
+    clean, _, _ = run(Net().double())
+    net = Net().double()
+    net.fail_calls, net.fail_backward = {7, 22, 23}, backward
+    curve, summary, _ = run(net)
+    assert summary.num_retries == 3
+    assert summary.micro_batch == 1
+    assert curve == pytest.approx(clean, abs=1e-9)
+
+
+def test_gradients_of_a_repeated_step_are_the_same_in_fp32() -> None:
+    found = []
+    for fail_at in (set(), {2}):
+        net = Net()
+        net.fail_calls = fail_at
+        # One step of plain descent at rate 1: the weights move by their gradients.
+        run(net, steps=1, learning_rate=1.0, schedule="constant", warmup=0, max_norm=0,
+            weight_decay=0.0, guard=False)  # fmt: skip
+        found.append([weight.detach().clone() for weight in net.parameters()])
+    for plain, repeated in zip(*found, strict=True):
+        assert torch.allclose(plain, repeated, atol=1e-6, rtol=0)
+
+
+def test_statistics_are_put_back_before_a_step_is_made_again() -> None:
+    net = Net(batch_norm=True)
+    net.fail_calls = {2}
+    run(net, steps=1)
+    assert isinstance(net.norm, nn.BatchNorm1d)
+    assert net.norm.num_batches_tracked is not None
+    assert int(net.norm.num_batches_tracked) == 4  # 16 items in fours, not two eights more
+
+
+def test_random_numbers_are_put_back_before_a_step_is_made_again() -> None:
+    whole = Net(0.3)
+    clean, _, _ = run(whole, steps=6, micro_batch=4)
+    # Fails at once in the first step, with eights; from then on all is in fours.
+    net = Net(0.3)
+    net.fail_calls = {1}
+    curve, _, _ = run(net, steps=6, micro_batch=8)
+    assert curve == clean
+
+
+def test_an_item_that_never_fits_is_said_in_words() -> None:
+    net = Net()
+    net.largest = 0
+    with pytest.raises(OutOfMemory, match="single item") as caught:
+        run(net)
+    assert "recompute" in caught.value.hint
+
+
+def test_the_fitted_batch_is_the_largest_that_works() -> None:
+    net = Net()
+    net.largest = 6
+    curve, summary, _ = run(net, micro_batch="auto", memory_gb=16.0)
+    assert summary.micro_batch in (4, 5, 6)
+    assert summary.num_retries == 0
+    clean, _, _ = run(Net())
+    assert curve == pytest.approx(clean, rel=1e-4)
+
+
+def test_overflows_in_fp16_are_skipped_and_fp16_is_given_up() -> None:
+    net = Net()
+    spoiled = iter(range(10**6))
+
+    def bad(model: nn.Module, batch: Any) -> torch.Tensor:
+        value = loss(model, batch)
+        return value * float("inf") if next(spoiled) < 120 else value
+
+    settings = Settings(batch=8, micro_batch=8, steps=150, precision="fp16",
+                        loading=Loading(num_workers=0))  # fmt: skip
+    with Trainer(net, data=data(), loss=bad, settings=settings, device="cpu") as trainer:
+        summary = trainer.run()
+    assert summary.num_skipped == 120
+    assert summary.precision == "fp32"
+    assert summary.finished
+    assert all(torch.isfinite(weight).all() for weight in net.parameters())
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_not_finite_never_reaches_the_weights(fused: bool) -> None:
+    net = Net()
+    count = iter(range(10**6))
+
+    def bad(model: nn.Module, batch: Any) -> torch.Tensor:
+        value = loss(model, batch)
+        return value * float("nan") if next(count) % 3 == 0 else value
+
+    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimiser=fused,
+                        loading=Loading(num_workers=0))  # fmt: skip
+    with Trainer(net, data=data(), loss=bad, settings=settings, device="cpu") as trainer:
+        summary = trainer.run()
+    assert summary.num_skipped >= 3
+    assert all(torch.isfinite(weight).all() for weight in net.parameters())
+
+
+def test_two_hundred_overflows_and_fifty_shortages_in_a_thousand_steps() -> None:
+    """The run ends finite; without the overflowing steps it is the clean run, step for step."""
+    steps = 1000
+    generator = torch.Generator().manual_seed(3)
+    order = torch.randperm(steps, generator=generator).tolist()
+    overflowing, short = set(order[:200]), set(order[200:250])
+
+    def train(trouble: bool) -> tuple[list[float], Any]:
+        net = Net().double()
+        seen = {"step": -1, "part": 0}
+
+        def troubled(model: nn.Module, batch: Any) -> torch.Tensor:
+            value = loss(model, batch)
+            step = trainer._state.step
+            if step != seen["step"]:
+                seen.update(step=step, part=0)
+                if trouble and step in short:
+                    raise torch.OutOfMemoryError(TEXT)
+            return value * float("inf") if step in overflowing else value
+
+        options: dict[str, Any] = {
+            "batch": 8, "micro_batch": 8, "steps": steps, "learning_rate": 1e-2,
+            "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0), "log_every": 1,
+        }  # fmt: skip
+        settings = Settings(**options)
+        trainer = Trainer(net, data=data(), loss=troubled, settings=settings, device="cpu")
+        with trainer:
+            # A shortage halves for good: it is put back up, so that every one of them is met.
+            trainer._open()
+            plain = trainer._tell
+
+            def tell(parts: Any, stepped: Any) -> None:
+                parts.step.micro_batch = 8
+                plain(parts, stepped)
+
+            trainer._tell = tell  # type: ignore[method-assign]
+            summary = trainer.run()
+            return [weight.detach().clone() for weight in net.parameters()], summary
+
+    clean, without = train(trouble=False)
+    weights, summary = train(trouble=True)
+    assert summary.num_skipped == without.num_skipped == 200
+    assert summary.num_retries == 50
+    assert summary.finished
+    for plain, other in zip(clean, weights, strict=True):
+        assert torch.isfinite(other).all()
+        assert torch.allclose(plain, other, atol=1e-9, rtol=0)
