@@ -111,9 +111,9 @@ def estimate(
         )
     run = _Run(precision, device_type, offload_optimiser)
     try:
-        with _quiet(), _rules(device_type) as casts, run.mode:
+        with _quiet(), _rules(device_type) as casts:
             made, reason = hollow(model, run.mode)
-            with contextlib.ExitStack() as stack:
+            with run.mode, contextlib.ExitStack() as stack:
                 if recompute != "none":
                     stack.enter_context(_recomputed(made, recompute, recompute_types))
                 rule = _optimiser(made, optimiser, fused, device_type)

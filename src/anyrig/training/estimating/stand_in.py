@@ -13,6 +13,7 @@ gets the GPU's formats too. Attention and dropout of tensors that hold data are 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import warnings
 import weakref
@@ -70,10 +71,10 @@ def gpu_rules(*, attention: bool = True) -> Iterator[Casts]:
         try:
             memory = Casts()
             for name, kernel in _cast_kernels(memory).items():
-                casts.impl(name, kernel)
-            others.impl("dropout", _dropout)
+                _put(casts, name, kernel)
+            _put(others, "dropout", _dropout)
             if attention:
-                others.impl("scaled_dot_product_attention", _attention)
+                _put(others, "scaled_dot_product_attention", _attention)
             yield memory
         finally:
             casts._destroy()
@@ -82,6 +83,12 @@ def gpu_rules(*, attention: bool = True) -> Iterator[Casts]:
 
 def _library(key: str) -> Any:
     return torch.library.Library("aten", "IMPL", key)  # type: ignore[no-untyped-call]
+
+
+def _put(library: Any, name: str, kernel: Kernel) -> None:
+    # Some releases of torch ask before a kernel is replaced, others have no word for it.
+    asked = "allow_override" in inspect.signature(library.impl).parameters
+    library.impl(name, kernel, **({"allow_override": True} if asked else {}))
 
 
 # -- autocast --------------------------------------------------------------------------------------

@@ -1,0 +1,329 @@
+"""The estimate beside closed forms, beside real steps counted by the same books, and in words."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.devices.describe import Machine, Precision
+from anyrig.errors import BadInput, BadSetting
+from anyrig.training.estimating.books import ROUNDING, Books
+from anyrig.training.estimating.estimate import Estimate, Recompute, estimate
+from anyrig.training.estimating.fits import fits, largest_batch, rows
+from anyrig.training.estimating.hollow import batch_like
+from anyrig.training.estimating.stand_in import (
+    _FULL,
+    _FULL_RESULT,
+    _HALF,
+    _WIDEST,
+    gpu_rules,
+)
+from anyrig.training.models.gpt import PRESETS, Gpt
+from anyrig.training.models.resnet import Resnet, ResnetShape
+from anyrig.training.models.unet import PRESETS as UNETS
+from anyrig.training.models.unet import Unet
+from anyrig.training.saving.recompute import recompute
+from anyrig.units import GIB, MIB
+
+MACHINES = Path(__file__).resolve().parent.parent / "machines"
+NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
+TOKENS = torch.zeros(1, 32, dtype=torch.long)
+PICTURE = torch.zeros(1, 3, 32, 32)
+
+
+def next_token(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.cross_entropy(model(batch).flatten(0, 1), batch.flatten())
+
+
+def squared(model: nn.Module, batch: Any) -> torch.Tensor:
+    found: torch.Tensor = model(*batch).square().sum()
+    return found
+
+
+def up(count: int) -> int:
+    return -(-count // ROUNDING) * ROUNDING
+
+
+# -- beside what can be worked out by hand ---------------------------------------------------------
+
+
+def test_a_small_network_takes_what_can_be_worked_out() -> None:
+    """Two layers without biases: every tensor of a step is known."""
+    model = nn.Sequential(nn.Linear(100, 300, bias=False), nn.Linear(300, 50, bias=False))
+    batch = 64
+    found = estimate(model, batch_like((torch.zeros(1, 100),)), squared, micro_batch=batch,
+                     optimiser="momentum", device_type="cpu")  # fmt: skip
+    first, second = up(100 * 300 * 4), up(300 * 50 * 4)
+    weights = first + second
+    given, inner, output = (up(batch * width * 4) for width in (100, 300, 50))
+    loss = up(4)
+    # Forward: input, inner layer and output, its square, the loss.
+    forward = 2 * weights + given + inner + output + output + loss
+    assert found.by_phase["forward"] == forward
+    # The optimiser has weights, gradients and momentum, and nothing else.
+    assert found.by_phase["optimise"] == 3 * weights
+    assert found.peak == max(found.by_phase.values())
+    parts = (found.weights, found.gradients, found.state, found.activations, found.workspace)
+    assert sum(parts) == found.peak
+    assert found.weights == found.state == weights
+
+
+@pytest.mark.parametrize(("optimiser", "copies"), [("sgd", 0), ("momentum", 1), ("adamw", 2)])
+def test_state_is_what_the_optimiser_keeps(optimiser: str, copies: int) -> None:
+    model = nn.Sequential(nn.Linear(512, 512, bias=False))
+    found = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser)
+    assert found.state == copies * MIB + (up(4) if optimiser == "adamw" else 0)
+    away = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser,
+                    offload_optimiser=True)  # fmt: skip
+    assert away.state == 0
+    assert away.peak <= found.peak
+
+
+def test_gradients_wait_while_further_micro_batches_run() -> None:
+    model, given = nn.Linear(1024, 1024, bias=False), batch_like((torch.zeros(1, 1024),))
+    one = estimate(model, given, squared, micro_batch=4, optimiser="sgd", device_type="cpu")
+    two = estimate(model, given, squared, micro_batch=4, optimiser="sgd", device_type="cpu",
+                   num_micro=2)  # fmt: skip
+    assert two.by_phase["forward"] - one.by_phase["forward"] == 4 * MIB
+
+
+# -- beside real steps -----------------------------------------------------------------------------
+
+
+def _real(
+    make: Callable[[], nn.Module], batch: Callable[[], Any], loss: Any, how: Recompute
+) -> int:
+    """The peak of two real steps, counted by the same books."""
+    model = make().train()
+    if how != "none":
+        recompute(model, how)
+    rule = torch.optim.AdamW(model.parameters(), fused=True)
+    books = Books()
+    books.enter([*model.parameters(), *model.buffers()], "weights")
+    with books:
+        for _ in range(2):
+            items = batch()
+            loss(model, items).backward()
+            del items
+            rule.step()
+            rule.zero_grad()
+            gc.collect()
+    return books.peak_bytes
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Any, Any]] = {
+    "gpt": (lambda: Gpt(PRESETS["nano"]), TOKENS, next_token),
+    "resnet": (lambda: Resnet(ResnetShape(10, width=8, stages=(2, 2))), (PICTURE,), squared),
+    "unet": (lambda: Unet(UNETS["nano"]),
+             (torch.zeros(1, 1, 16, 16), torch.zeros(1, dtype=torch.long)), squared),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["none", "blocks", "selective"])
+@pytest.mark.parametrize("name", CASES)
+def test_without_data_the_peak_is_that_of_a_real_step(name: str, how: Recompute) -> None:
+    make, example, loss = CASES[name]
+    size = 3
+
+    def batch() -> Any:
+        if isinstance(example, torch.Tensor):
+            return example.new_zeros(size, *example.shape[1:])
+        return tuple(one.new_zeros(size, *one.shape[1:]) for one in example)
+
+    found = estimate(make, batch_like(example), loss, micro_batch=size, recompute=how,
+                     device_type="cpu")  # fmt: skip
+    assert found.peak == _real(make, batch, loss, how)
+
+
+def test_a_given_model_is_left_as_it_is() -> None:
+    model = Gpt(PRESETS["nano"]).eval()
+    before = [one.clone() for one in model.parameters()]
+    made = estimate(lambda: Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, micro_batch=2,
+                    recompute="blocks", precision="bf16")  # fmt: skip
+    given = estimate(model, batch_like(TOKENS), next_token, micro_batch=2, recompute="blocks",
+                     precision="bf16")  # fmt: skip
+    assert given.peak == made.peak
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert not model.training
+    assert all(one.grad is None for one in model.parameters())
+
+
+def test_a_model_that_reads_its_own_weights_is_made_in_another_way() -> None:
+    class Reads(nn.Linear):
+        def reset_parameters(self) -> None:
+            super().reset_parameters()
+            self.largest = self.weight.max().item()
+
+    found = estimate(lambda: Reads(8, 8), batch_like((torch.zeros(1, 8),)), squared)
+    assert "with data" in found.reasons[0]
+
+
+def test_a_model_of_a_hundred_gigabytes_takes_no_memory_here() -> None:
+    """Eight layers of 65,536 to 65,536 in fp32: 128 GiB of weights."""
+    found = estimate(
+        lambda: nn.Sequential(*(nn.Linear(65536, 65536, bias=False) for _ in range(8))),
+        batch_like((torch.zeros(1, 65536),)), squared, precision="bf16",
+    )  # fmt: skip
+    assert found.weights == 128 * GIB
+    assert found.state >= 256 * GIB
+
+
+# -- a GPU's rules ---------------------------------------------------------------------------------
+
+
+def test_every_operation_that_a_gpus_autocast_touches_is_known() -> None:
+    listed = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
+    known = _HALF | _FULL | _FULL_RESULT | _WIDEST
+    others = {
+        # Kernels that only a GPU has: they are called by name, never by a model.
+        "cudnn_convolution", "cudnn_convolution_transpose", "_thnn_fused_lstm_cell",
+        "_thnn_fused_gru_cell", "_scaled_dot_product_flash_attention",
+        # Refuses to run, on every device.
+        "binary_cross_entropy",
+    }  # fmt: skip
+    missing = {name.removeprefix("aten::") for name in listed if name.startswith("aten::")} - known
+    assert missing <= others
+
+
+def test_rules_hold_while_they_are_open_and_no_longer() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def formats() -> tuple[torch.dtype, ...]:
+        given = torch.zeros(2, 4, dtype=torch.bfloat16)
+        wide = torch.zeros(2, 4)
+        with torch.autocast("cpu", torch.bfloat16):
+            return (F.layer_norm(given, (4,)).dtype, given.softmax(-1).dtype, (wide @ wide.T).dtype,
+                    given.sum().dtype, F.gelu(given).dtype, given.exp().dtype)  # fmt: skip
+
+    before = formats()
+    half, full = torch.bfloat16, torch.float32
+    with gpu_rules(), FakeTensorMode():
+        assert formats() == (full, full, half, full, half, full)
+    assert formats() == before
+    assert before[0] == half
+
+
+def test_attention_writes_no_scores_down_and_dropout_keeps_bytes() -> None:
+    class Attends(nn.Module):
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            return F.scaled_dot_product_attention(states, states, states, dropout_p=0.1)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.attends = nn.Linear(16, 16), Attends()
+
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.attends(self.linear(states))
+            return found
+
+    given = (torch.zeros(1, 4, 2048, 16),)
+    scores = 4 * 2048 * 2048 * 4
+    gpu = estimate(Model(), batch_like(given), squared, device_type="cuda")
+    metal = estimate(Model(), batch_like(given), squared, device_type="mps")
+    assert gpu.activations < scores < metal.activations
+
+    drops = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.Dropout(0.5), nn.Dropout(0.5))
+    wide = (torch.zeros(1, 4096, 64),)
+    bytes_kept = estimate(drops, batch_like(wide), squared, device_type="mps")
+    floats_kept = estimate(drops, batch_like(wide), squared, device_type="cpu")
+    assert floats_kept.activations - bytes_kept.activations >= 3 * (4 - 1) * 4096 * 64
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
+def test_half_precision_takes_less_for_activations(precision: Precision) -> None:
+    full = estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64)
+    half = estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64,
+                    precision=precision)  # fmt: skip
+    assert half.activations < 0.85 * full.activations
+    assert half.precision == precision
+
+
+def test_each_dearer_way_to_recompute_takes_less() -> None:
+    peaks = [
+        estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64,
+                 precision="bf16", recompute=how).peak
+        for how in ("none", "selective", "blocks")
+    ]  # fmt: skip
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) == 3
+
+
+def test_optimisers_without_fused_kernels_make_copies() -> None:
+    model = nn.Linear(1024, 1024, bias=False)
+    given = batch_like((torch.zeros(1, 1024),))
+    fused = estimate(model, given, squared)
+    plain = estimate(model, given, squared, fused=False)
+    assert plain.by_phase["optimise"] > fused.by_phase["optimise"]
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_a_step_that_reads_values_is_refused_with_words() -> None:
+    def reads(model: nn.Module, batch: Any) -> torch.Tensor:
+        loss: torch.Tensor = model(batch).sum()
+        return loss if loss.item() > 0 else -loss
+
+    with pytest.raises(BadSetting, match="cannot be counted") as caught:
+        estimate(nn.Linear(2, 2), batch_like(torch.zeros(1, 2)), reads)
+    assert "profile" in caught.value.hint
+    with pytest.raises(BadInput, match="micro batch of 0"):
+        estimate(nn.Linear(2, 2), batch_like(torch.zeros(1, 2)), squared, micro_batch=0)
+    with pytest.raises(BadSetting, match="GptBlok"):
+        estimate(Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, recompute="blocks",
+                 recompute_types=("GptBlok",))  # fmt: skip
+
+
+def test_it_tells_itself_in_a_line() -> None:
+    found = estimate(nn.Linear(2, 2), batch_like((torch.zeros(1, 2),)), squared, micro_batch=3)
+    assert "at a micro batch of 3 (weights" in found.text
+    assert found.workspace == 64 * MIB
+    assert estimate(nn.Linear(2, 2), batch_like((torch.zeros(1, 2),)), squared,
+                    capability="8.0").workspace < 20 * MIB  # fmt: skip
+
+
+# -- where it fits ---------------------------------------------------------------------------------
+
+
+def _estimate(micro_batch: int, peak: int, device_type: str = "cuda") -> Estimate:
+    return Estimate(micro_batch, "bf16", device_type, 0, 0, 0, peak, 0, peak, {}, ())
+
+
+def test_devices_are_told_whether_it_fits(machine: Callable[..., Machine]) -> None:
+    h200 = machine("h200-linux")
+    told = fits([_estimate(1, 2 * GIB), _estimate(8, 9 * GIB)], h200)
+    assert [one.device for one in told] == list(h200.devices)
+    gpu = told[0]
+    assert gpu.fits
+    assert gpu.there_bytes is not None
+    # A line of one GiB an item: as many as there is room for, less context and spare.
+    assert gpu.largest is not None
+    assert 0.9 < gpu.largest / (gpu.there_bytes / GIB) < 1.0
+    assert not fits(_estimate(8, 500 * GIB), h200)[0].fits
+    table = rows(told)
+    assert table[1][3] == "yes"
+    assert "counted by cuda's rules" in table[-1][-1]
+
+
+def test_a_line_needs_two_sizes() -> None:
+    assert largest_batch([_estimate(2, 4 * GIB), _estimate(1, 3 * GIB)], 2 * GIB, 0) == 0
+    assert largest_batch([_estimate(1, GIB), _estimate(9, GIB)], 4 * GIB, 0) == 9
+    with pytest.raises(BadInput, match="no line"):
+        largest_batch([_estimate(1, GIB)], GIB, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_machine_has_an_answer(machine: Callable[..., Machine], name: str) -> None:
+    told = fits([_estimate(1, GIB), _estimate(2, 2 * GIB)], machine(name))
+    assert len(rows(told)) == len(told) + 1
+    for one in told:
+        assert (one.fits is None) == (one.there_bytes is None)
+        assert one.needed_bytes >= 2 * GIB
