@@ -73,8 +73,7 @@ def gpu_rules(*, attention: bool = True) -> Iterator[Casts]:
             for name, kernel in _cast_kernels(memory).items():
                 _put(casts, name, kernel)
             _put(others, "dropout", _dropout)
-            if attention:
-                _put(others, "scaled_dot_product_attention", _attention)
+            _put(others, "scaled_dot_product_attention", _attention if attention else _scores)
             yield memory
         finally:
             casts._destroy()
@@ -255,12 +254,26 @@ def _attention(
 ) -> torch.Tensor:
     """The CPU's kernel without scores has the same books as a GPU's: output, one number a row."""
     learnt = attn_mask is not None and attn_mask.requires_grad
-    if not _without_data(query) or learnt or query.dim() != 4:
-        plain: torch.Tensor = torch.ops.aten.scaled_dot_product_attention.default.decompose(
+    # What a GPU's kernels refuse: it then writes the scores down.
+    refused = query.dim() != 4 or any(one.stride(-1) != 1 for one in (query, key, value))
+    if not _without_data(query) or learnt or refused:
+        return _scores(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-        return plain
     made: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
         query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+    )[0]
+    return made
+
+
+def _scores(query: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """Attention in single steps; tensors with data go the way they would have gone."""
+    made: torch.Tensor
+    if not _without_data(query):
+        plain = torch.ops.aten.scaled_dot_product_attention.default
+        made = plain.decompose(query, *args, **options)
+        return made
+    made = torch.ops.aten._scaled_dot_product_attention_math.default(
+        query, *args, dropout_mask=None, **options
     )[0]
     return made
