@@ -89,7 +89,7 @@ def test_memory_is_freed_on_leaving(tmp_path: Path) -> None:
     net = model()
     with Trainer(net, data=data(), loss=loss, settings=HERE, device="cpu") as one:
         one.run()
-        optimiser = one._parts.optimiser  # type: ignore[union-attr]
+        optimiser = one.open().parts.optimiser
         assert optimiser.state
     assert not optimiser.state
     assert all(weight.grad is None for weight in net.parameters())

@@ -197,15 +197,12 @@ def _shaped(
         reasons.append(f"recompute: {again.reason}")
     masters = None
     if settings.half_weights and not group.lockstep:
-        if group.size > 1:
-            raise BadSetting(
-                "half_weights goes with one process or with fsdp",
-                hint='Set strategy = "fsdp", or half_weights = false.',
-            )
         masters = Masters(model)
         undo.callback(masters.give_back)
         reasons.append("weights: computed with in bf16, trained in fp32")
-    group.prepare(model)
+    group.prepare(masters or model)
+    if masters is not None:
+        masters.publish()  # all processes begin with the first one's
     return masters
 
 

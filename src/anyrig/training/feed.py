@@ -7,14 +7,14 @@ fewer processes sees the same batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple, cast
 
 import torch
 
 from anyrig.errors import BadInput
-from anyrig.training.loading import Loader, Options, StreamLoader, cut, size_of
+from anyrig.training.loading import Loader, Options, StreamLoader, cut, numbered, size_of
 from anyrig.training.protocol import Batch
 from anyrig.training.seeding import mixed
 
@@ -74,7 +74,7 @@ class Feed:
         self.data, self.collate = data, collate
         self.batch, self._seed, self._shuffle = batch, seed, shuffle
         self._drop_last, self._share = drop_last, share
-        self.num_items = _length(data)
+        self.num_items = len(data) if numbered(data) else None
         if self.num_items is None and not hasattr(data, "__iter__"):
             raise BadInput(
                 f"a {type(data).__name__} is no data to train on",
@@ -119,7 +119,7 @@ class Feed:
             items = order[step * self.batch : (step + 1) * self.batch]
             yield [int(item) for item in items]
 
-    def over(self, position: Position = Position()) -> Iterator[Fed]:  # noqa: B008
+    def over(self, position: Position = Position()) -> Generator[Fed, None, None]:  # noqa: B008
         """The steps from a position to the end of its epoch. Close it to leave early."""
         made = self._numbered(position) if self.num_items is not None else self._stream(position)
         with closing(made):
@@ -160,12 +160,3 @@ class Feed:
                 total = size_of(batch)
                 first, count = self._share(total)
                 yield Fed(cut(batch, first, first + max(1, count)), count, total)
-
-
-def _length(data: Any) -> int | None:
-    if not hasattr(data, "__getitem__"):
-        return None
-    try:
-        return len(data)
-    except TypeError:
-        return None

@@ -236,19 +236,18 @@ class Step:
                 hint="Resume the run; it goes on from its last checkpoint.",
             )
         before = self.micro_batch
-        if self._group.lockstep and shortage is not None and before > 1:
-            raise StartAgain(before // 2)
+        if self._group.lockstep and shortage is not None:
+            # The others wait inside the step: nothing can be agreed on any more.
+            if before > 1:
+                raise StartAgain(before // 2)
+            raise _too_large(shortage)
         largest = max(stop - start for start, stop in work.cuts)
         mine = math.ceil(largest / 2) if largest > 1 else 0
         wanted = mine if shortage is not None else before
         self.micro_batch = self._group.least(wanted)
         if self.micro_batch < 1:
             self.micro_batch = before
-            raise OutOfMemory(
-                "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
-                hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
-                "a smaller model, or several devices with strategy = fsdp.",
-            )
+            raise _too_large(shortage)
         self._before.put_back()
         if self.micro_batch == before:
             return
@@ -293,6 +292,14 @@ class Step:
         with skip_on_device(self.optimiser, bad.float()):
             self.optimiser.step()
         return bad, norm, 1.0
+
+
+def _too_large(shortage: Shortage | None) -> OutOfMemory:
+    return OutOfMemory(
+        "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
+        hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
+        "a smaller model, or several devices with strategy = fsdp.",
+    )
 
 
 class _Tried(NamedTuple):

@@ -1,0 +1,226 @@
+"""A run opened: put together, fitted, resumed and watched, ready for its first step.
+
+The order is the point: the optimiser's state is fitted in before a checkpoint fills it, a recorder
+opens when it is known where the run goes on, and random states are put back last, because all that
+comes before draws numbers of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from anyrig.errors import BadSetting
+from anyrig.training import keep
+from anyrig.training.assemble import OptimiserLike, Parts, assembled
+from anyrig.training.checkpoint import Checkpoints, random
+from anyrig.training.feed import Feed
+from anyrig.training.fitting import fit_step, fit_together
+from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
+from anyrig.training.schedule import Rates
+from anyrig.training.settings import Settings
+from anyrig.training.summary import State
+from anyrig.training.watching import Relay, opened
+
+if TYPE_CHECKING:
+    from anyrig.monitor import Monitor
+    from anyrig.placement import Placement
+    from anyrig.training.watch.sinks import Sink
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Spec:
+    """What is to be trained, and how; `Trainer` says what each is."""
+
+    model: nn.Module
+    data: Any
+    loss: Loss
+    optimizer: OptimiserLike = "adamw"
+    settings: Settings = field(default_factory=Settings)
+    units: Units | None = None
+    collate: Callable[[Sequence[Any]], Batch] | None = None
+    validation: Any = None
+    figures: Mapping[str, Figure] | None = None
+    finish: Callable[[Path], Mapping[str, Any]] | None = None
+    folder: Path | None = None
+    resume: bool = True
+    placement: Placement | None = None
+    device: str | None = None
+    device_ids: Sequence[int | str] = ()
+    group: Group | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    sinks: Sequence[Sink] = ()
+    monitor: Monitor | None = None
+    name: str = "run"
+
+
+@dataclass
+class Run:
+    """A run that is open."""
+
+    parts: Parts
+    feed: Feed
+    rates: Rates
+    total: int
+    """Steps of the whole run."""
+    checkpoints: Checkpoints | None
+    state: State = field(default_factory=State)
+    closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def done(self) -> bool:
+        """Whether its last step is made."""
+        return self.state.step >= self.total
+
+
+def open_run(spec: Spec, relay: Relay) -> Run:
+    """Open a run; what was begun is undone when something fails on the way."""
+    with contextlib.ExitStack() as stack:
+        parts = assembled(
+            spec.model, spec.loss, spec.optimizer, spec.settings,
+            spec.placement or _placed(spec), spec.group,
+            units=spec.units, watch=relay, environment=spec.environment,
+        )  # fmt: skip
+        stack.callback(_freed, parts)
+        if spec.group is None:
+            stack.callback(parts.group.close)
+        stack.enter_context(parts.undo)
+        feed = _fed(spec, parts.group)
+        total = _total(spec.settings, feed)
+        checkpoints = keep.opened(spec.folder, spec.settings.keeping, parts.group)
+        if checkpoints is not None:
+            stack.enter_context(checkpoints)
+        run = Run(parts, feed, _paced(spec.settings, parts, total), total, checkpoints)
+        states = _resume(spec, run, relay)
+        first = keep.first_batch(feed, parts.group)
+        _prepared(spec, run, first)
+        relay.open(
+            opened(
+                parts, spec.settings, spec.loss, first, spec.folder,
+                total_steps=total, after=run.state.resumed_from,
+                sinks=spec.sinks, monitor=spec.monitor,
+            )
+        )  # fmt: skip
+        stack.callback(relay.close)
+        _begun(spec, run, relay)
+        told = random.restore(
+            states, parts.group.rank, parts.device,
+            seed=spec.settings.seed, step=run.state.step,
+        )  # fmt: skip
+        for text in told if run.state.resumed_from is not None else ():
+            relay.event("resume", text)
+        run.closing = stack.pop_all()
+    return run
+
+
+def _placed(spec: Spec) -> Placement:
+    from anyrig.training.distributed.joining import place_of
+    from anyrig.training.placing import placed
+
+    found = placed(
+        spec.settings,
+        spec.device,
+        device_ids=spec.device_ids,
+        local_rank=place_of(spec.environment).local_rank,
+        environment=spec.environment,
+    )
+    # Whoever calls from a program has set torch's threads, or left them, on purpose.
+    return replace(found, threads=torch.get_num_threads())
+
+
+def _fed(spec: Spec, group: Group) -> Feed:
+    settings = spec.settings
+    return Feed(
+        spec.data, settings.batch, seed=settings.seed, shuffle=settings.shuffle,
+        drop_last=settings.drop_last, collate=spec.collate, share=group.share,
+    )  # fmt: skip
+
+
+def _total(settings: Settings, feed: Feed) -> int:
+    steps = feed.steps_in_epoch
+    if not settings.steps and steps is None:
+        raise BadSetting(
+            "nobody knows how long an epoch of this data is", hint="Set steps instead."
+        )
+    return settings.steps or settings.epochs * (steps or 0)
+
+
+def _paced(settings: Settings, parts: Parts, total: int) -> Rates:
+    return Rates(
+        parts.optimiser, total=total, schedule=settings.schedule, warmup=settings.warmup,
+        final=settings.final_rate,
+    )  # fmt: skip
+
+
+def _resume(spec: Spec, run: Run, relay: Relay) -> Mapping[int, Mapping[str, Any]]:
+    """Go on from the last checkpoint where there is one; the random states to put back later."""
+    if run.checkpoints is None or not spec.resume:
+        return {}
+    found = keep.restored(run.checkpoints, run.parts, run.rates, spec.settings, relay)
+    if found is None:
+        return {}
+    run.state = State(found.step, found.position, resumed_from=found.step, saved_step=found.step)
+    if spec.settings.micro_batch == "auto" and found.micro_batch:
+        run.parts.step.micro_batch = found.micro_batch
+        run.parts.reasons.append(f"micro batch: {found.micro_batch}, as before")
+    return found.random
+
+
+def _prepared(spec: Spec, run: Run, first: Batch) -> None:
+    """Fit the micro batch, unless it was set or is known from before; then plan the loading."""
+    parts, seconds = run.parts, None
+    if spec.settings.micro_batch == "auto" and run.state.resumed_from is None:
+        seconds = _fitted(spec, parts, first)
+    asked = keep.asked_micro_batch(spec.folder)
+    if asked is not None and asked < parts.step.micro_batch:
+        parts.step.micro_batch = asked
+        parts.reasons.append(f"micro batch: {asked}, as memory ran out before")
+    plan = keep.loading(run.feed, spec.settings, parts, seconds)
+    run.feed.set_options(plan.options(spec.settings.seed))
+    parts.reasons += [f"loading: {reason}" for reason in plan.reasons]
+
+
+def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:
+    """The micro batch by trial; how long a step takes with it, where that is known."""
+    budget = parts.placement.budget_bytes
+    if parts.group.lockstep:
+        size, why = fit_together(parts.step, first, parts.bound, parts.group, budget_bytes=budget)
+        parts.step.micro_batch = size
+        parts.reasons.append(f"micro batch: {size}: {why}")
+        return None
+    found = fit_step(parts.step, first, parts.bound, budget_bytes=budget, tell=log.info)
+    parts.step.micro_batch = parts.group.least(found.batch)
+    parts.reasons.append(f"micro batch: {parts.step.micro_batch}: {found.reason}")
+    rate = found.throughput
+    return spec.settings.batch / parts.group.size / rate if rate else None
+
+
+def _begun(spec: Spec, run: Run, relay: Relay) -> None:
+    """What a report says at its top."""
+    weights = sum(weight.numel() for weight in spec.model.parameters() if weight.requires_grad)
+    relay.event(
+        "start",
+        "resumed" if run.state.resumed_from is not None else "begun",
+        model=spec.name,
+        parameters=weights,
+        device=run.parts.placement.device.name,
+        precision=run.parts.applied.precision,
+        reasons=list(run.parts.reasons),
+        settings=asdict(spec.settings),
+    )
+
+
+def _freed(parts: Parts) -> None:
+    """Give the device back what only this run held."""
+    parts.step.forget()
+    parts.optimiser.state.clear()
+    parts.bound.release()
