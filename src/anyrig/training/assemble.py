@@ -260,7 +260,7 @@ def _sped_up(
     watch: Watch,
 ) -> Compiled:
     from anyrig.training.compiling import compile_model
-    from anyrig.training.cudnn import cudnn_benchmark
+    from anyrig.training.graphs import cudnn_benchmark
 
     core = getattr(loss, "core", None)
     target = core(model) if core is not None else model
@@ -269,8 +269,8 @@ def _sped_up(
     )
     reasons.append(f"compile: {compiled.reason}")
     undo.enter_context(compiled)
-    why = undo.enter_context(cudnn_benchmark(settings.cudnn_benchmark, device.type, model=model))
-    reasons.append(f"cuDNN's own search: {why}")
+    search = undo.enter_context(cudnn_benchmark(settings.cudnn_benchmark, device.type, fixed=True))
+    reasons.append(f"cuDNN: {search.reason}")
     return compiled
 
 
