@@ -42,11 +42,11 @@ def draw(shape: str, number: int, size: int = 32, seed: int = 0) -> Image.Image:
 
 
 def _colours(chance: random.Random) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A ground and a colour that can be told from it."""
+    """A dark ground and a lighter colour."""
     while True:
         ground, colour = (tuple(chance.randrange(256) for _ in range(3)) for _ in range(2))
         bright = [0.3 * red + 0.6 * green + 0.1 * blue for red, green, blue in (ground, colour)]
-        if abs(bright[0] - bright[1]) > 70:
+        if bright[1] - bright[0] > 70:
             return ground, colour
 
 

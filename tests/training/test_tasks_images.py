@@ -192,6 +192,7 @@ def test_what_is_written_predicts_as_the_model_does(shapes: Path, tmp_path: Path
     assert found[0].probability == pytest.approx(float(shares.max()), rel=1e-5)
     about = json.loads((tmp_path / "out/model/labels.json").read_text())
     assert about["size"] == 24
+    assert said["onnx"] == "model.onnx"
     with pytest.raises(BadInput, match="no classifier"):
         images.load(tmp_path)
 
@@ -305,3 +306,34 @@ def test_timm_is_asked_for_by_name(
     monkeypatch.setitem(__import__("sys").modules, "timm", None)  # as where it is not installed
     with pytest.raises(MissingPackage, match="timm"):
         made(shapes, tmp_path, model="timm:resnet18")
+
+
+def test_a_picture_may_count_by_itself(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, normalise="each")
+    task.model.eval()
+    image = task.data[0]["image"].float()[None]
+    with torch.no_grad():
+        torch.testing.assert_close(task.model(image / 2 + 60), task.model(image), atol=0.05, rtol=0)
+        flat = torch.full_like(image, 7.0)
+        assert task.model(flat).isfinite().all()
+    plain = made(shapes, tmp_path).model.eval()
+    assert not torch.allclose(plain(image / 2 + 60), plain(image), atol=0.05)
+    assert task.finish is not None
+    task.finish(tmp_path / "out")
+    again = images.load(tmp_path / "out" / "model").model
+    torch.testing.assert_close(again(image), task.model(image))
+
+
+def test_the_onnx_file_says_what_the_model_says(shapes: Path, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    task = made(shapes, tmp_path)
+    assert task.finish is not None
+    task.finish(tmp_path / "out")
+    stack = torch.stack([task.data[one]["image"] for one in range(3)])
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "out/model/model.onnx"), providers=["CPUExecutionProvider"]
+    )
+    (logits,) = session.run(None, {"images": stack.float().numpy()})
+    with torch.no_grad():
+        expected = task.model.eval()(stack)
+    torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-4, rtol=1e-4)

@@ -82,9 +82,6 @@ class ConvNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, ConvBlock):
-                # A block begins as its way around: deep stacks learn from the first step.
-                nn.init.zeros_(module.norm_2.weight)
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
         """Logits (batch, classes)."""

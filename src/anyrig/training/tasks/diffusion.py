@@ -29,6 +29,7 @@ from anyrig.store.atomic import replacing, write_text
 from anyrig.training.models.unet import PRESETS, Unet, UnetShape
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import config
+from anyrig.training.tasks.images import write_weights
 from anyrig.training.tasks.pictures import Changes, Pictures, gather, held_out
 
 log = logging.getLogger(__name__)
@@ -262,18 +263,14 @@ class Finish:
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
-        from safetensors.torch import save
+        from anyrig.training.export import whole_folder
 
-        state = {
-            name: one.detach().cpu().contiguous() for name, one in self.model.state_dict().items()
-        }
-        target = folder / "model"
-        with replacing(target / _WEIGHTS) as file:
-            file.write(save(state))
         shape = dataclasses.asdict(self.model.body.shape)
         about = {"predict": self.model.predict, "unet": shape}
-        write_text(target / _ABOUT, json.dumps(about, indent=2))
-        said: dict[str, Any] = {"model": str(target)}
+        with whole_folder(folder / "model") as place:
+            write_weights(self.model, place / _WEIGHTS)
+            write_text(place / _ABOUT, json.dumps(about, indent=2))
+        said: dict[str, Any] = {"model": str(folder / "model")}
         if self.chosen.samples:
             with replacing(folder / "samples.png") as file:
                 file.write(grid(self.drawn()))

@@ -50,6 +50,8 @@ class ImagesConfig:
     """1 for grey."""
     validation: float = 0.1
     """The share of each class that is only measured."""
+    normalise: Literal["data", "each"] = "data"
+    """By the mean and deviation of all pictures, or of `each` by itself: colours count less."""
     crop: int = 0
     """Pixels by which pictures are moved at random."""
     flip: bool = False
@@ -88,10 +90,13 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     kept, held = _split(found.names, labels, chosen.validation, seed)
     with config.seeded(seed):
         body, shape = make(chosen.model, len(classes), chosen.size, chosen.channels)
-    model = Normalised(body, found.mean, found.std)
+    model = Normalised(body, found.mean, found.std, each=chosen.normalise == "each")
     changes = Changes(chosen.crop, chosen.flip)
     weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
-    about = {"classes": classes, "size": chosen.size, "channels": chosen.channels, "model": shape}
+    about = {
+        "classes": classes, "size": chosen.size, "channels": chosen.channels,
+        "normalise": chosen.normalise, "model": shape,
+    }  # fmt: skip
     return Task(
         name="images",
         model=model,
@@ -153,15 +158,24 @@ class Normalised(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, body: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self, body: nn.Module, mean: Sequence[float], std: Sequence[float], *, each: bool = False
+    ) -> None:
         super().__init__()
         self.body = body
+        self.each = each
+        """Whether a picture counts by its own mean and deviation, not by those of all."""
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Logits (batch, classes)."""
-        logits: torch.Tensor = self.body((images.to(self.mean.dtype) - self.mean) / self.std)
+        values = images.to(self.mean.dtype)
+        mean, std = self.mean, self.std
+        if self.each:
+            mean = values.mean(dim=(2, 3), keepdim=True)
+            std = (values - mean).square().mean(dim=(2, 3), keepdim=True).sqrt() + 1
+        logits: torch.Tensor = self.body((values - mean) / std)
         return logits
 
 
@@ -273,16 +287,36 @@ class Finish:
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
-        from safetensors.torch import save
+        from anyrig.training.export import whole_folder
 
-        target = folder / "model"
-        state = {
-            name: one.detach().cpu().contiguous() for name, one in self.model.state_dict().items()
-        }
-        with replacing(target / _WEIGHTS) as file:
-            file.write(save(state))
-        write_text(target / _LABELS, json.dumps(self.about, indent=2, ensure_ascii=False))
-        return {"model": str(target), "classes": list(self.about["classes"])}
+        said: dict[str, Any] = {"model": str(folder / "model")}
+        with whole_folder(folder / "model") as place:
+            write_weights(self.model, place / _WEIGHTS)
+            write_text(place / _LABELS, json.dumps(self.about, indent=2, ensure_ascii=False))
+            said["onnx"] = self._onnx(place / "model.onnx")
+        return {**said, "classes": list(self.about["classes"])}
+
+    def _onnx(self, path: Path) -> str:
+        """Whether the ONNX file was written, or why not: the weights are there all the same."""
+        from anyrig.training.export import export_onnx
+
+        side = self.about["size"]
+        example = torch.zeros(2, self.about["channels"], side, side)
+        try:
+            export_onnx(self.model, {"images": example}, path)
+        except Exception as error:  # noqa: BLE001 - an operation nobody has translated yet
+            log.warning("no ONNX file was written: %s", error)
+            return f"not written: {error}"
+        return path.name
+
+
+def write_weights(model: nn.Module, path: Path) -> None:
+    """A model's weights and buffers as a safetensors file."""
+    from safetensors.torch import save
+
+    state = {name: one.detach().cpu().contiguous() for name, one in model.state_dict().items()}
+    with replacing(path) as file:
+        file.write(save(state))
 
 
 class Prediction(NamedTuple):
@@ -323,7 +357,8 @@ def load(folder: Path) -> Classifier:
         about = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
         state = load_file(folder / _WEIGHTS)
         body, _ = make(about["model"], len(about["classes"]), about["size"], about["channels"])
-        model = Normalised(body, [0.0] * about["channels"], [1.0] * about["channels"])
+        nought, one = [0.0] * about["channels"], [1.0] * about["channels"]
+        model = Normalised(body, nought, one, each=about["normalise"] == "each")
         model.load_state_dict(state)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise BadInput(

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import logging
 import math
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,18 +86,17 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         loss=loss,
         units=units,
         figures={"perplexity": Perplexity(loss)},
-        finish=Finish(model, words, chosen, seed),
+        finish=Finish(model, words, chosen, seed, context, _source(chosen, folder)),
         skipped=row.skipped,
     )
 
 
 def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     word = chosen.tokenizer
-    if word == "auto":
-        word = "bytes"
-        if isinstance(chosen.model, str) and _is_folder(chosen.model, folder):
-            return tokens.from_file(config.below(folder, chosen.model))
-    if word == "bytes":
+    source = _source(chosen, folder)
+    if source is not None:
+        return tokens.from_file(source)
+    if word in ("auto", "bytes"):
         return tokens.as_bytes()
     if word != "train":
         return tokens.from_file(config.existing(folder, word, "the tokenizer"))
@@ -107,6 +107,13 @@ def _tokens(chosen: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
     made = tokens.trained((piece for piece in text if piece), chosen.vocabulary)
     made.save(kept)
     return made
+
+
+def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
+    """The model's folder where its own tokenizer is wanted."""
+    if chosen.tokenizer != "auto" or not isinstance(chosen.model, str):
+        return None
+    return config.below(folder, chosen.model) if _is_folder(chosen.model, folder) else None
 
 
 def _is_folder(name: str, folder: Path) -> bool:
@@ -203,11 +210,14 @@ class Finish:
     words: tokens.Tokens
     chosen: LanguageConfig
     seed: int
+    context: int
+    source: Path | None = None
+    """The Hugging Face folder whose tokenizer it is."""
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
         said: dict[str, Any] = {"model": str(folder / "model")}
-        _export(self.model, self.words, folder / "model")
+        _export(self.model, self.words, folder / "model", self.source, self.context)
         if self.chosen.sample > 0:
             text = self.chosen.prompt + self.sample()
             write_text(folder / "sample.txt", text)
@@ -241,18 +251,24 @@ def generate(
     return row
 
 
-def _export(model: nn.Module, words: tokens.Tokens, folder: Path) -> None:
-    """A folder that transformers opens."""
-    from safetensors.torch import save_file
+def _export(
+    model: nn.Module, words: tokens.Tokens, folder: Path, source: Path | None, context: int
+) -> None:
+    """A folder that transformers opens, with the tokenizer it was trained with."""
+    from anyrig.training.export import export_folder
 
-    from anyrig.training.models.gpt import gpt2_config, to_gpt2_names
-
-    folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(model, Gpt):
-        state = to_gpt2_names(model.state_dict(), model.vocabulary)
-        cpu = {name: one.detach().cpu().contiguous() for name, one in state.items()}
-        save_file(cpu, str(folder / "model.safetensors"), metadata={"format": "pt"})
-        write_text(folder / "config.json", json.dumps(gpt2_config(model.shape), indent=2))
-    else:
-        model.save_pretrained(str(folder))  # type: ignore[operator]  # of transformers
-    words.save(folder / "tokenizer.json")
+    if source is not None:  # all that came with the model goes on with it
+        export_folder(model, folder, tokenizer_files=[source])
+        return
+    ends = {"bos_token_id": words.end, "eos_token_id": words.end}
+    about = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": words.end_word,
+        "model_max_length": context,
+        "clean_up_tokenization_spaces": False,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        words.save(place / "tokenizer.json")
+        write_text(place / "tokenizer_config.json", json.dumps(about, indent=2))
+        export_folder(model, folder, config=ends, tokenizer_files=[place])

@@ -31,9 +31,11 @@ class Tokens:
         self._is_bytes = is_bytes
         self.size: int = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values())
         """How many rows a model's embedding needs."""
-        found = (tokenizer.token_to_id(word) for word in _ENDS)
-        self.end: int | None = next((one for one in found if one is not None), None)
-        """The token that ends a text."""
+        there = (word for word in _ENDS if tokenizer.token_to_id(word) is not None)
+        self.end_word: str | None = next(there, None)
+        """What ends a text, as it is written."""
+        self.end: int | None = tokenizer.token_to_id(self.end_word) if self.end_word else None
+        """Its number."""
 
     def encode(self, texts: Sequence[str]) -> Iterator[np.ndarray[Any, np.dtype[Any]]]:
         """The tokens of each text."""
