@@ -87,6 +87,9 @@ def _measured(case: Case, size: int, how: Recompute) -> int:
         rule.zero_grad(set_to_none=True)
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
+    asked = torch.cuda.memory_stats().get("requested_bytes.all.peak", 0)
+    reserved = torch.cuda.max_memory_reserved()
+    print(f"  asked for {asked / GIB:.3f} GiB, reserved {reserved / GIB:.3f} GiB", flush=True)
     del model, rule, items
     _clean()
     return peak

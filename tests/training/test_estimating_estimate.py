@@ -161,7 +161,9 @@ def test_a_model_that_reads_its_own_weights_is_made_in_another_way() -> None:
             super().reset_parameters()
             self.largest = self.weight.max().item()
 
+    before = torch.get_rng_state()
     found = estimate(lambda: Reads(8, 8), batch_like((torch.zeros(1, 8),)), squared)
+    assert torch.equal(before, torch.get_rng_state())
     assert "with data" in found.reasons[0]
 
 
@@ -173,6 +175,34 @@ def test_a_model_of_a_hundred_gigabytes_takes_no_memory_here() -> None:
     )  # fmt: skip
     assert found.weights == 128 * GIB
     assert found.state >= 256 * GIB
+
+
+class Masked(nn.Module):
+    """Looks at some of its states alone."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.first, self.second, self.way = nn.Linear(64, 64), nn.Linear(64, 1000), way
+
+    def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        states = self.first(states)
+        if self.way == "mask":
+            states = states[mask]
+        elif self.way == "nonzero":
+            states = states.flatten(0, 1)[mask.flatten().nonzero().squeeze(1)]
+        elif self.way == "select":
+            states = states.masked_select(mask[..., None]).view(-1, 64)
+        found: torch.Tensor = self.second(states)
+        return found
+
+
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])
+@pytest.mark.parametrize("way", ["mask", "nonzero", "select"])
+def test_what_is_chosen_by_data_counts_as_all_of_it(way: str, device_type: str) -> None:
+    given = batch_like((torch.zeros(1, 128, 64), torch.zeros(1, 128, dtype=torch.bool)))
+    every = estimate(Masked("all"), given, squared, micro_batch=4, device_type=device_type)
+    some = estimate(Masked(way), given, squared, micro_batch=4, device_type=device_type)
+    assert every.peak <= some.peak < 1.2 * every.peak
 
 
 # -- a GPU's rules ---------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from anyrig.training.estimating.chosen import at_most
+
 Part = Literal["weights", "gradients", "state", "batch", "activations", "elsewhere"]
 """`elsewhere` is not on the device: entered, but not counted."""
 ROUNDING = 512
@@ -73,7 +75,7 @@ class Books(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation and enter its results."""
-        results = func(*args, **(kwargs or {}))
+        results = at_most(func, args, kwargs or {})
         if not self.counting:
             return results
         for tensor in _tensors(results):

@@ -111,7 +111,8 @@ def estimate(
         )
     run = _Run(precision, device_type, offload_optimiser)
     try:
-        with _quiet(), _rules(device_type) as casts:
+        # A model that must be made with data draws its weights: the caller's draws stay the same.
+        with _quiet(), torch.random.fork_rng(devices=[]), _rules(device_type) as casts:
             made, reason = hollow(model, run.mode)
             with run.mode, contextlib.ExitStack() as stack:
                 if recompute != "none":
