@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,20 +95,21 @@ def fine_tune(context: Context, found: Found, kind: Kind) -> int:
     library()  # rather say that a package is missing before files are read
     peeked = Peeked(context, [one.file for one in found.examples if one.file is not None])
     model = _base(context, peeked, [one.text for one in found.examples])
+    placement = _placement(context)
     with _told() as tell:
         tuned = tune.tune_classifier(
             found, model, folder, peeked, kind=kind,
             held=HELD if options.held is None else options.held,
             class_weights="balanced" if options.balanced else "none",
-            settings=_settings(options), placement=_placement(context), tell=tell,
+            settings=_settings(options, placement), placement=placement, tell=tell,
         )  # fmt: skip
     return _show(context, tuned)
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace, placement: Placement) -> Settings:
     from anyrig.services.tune import classifier_settings
 
-    asked = {
+    asked: dict[str, Any] = {
         "epochs": options.epochs,
         "batch": options.batch,
         "learning_rate": options.learning_rate,
@@ -115,12 +118,17 @@ def _settings(options: argparse.Namespace) -> Settings:
         "memory_gb": options.memory_gb,
         "memory_fraction": options.memory_fraction,
     }
-    return classifier_settings(**{name: one for name, one in asked.items() if one is not None})
+    made = classifier_settings(**{name: one for name, one in asked.items() if one is not None})
+    if placement.device.kind == "cpu":  # whose memory holds any such batch: nothing to fit
+        made = replace(made, micro_batch=made.batch)
+    return made
 
 
 def _placement(context: Context) -> Placement:
     from anyrig.training.placing import need
 
+    if not any(gpu.usable for gpu in context.machine.gpus):
+        context.options.no_bench = True  # nothing to choose by figures
     placed = compute.placed(context, pick(context), need(context.options.precision or "auto"))
     placement = placed.placements[0]
     compute.guard(context, placement)
@@ -178,7 +186,8 @@ def _show(context: Context, tuned: Tuned) -> int:
             {
                 "folder": str(tuned.folder), "base": tuned.base, "labels": list(tuned.labels),
                 "kind": tuned.kind, "num_learnt": tuned.num_learnt, "num_held": tuned.num_held,
-                "before": tuned.before, "after": tuned.after, "commonest": tuned.commonest,
+                "before": _finite(tuned.before), "after": _finite(tuned.after),
+                "commonest": tuned.commonest,
                 "steps": tuned.steps, "seconds": round(tuned.seconds, 3), "notes": tuned.notes,
                 "left_out": left_out,
             }
@@ -193,6 +202,11 @@ def _show(context: Context, tuned: Tuned) -> int:
     if len(tuned.troubles) > _MOST_NAMED:
         print_warning(f"and {len(tuned.troubles) - _MOST_NAMED} more left out; --json has all")
     return 1 if tuned.troubles else 0
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """As JSON can have them."""
+    return {name: one if math.isfinite(one) else None for name, one in figures.items()}
 
 
 def _lines(tuned: Tuned) -> Iterator[str]:

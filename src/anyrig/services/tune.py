@@ -10,6 +10,7 @@ appears there when it is whole; a run that was stopped goes on where it was.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -30,6 +31,7 @@ from anyrig.services.tune_tasks import (
     prepare_classifier,
     prepare_embedding,
 )
+from anyrig.store.atomic import write_text
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -95,15 +97,13 @@ def tune_classifier(
         placement: where it is done; the best device when None.
         tell: is told how far it is.
     """
-    from anyrig.training.tasks.measure import measured
-
     free(folder)
     settings = settings or classifier_settings()
     prepared = prepare_classifier(
         found, model, read, kind=kind, held=held, class_weights=class_weights,
         seed=settings.seed, tell=tell,
     )  # fmt: skip
-    return _tuned(prepared, model, folder, settings, measured, placement, tell)
+    return _tuned(prepared, model, folder, settings, lambda task: {}, placement, tell)
 
 
 def tune_embedding(
@@ -152,7 +152,7 @@ def embedding_settings(**changed: Any) -> Settings:
     from anyrig.training.settings import Settings
 
     usual: dict[str, Any] = {
-        "batch": 32, "epochs": 6, "learning_rate": 2e-4, "warmup": 0.1, "drop_last": False,
+        "batch": 32, "epochs": 4, "learning_rate": 2e-4, "warmup": 0.1, "drop_last": False,
     }  # fmt: skip
     values = {**usual, **changed}
     return Settings(**{"micro_batch": values["batch"], **values})
@@ -182,14 +182,22 @@ def _tuned(
     placement: Placement | None,
     tell: Tell | None,
 ) -> Tuned:
-    """Train, measure, and put the model where it belongs."""
+    """Train, measure, and put the model where it belongs.
+
+    Args:
+        prepared: the task.
+        model: what it began with.
+        folder: where the model is put.
+        settings: of the training.
+        measure: figures beside those of the task.
+        placement: where it is done.
+        tell: is told how far it is.
+    """
     began = time.monotonic()
     task = prepared.task
-    before = measure(task)
     mark = digest_of(prepared.digest, repr(sorted(asdict(settings).items())))
     run = folder.parent / f".{folder.name}.{mark}.run"
-    summary = _trained(task, settings, run, placement, tell)
-    after = measure(task)
+    summary, before, after = _trained(task, settings, run, measure, placement, tell)
     try:
         if folder.is_dir():
             folder.rmdir()  # it is empty
@@ -221,9 +229,14 @@ def _notes(summary: Summary, settings: Settings) -> list[str]:
 
 
 def _trained(
-    task: Task, settings: Settings, run: Path, placement: Placement | None, tell: Tell | None
-) -> Summary:
-    """Train to the end, with progress told; WorkFailed where somebody has stopped it."""
+    task: Task,
+    settings: Settings,
+    run: Path,
+    measure: Callable[[Task], dict[str, float]],
+    placement: Placement | None,
+    tell: Tell | None,
+) -> tuple[Summary, dict[str, float], dict[str, float]]:
+    """Train to the end; figures before and after. WorkFailed where somebody has stopped it."""
     from anyrig.training.loop import Trainer
 
     total = settings.steps or settings.epochs * math.ceil(len(task.data) / settings.batch)
@@ -231,13 +244,24 @@ def _trained(
     with Trainer.of(
         task, settings=settings, folder=run, placement=placement, watch=watch
     ) as trainer:
+        before = _before(run / "before.json", lambda: {**trainer.evaluate(), **measure(task)})
         summary = trainer.run()
-    if not summary.finished:
-        raise WorkFailed(
-            f"stopped after {summary.steps} of {plural(total, 'step')}",
-            hint="Say the same again, and it goes on where it was.",
-        )
-    return summary
+        if not summary.finished:
+            raise WorkFailed(
+                f"stopped after {summary.steps} of {plural(total, 'step')}",
+                hint="Say the same again, and it goes on where it was.",
+            )
+        return summary, before, {**summary.validation, **measure(task)}
+
+
+def _before(kept: Path, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """The figures of the untrained model; a run that goes on has them from its beginning."""
+    try:
+        found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = measure()
+        write_text(kept, json.dumps(found))
+    return found
 
 
 class _Telling:

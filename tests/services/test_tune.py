@@ -1,0 +1,295 @@
+"""Fine-tuning as every door calls it: examples in, a folder out that documents take."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.documents.classify.examples import Found, examples
+from anyrig.documents.classify.finetuned import in_folder as classifier_in
+from anyrig.documents.model import Model, find, hashing, in_folder
+from anyrig.documents.pairs import pairs
+from anyrig.documents.reading import read_all
+from anyrig.errors import BadInput, BadSetting, WorkFailed
+from anyrig.services.classify import Source, classify_by
+from anyrig.services.tune import (
+    classifier_settings,
+    embedding_settings,
+    tune_classifier,
+    tune_embedding,
+)
+from anyrig.services.tune_tasks import TASKS, apart, build
+from anyrig.training.settings import Settings
+from anyrig.training.tasks.embedding import Pair, searched
+from anyrig.training.tasks.measure import measured
+from anyrig.work.pool import Pool
+from tests.conftest import ROOT
+from tests.documents.engines.toy import encoder, sentence_transformer
+from tests.documents.test_embed import embedded, on_cpu
+
+OF = {"animal": "cat dog perro chat", "place": "house river casa maison"}
+EXAMPLES = ROOT / "examples" / "train"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Model:
+    sentence_transformer(tmp_path / "tiny", "bert")
+    return in_folder(tmp_path / "tiny", name="tiny")
+
+
+def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    dice, found = random.Random(seed), []
+    for number in range(count):
+        label = sorted(OF)[number % 2]
+        words = [
+            dice.choice(OF[label].split()),
+            *dice.choices("the a and of with old".split(), k=5),
+        ]
+        dice.shuffle(words)
+        found.append({"text": f"{' '.join(words)} {number}", "label": label})
+    return found
+
+
+def written(path: Path, told: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in told))
+    return path
+
+
+def quick(**more: Any) -> Settings:
+    return classifier_settings(
+        **{"learning_rate": 3e-3, "epochs": 6, "micro_batch": 16, "precision": "fp32", **more}
+    )
+
+
+def test_examples_become_a_folder_that_sorts(tiny: Model, tmp_path: Path) -> None:
+    found = examples(written(tmp_path / "some.jsonl", [*rows(80), {"text": "no label"}]))
+    seen: list[tuple[str, int, int]] = []
+    folder = tmp_path / "made"
+    tuned = tune_classifier(
+        found, tiny, folder, read_all, settings=quick(epochs=15), tell=lambda *t: seen.append(t)
+    )
+    assert (tuned.labels, tuned.kind, tuned.num_learnt, tuned.num_held) == (
+        ("animal", "place"), "one", 64, 16
+    )  # fmt: skip
+    assert tuned.after["accuracy"] > 0.85
+    assert tuned.after["loss"] < tuned.before["loss"]
+    assert tuned.steps == 60
+    assert [place for place, _ in tuned.troubles] == ["some.jsonl, line 81"]
+    assert seen[-1] == ("step", 60, 60)
+    model = classifier_in(folder)
+    assert model.labels == ("animal", "place")
+    assert {path.name for path in tmp_path.iterdir()} >= {"made", "tiny"}
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".run")]
+    sources = [Source(one["text"], text=one["text"]) for one in rows(10, seed=7)]
+    with Pool(on_cpu(model).placements, model.recipe(), environment=os.environ) as pool:  # type: ignore[arg-type]
+        answers = list(classify_by(sources, model, pool, read_all))
+    right = [one.answer is not None and one.answer.labels == (told["label"],)
+             for one, told in zip(answers, rows(10, seed=7), strict=True)]  # fmt: skip
+    assert sum(right) >= 8
+
+
+def test_files_are_read_and_bad_ones_told_of(tiny: Model, tmp_path: Path) -> None:
+    base = tmp_path / "post"
+    for number, row in enumerate(rows(24)):
+        file = base / row["label"] / f"{number}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(row["text"])
+    (base / "animal" / "empty.txt").write_text("")
+    tuned = tune_classifier(
+        examples(base), tiny, tmp_path / "made", read_all, settings=quick(epochs=1), held=0.0
+    )
+    assert (tuned.num_learnt, tuned.num_held) == (24, 0)
+    assert [place for place, _ in tuned.troubles] == [str(Path("animal/empty.txt"))]
+    assert tuned.before == tuned.after == {}
+
+
+def test_several_labels_a_text(tiny: Model, tmp_path: Path) -> None:
+    told = rows(40)
+    for one in told[::4]:
+        one["label"] = ["animal", "place"]
+    tuned = tune_classifier(
+        examples(written(tmp_path / "m.jsonl", told)), tiny, tmp_path / "made", read_all,
+        settings=quick(epochs=1), class_weights="balanced",
+    )  # fmt: skip
+    assert tuned.kind == "many"
+    assert classifier_in(tmp_path / "made").kind == "many"
+    assert set(tuned.after) == {"loss", "accuracy", "macro_f1"}
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    tiny: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = examples(written(tmp_path / "some.jsonl", rows(64)))
+    whole = tune_classifier(found, tiny, tmp_path / "whole", read_all, settings=quick(epochs=3))
+
+    def stop(what: str, done: int, total: int) -> None:
+        if (what, done) == ("step", 5):
+            os.kill(os.getpid(), 2)
+
+    with pytest.raises(WorkFailed, match="stopped after 5 of 12 steps"):
+        tune_classifier(
+            found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), tell=stop
+        )
+    assert not (tmp_path / "made").exists()
+    steps: list[int] = []
+    again = tune_classifier(
+        found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3),
+        tell=lambda what, done, total: steps.append(done) if what == "step" else None,
+    )  # fmt: skip
+    assert steps == list(range(6, 13))
+    assert again.after == pytest.approx(whole.after, abs=1e-5)
+    assert again.before == pytest.approx(whole.before)
+
+
+def test_nothing_is_written_over(tiny: Model, tmp_path: Path) -> None:
+    found = examples(written(tmp_path / "some.jsonl", rows(16)))
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "mine.txt").write_text("mine")
+    with pytest.raises(BadInput, match="exists already"):
+        tune_classifier(found, tiny, there, read_all)
+    assert (there / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (rows(6), "too few"),
+        ([{"text": f"cat {n}", "label": "animal"} for n in range(20)], "all examples are 'animal'"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_refused(
+    told: list[dict[str, Any]], said: str, tiny: Model, tmp_path: Path
+) -> None:
+    found: Found = examples(written(tmp_path / "some.jsonl", told))
+    with pytest.raises(BadInput, match=said):
+        tune_classifier(found, tiny, tmp_path / "made", read_all)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_model_without_weights_is_refused(tmp_path: Path) -> None:
+    found = examples(written(tmp_path / "some.jsonl", rows(16)))
+    with pytest.raises(BadInput, match="hashing cannot be fine-tuned"):
+        tune_classifier(found, hashing(), tmp_path / "made", read_all)
+
+
+def test_pairs_become_a_folder_that_embeds(tiny: Model, tmp_path: Path) -> None:
+    dice = random.Random(3)
+    words = "cat dog house river stone green small old runs sleeps opens casa perro verde".split()
+    told = []
+    for _ in range(120):
+        some = dice.sample(words, 6)
+        told.append({"query": " ".join(some[:4]), "passage": " ".join(reversed(some[1:]))})
+    file = written(tmp_path / "pairs.jsonl", [*told, {"query": "alone"}])
+    tuned = tune_embedding(
+        pairs(file), tiny, tmp_path / "made",
+        settings=embedding_settings(learning_rate=2e-3, precision="fp32"),
+    )  # fmt: skip
+    assert tuned.num_learnt + tuned.num_held == 120
+    assert tuned.after["mean_reciprocal_rank"] > tuned.before["mean_reciprocal_rank"]
+    assert [place for place, _ in tuned.troubles] == ["pairs.jsonl, line 121"]
+    made = in_folder(tmp_path / "made", name="made")
+    assert made.fingerprint != tiny.fingerprint
+    assert embedded(made, ["the cat", "old stone"]).shape == (2, 32)
+
+
+def test_pairs_that_share_a_text_stay_together() -> None:
+    some = [Pair(f"q{n // 3}", f"p{n}") for n in range(60)] + [Pair("x", "p0"), Pair("y", "z")]
+    learnt, held = apart(some, 0.25, seed=1)
+    assert sorted(learnt + held) == list(range(62))
+    assert 10 <= len(held) <= 16
+    texts = [{text for n in part for text in some[n][:2]} for part in (learnt, held)]
+    assert not texts[0] & texts[1]
+    assert apart(some, 0.25, seed=1) == (learnt, held)
+
+
+@pytest.fixture
+def tables() -> dict[str, Any]:
+    return {
+        name: tomllib.loads((EXAMPLES / f"{name}.toml").read_text(encoding="utf-8"))
+        for name in TASKS
+    }
+
+
+def test_the_examples_are_tasks(tables: dict[str, Any], tmp_path: Path) -> None:
+    task = build(tables["classifier"]["task"], EXAMPLES, tmp_path, seed=0)
+    assert (len(task.data), len(task.validation)) == (320, 80)
+    other = build(tables["embedding"]["task"], EXAMPLES, tmp_path, seed=0)
+    assert len(other.data) + len(other.validation) == 288
+    for table in tables.values():
+        Settings.of(table["train"])
+    assert measured(task)["accuracy"] < 0.5
+    assert searched(other)["recall_at_1"] < 0.5
+
+
+def test_tables_are_read_with_care(tmp_path: Path) -> None:
+    for table, said in (
+        ({"kind": "classifier"}, "names no examples"),
+        ({"kind": "embedding", "pair": "x"}, "no setting 'pair'"),
+        ({"kind": "classifier", "examples": "none.csv"}, "not there"),
+        ({"kind": "poetry"}, "poetry"),
+        ({"kind": "classifier", "examples": "x", "class_weights": "odd"}, "class_weights"),
+    ):
+        with pytest.raises((BadInput, BadSetting), match=said):
+            build(table, tmp_path, tmp_path, seed=0)
+    encoder(tmp_path / "base", "bert")
+    written(tmp_path / "some.jsonl", rows(16))
+    table = {"kind": "classifier", "examples": "some.jsonl", "model": "base"}
+    task = build(table, tmp_path, tmp_path, seed=0)
+    assert task.name == "classifier"
+    assert len(task.data) == 12
+
+
+def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:
+    sentence_transformer(tmp_path / "tiny", "bert")
+    file = written(tmp_path / "some.jsonl", rows(48))
+    words = ["classify", "--train", str(file), "--fine-tune", str(tmp_path / "made"),
+             "--model", str(tmp_path / "tiny"), "--device", "cpu", "--no-bench"]  # fmt: skip
+    done = anyrig(*words, "--epochs", "4", "--learning-rate", "0.003", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["labels"] == ["animal", "place"]
+    assert told["steps"] == 12
+    assert told["after"]["loss"] < told["before"]["loss"]
+    again = anyrig(*words)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    sorted_ = anyrig("classify", "--text", "the cat and perro", "--with", str(tmp_path / "made"),
+                     "--device", "cpu", "--no-bench", "--json")  # fmt: skip
+    assert sorted_.returncode == 0, sorted_.stderr
+    assert json.loads(sorted_.stdout)["results"][0]["label"] in ("animal", "place")
+
+
+def test_the_command_says_what_is_wrong(anyrig: Any, tmp_path: Path) -> None:
+    file = written(tmp_path / "some.jsonl", rows(16))
+    for words, said in (
+        (["--fine-tune", "made"], "is a way to train"),
+        (["x.txt", "--train", str(file)], "sorts nothing yet"),
+        (
+            ["--train", str(file), "--fine-tune", "made", "--model", "hashing"],
+            "cannot be fine-tuned",
+        ),
+        (["--train", str(file), "--fine-tune", "made", "--held", "2"], "--held 2"),
+        (["--train", "none.csv", "--fine-tune", "made"], "no file none.csv"),
+    ):
+        done = anyrig("classify", *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert said in done.stderr
+
+
+@pytest.mark.slow
+def test_the_packaged_model_learns_the_example(tmp_path: Path) -> None:
+    found = examples(EXAMPLES / "data" / "messages.jsonl")
+    model = find("minilm", models=tmp_path)
+    tuned = tune_classifier(
+        found, model, tmp_path / "made", read_all,
+        settings=classifier_settings(epochs=2, learning_rate=3e-4, micro_batch=16),
+    )  # fmt: skip
+    assert tuned.before["accuracy"] < 0.5
+    assert tuned.after["accuracy"] > 0.9
