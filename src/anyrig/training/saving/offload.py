@@ -57,7 +57,7 @@ class _View:
 
 
 class offload_activations(torch.autograd.graph.saved_tensors_hooks):  # noqa: N801  a context
-    """Around a forward pass: what is kept for backward waits on the host.
+    """Around a forward pass, and the next: what is kept for backward waits on the host.
 
     Args:
         weights: never moved, nor any view of them.
@@ -74,7 +74,8 @@ class offload_activations(torch.autograd.graph.saved_tensors_hooks):  # noqa: N8
         ahead: int = _AHEAD,
         stay: Collection[str] = _STAY,
     ) -> None:
-        self._weights = {one.untyped_storage().data_ptr() for one in weights}
+        self._given = tuple(weights)
+        self._weights: frozenset[int] = frozenset()
         self._least_bytes, self._ahead, self._stay = least_bytes, ahead, frozenset(stay)
         self._known: dict[int, tuple[weakref.ref[Any], int, weakref.ref[_Away]]] = {}
         self._by_number: weakref.WeakValueDictionary[int, _Away] = weakref.WeakValueDictionary()
@@ -85,6 +86,8 @@ class offload_activations(torch.autograd.graph.saved_tensors_hooks):  # noqa: N8
         super().__init__(self._pack, self._unpack)
 
     def __enter__(self) -> offload_activations:  # type: ignore[override]  # torch gives nothing
+        # Anew each time: weights move when they are cast or shared out.
+        self._weights = frozenset(one.untyped_storage().data_ptr() for one in self._given)
         super().__enter__()
         return self
 

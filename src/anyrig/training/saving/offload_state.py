@@ -201,6 +201,14 @@ def offload_optimiser(
     return made
 
 
+def offload_state(
+    optimiser: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES
+) -> torch.optim.Optimizer:
+    """The same optimiser, whose state is in the host's memory from now on: `offload_optimiser`."""
+    offload_optimiser(optimiser, piece_bytes=piece_bytes)
+    return optimiser
+
+
 def _pieces(groups: Sequence[Group], piece_bytes: int) -> Iterator[Piece]:
     """Weights with gradients, a few at a time, in order."""
     piece: Piece = []
