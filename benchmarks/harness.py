@@ -44,6 +44,7 @@ THEMES = {
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),
+    "training_kills": ("cpu",),
     "training_shares": ("cpu",),
 }
 CLASSES = ("cpu", "h200")

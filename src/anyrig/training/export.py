@@ -57,8 +57,7 @@ def export_folder(
     state = dict(weights) if weights is not None else plain_state(model)
     with whole_folder(folder) as place:
         if hasattr(model, "save_pretrained"):
-            known: Any = model  # of transformers
-            known.save_pretrained(str(place), state_dict=_host(state))
+            _saved_by_transformers(model, state, place)
             _add_to_config(place / CONFIG, config or {})
         else:
             named, told = _named(model, state, config)
@@ -67,6 +66,16 @@ def export_folder(
         for path in tokenizer_files:
             _copied(Path(path), place)
     return folder
+
+
+def _saved_by_transformers(model: Any, state: Mapping[str, torch.Tensor], place: Path) -> None:
+    from anyrig.training.tasks.texts import hushed
+
+    with hushed():
+        model.save_pretrained(str(place), state_dict=_host(state))
+    mode = (place / CONFIG).stat().st_mode
+    for file in place.glob("*.safetensors"):
+        file.chmod(mode)  # safetensors lets nobody but the owner read what it writes
 
 
 def _named(
@@ -195,7 +204,7 @@ def export_onnx(
     """Write a model as an ONNX file in fp32 that takes any number of items; its path.
 
     Beside a folder's config.json and tokenizer.json, `model.onnx` with inputs `input_ids` and
-    `attention_mask` and the output `logits` is a classifier that `anyrig classify --model` takes,
+    `attention_mask` and the output `logits` is a classifier that `anyrig classify --with` takes,
     with the output `last_hidden_state` an encoder for `anyrig embed --model`.
 
     Args:
