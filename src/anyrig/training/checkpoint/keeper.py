@@ -19,6 +19,7 @@ import secrets
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from anyrig.units import bytes_text
 
 log = logging.getLogger(__name__)
 _WORTH_A_WORD_S = 0.05
+_MOST_NEWS = 100
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Checkpoints:
         self._staging = Staging()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._news: list[News] = []
+        self._news: deque[News] = deque(maxlen=_MOST_NEWS)
         self._serial: int | None = None
 
     # ---------------------------------------------------------------- writing
@@ -136,8 +138,7 @@ class Checkpoints:
 
     def news(self) -> list[News]:
         """What became of checkpoints since this was last asked; on the caller's thread."""
-        told, self._news = self._news, []
-        return told
+        return [self._news.popleft() for _ in range(len(self._news))]
 
     def close(self) -> None:
         """Wait for the last one and let go of the folder; raise if it could not be written."""
