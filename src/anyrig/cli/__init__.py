@@ -38,10 +38,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("search", "what folders say on a question, with file, page and passage"),
     "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
     "classify": ("classify", "sort documents by labels: by name, by examples, by a model"),
+    "train": ("train", "train a model by a TOML file: text, images, diffusion, fine-tuning"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
-PLANNED = "train serve keys worker coordinator cluster".split()
+PLANNED = "serve keys worker coordinator cluster".split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 

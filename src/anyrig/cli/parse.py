@@ -27,6 +27,7 @@ _WITH_VALUE = (
     " --dpi"
     " --shape --tokens --length --sizes --most --longest"
     " --similar --sentences --share"
+    " --run --resume --steps --nproc --strategy --export"
 ).split()
 
 

@@ -68,6 +68,11 @@ class Folders(NamedTuple):
         return self.config / "classifiers"
 
     @property
+    def runs(self) -> Path:
+        """Where training runs lie, a small file for each; they themselves are elsewhere."""
+        return self.cache / "runs"
+
+    @property
     def jobs(self) -> Path:
         """What is queued, runs and was done: beside what it has made so far."""
         return self.cache / "jobs.sqlite"
