@@ -246,6 +246,22 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         Cutter.of(tmp_path / "tokenizer.json", 32)
 
 
+def test_a_layer_that_the_weights_lack_passes_on(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    encoder(tmp_path, "bert")
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    whole: Any = from_folder(tmp_path, LABELS)
+    assert torch.equal(whole.bert.pooler.dense.weight, weights["pooler.dense.weight"])
+    less = {name: value for name, value in weights.items() if "pooler" not in name}
+    save_file(less, file, metadata={"format": "pt"})
+    model: Any = from_folder(tmp_path, LABELS)
+    assert torch.equal(model.bert.pooler.dense.weight, torch.eye(32))
+    again: Any = from_folder(tmp_path, (*LABELS, "more"))
+    assert again.classifier.out_features == 4
+
+
 def test_half_characters_and_empty_texts_are_cut_all_the_same(tmp_path: Path) -> None:
     encoder(tmp_path, "bert")
     rows = Cutter.of(tmp_path / "tokenizer.json", 8).rows(["\ud800 cat", "", "the cat " * 50])

@@ -166,7 +166,7 @@ def _told() -> Iterator[Tell]:
                 shown.pop().close()
             shown.append(Progress(total, what))
             last = what
-        shown[-1].done()
+        shown[-1].reach(done)
         shown[-1].step(_WHAT.get(what, what))
 
     try:

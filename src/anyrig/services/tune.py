@@ -244,6 +244,8 @@ def _trained(
     with Trainer.of(
         task, settings=settings, folder=run, placement=placement, watch=watch
     ) as trainer:
+        if tell is not None:
+            tell("measuring", 1, 1)
         before = _before(run / "before.json", lambda: {**trainer.evaluate(), **measure(task)})
         summary = trainer.run()
         if not summary.finished:

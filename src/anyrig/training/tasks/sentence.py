@@ -140,7 +140,8 @@ def pooled(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
 def from_folder(folder: Path, *, dense: Path | None = None, **options: Any) -> SentenceModel:
     """The model of an encoder's folder."""
     layer = None if dense is None else Dense.of(dense)
-    return SentenceModel(texts.loaded("AutoModel", folder), dense=layer, **options)
+    encoder, _ = texts.loaded("AutoModel", folder)
+    return SentenceModel(encoder, dense=layer, **options)
 
 
 def from_state(

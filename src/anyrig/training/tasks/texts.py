@@ -140,23 +140,26 @@ def hushed() -> Iterator[None]:
         logging.disable(before)
 
 
-def loaded(kind: str, folder: Path, **options: Any) -> nn.Module:
-    """A model of a folder by one of transformers' Auto classes, in fp32; no code of it is run."""
+def loaded(kind: str, folder: Path, **options: Any) -> tuple[nn.Module, frozenset[str]]:
+    """A model of a folder by one of transformers' Auto classes, in fp32, and which of its weights
+    the folder lacks; no code of the folder is run.
+    """
     from safetensors import SafetensorError
 
     transformers = library()
     try:
         with hushed():
-            made: nn.Module = getattr(transformers, kind).from_pretrained(
-                str(folder), dtype=torch.float32, local_files_only=True, **options
-            )
+            made, told = getattr(transformers, kind).from_pretrained(
+                str(folder), dtype=torch.float32, local_files_only=True,
+                output_loading_info=True, **options,
+            )  # fmt: skip
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(
             f"{folder} cannot be fine-tuned: {said}",
             hint="It needs config.json and model.safetensors of a family that transformers knows.",
         ) from error
-    return made
+    return made, frozenset(told["missing_keys"])
 
 
 def library() -> Any:
