@@ -221,6 +221,10 @@ def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
         ({"context": "long"}, "whole number|context"),
         ({"text": "nowhere"}, "nowhere"),
         ({"text": []}, "no text"),
+        ({"data": "row.bin"}, "both"),
+        ({"text": [], "data": "row.bin"}, "row.bin"),
+        ({"text": [], "data": "row.bin", "tokenizer": "train"}, "trained on tokens"),
+        ({"text": [], "data": "text/a.txt"}, "holds the token"),
         ({"validation": 1.5}, "validation"),
         ({"context": 100_000}, "fewer than a window"),
         ({"tokenizer": "missing.json"}, "missing.json"),
@@ -240,3 +244,27 @@ def test_a_longer_context_makes_a_model_that_sees_it(place: Path) -> None:
     task = made(place, context=100)
     assert task.data[0]["tokens"].shape == (101,)
     assert task.loss(task.model, {"tokens": task.data[0]["tokens"][None]}).isfinite()
+
+
+def test_a_row_of_tokens_made_before_is_taken(place: Path) -> None:
+    numbers = [index % 250 for index in range(700)]
+    (place / "row.bin").write_bytes(b"".join(one.to_bytes(2, "little") for one in numbers))
+    (place / "row.uint32").write_bytes(b"".join(one.to_bytes(4, "little") for one in numbers))
+    for name in ("row.bin", "row.uint32"):
+        task = made(place, text=[], data=name)
+        assert task.data[1]["tokens"].tolist() == numbers[64:129]
+    (place / "odd.bin").write_bytes(b"abc")
+    with pytest.raises(BadInput, match="no row of tokens"):
+        made(place, text=[], data="odd.bin")
+
+
+def test_a_folder_from_before_tokenizer_json_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    words = tokens.trained([VERSE] * 9, 280)
+    model = json.loads(words.text())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    older = tokens.from_file(tmp_path)
+    assert next(older.encode([VERSE])).tolist() == next(words.encode([VERSE])).tolist()

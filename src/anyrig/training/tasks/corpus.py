@@ -150,6 +150,28 @@ def packed(run: Path, patterns: Sequence[str], start: Path, tokens: Tokens) -> P
     return Packed(path, kind, num_tokens, num_bytes, found.skipped)
 
 
+def given(path: Path, tokens: Tokens) -> Packed:
+    """A row of tokens that somebody else wrote: bare numbers, of 32 bits if its name says so."""
+    import numpy as np
+
+    kind = "uint32" if path.suffix == ".uint32" else "uint16"
+    width = 4 if kind == "uint32" else 2
+    size = path.stat().st_size
+    if not path.is_file() or size % width or not size:
+        raise BadInput(
+            f"{path} is no row of tokens of {8 * width} bits",
+            hint="Numbers of 16 bits are expected, of 32 in a file called .uint32.",
+        )
+    row = np.memmap(path, dtype=kind, mode="r")
+    highest = max(int(row[at : at + _PIECE_BYTES].max()) for at in range(0, len(row), _PIECE_BYTES))
+    if highest >= tokens.size:
+        raise BadInput(
+            f"{path} holds the token {highest}, the tokenizer has {tokens.size}",
+            hint="Name the tokenizer that the row was made with.",
+        )
+    return Packed(path, kind, size // width)
+
+
 def _kept(about: Path, path: Path, kind: str) -> Packed | None:
     """What an earlier start of the run wrote, if it is whole."""
     try:

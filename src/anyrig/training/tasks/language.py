@@ -41,6 +41,9 @@ class LanguageConfig:
 
     text: tuple[str, ...] = ()
     """Files, folders or patterns; any document that can be read."""
+    data: str = ""
+    """Or a file of tokens made before, by the `tokenizer`: bare numbers of 16 bits, of 32 in a file
+    called .uint32."""
     model: str | Mapping[str, Any] = "tiny"
     """A preset, a table of sizes (with `preset` to begin from), or a Hugging Face folder."""
     tokenizer: str = "auto"
@@ -59,8 +62,13 @@ class LanguageConfig:
     top_k: int = 50
 
     def __post_init__(self) -> None:
-        if not self.text:
-            raise BadSetting("[task] names no text", hint='Set text = "folder" or a list of files.')
+        if bool(self.text) == bool(self.data):
+            said = "both text and data" if self.text else "no text"
+            raise BadSetting(f"[task] names {said}", hint='Set text = "folder", or data = "file".')
+        if self.data and self.tokenizer == "train":
+            raise BadSetting(
+                "[task] a tokenizer cannot be trained on tokens", hint="Name the one they are of."
+            )
         if not 0 <= self.validation < 1:
             raise BadSetting(
                 f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
@@ -71,7 +79,10 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
     chosen = config.read(LanguageConfig, values)
     words = _tokens(chosen, folder, run)
-    row = corpus.packed(run, chosen.text, folder, words)
+    if chosen.data:
+        row = corpus.given(config.existing(folder, chosen.data, "the row of tokens"), words)
+    else:
+        row = corpus.packed(run, chosen.text, folder, words)
     for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
     with config.seeded(seed):

@@ -110,7 +110,10 @@ def from_file(path: Path) -> Tokens:
 
     file = path / "tokenizer.json" if path.is_dir() else path
     try:
-        tokenizer = Tokenizer.from_file(str(file))
+        if path.is_dir() and not file.exists():
+            tokenizer = _older(path)
+        else:
+            tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises plain ones for whatever is wrong
         raise BadInput(
             f"{file} is no tokenizer that can be read: {error}",
@@ -119,3 +122,13 @@ def from_file(path: Path) -> Tokens:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return Tokens(tokenizer)
+
+
+def _older(folder: Path) -> Tokenizer:
+    """Of a folder from before tokenizer.json, with a vocabulary's files; no code of it is run."""
+    from transformers import AutoTokenizer
+
+    found = AutoTokenizer.from_pretrained(
+        str(folder), local_files_only=True, trust_remote_code=False
+    )
+    return found.backend_tokenizer
