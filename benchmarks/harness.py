@@ -41,6 +41,7 @@ THEMES = {
     "transcribe": ("cpu",),
     "entities": ("cpu",),
     "analyse": ("cpu",),
+    "training": ("h200",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

@@ -26,6 +26,7 @@ from anyrig.training.step import Step
 
 if TYPE_CHECKING:
     from anyrig.backends.torch import TorchBound
+    from anyrig.memory.fit import Fit
     from anyrig.placement import Placement
     from anyrig.precision.dynamic import Moved
     from anyrig.training.compiling import Compiled
@@ -48,6 +49,8 @@ class Parts:
     masters: Masters | None
     reasons: list[str] = field(default_factory=list)
     """Every choice in a sentence."""
+    fit: Fit | None = None
+    """How the micro batch was found, where it was."""
     undo: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Puts back what was set process-wide, and what was changed in the model."""
 
@@ -81,7 +84,7 @@ def assembled(
     assert isinstance(bound, TorchBound)
     reasons = list(placement.reasons)
     with contextlib.ExitStack() as undo:
-        _limited(bound, settings, placement, reasons)
+        _limited(bound, settings, placement, undo, reasons)
         group = group or _group(settings, environment, bound.device, reasons)
         random.restore({}, group.rank, bound.device, seed=settings.seed)
         model = model.to(bound.device).train()
@@ -111,16 +114,23 @@ def assembled(
         )
         return Parts(
             placement, bound, group, model, optimiser, applied, step, masters, reasons,
-            undo.pop_all(),
+            undo=undo.pop_all(),
         )  # fmt: skip
 
 
 def _limited(
-    bound: TorchBound, settings: Settings, placement: Placement, reasons: list[str]
+    bound: TorchBound,
+    settings: Settings,
+    placement: Placement,
+    undo: contextlib.ExitStack,
+    reasons: list[str],
 ) -> None:
     """Hold the framework to what was asked for, so that a run never takes what others need."""
     if (settings.memory_gb or settings.memory_fraction) and placement.budget_bytes:
         held = bound.limit(placement.budget_bytes)
+        total = bound.memory().total_bytes
+        if held and total:
+            undo.callback(bound.limit, total)
         reasons.append(
             "memory: the framework is held to it"
             if held

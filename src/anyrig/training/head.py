@@ -20,8 +20,8 @@ from anyrig.errors import BadInput
 
 IGNORED = -100
 """Targets that do not count."""
-_AUTO_BYTES = 512 << 20
-"""What `auto` lets a piece's logits take; more gains nothing on an H200, less costs launches."""
+_AUTO_BYTES = 1 << 30
+"""What `auto` lets a piece's logits take on a GPU; twice as much gains 0.5 % on an H200."""
 _AUTO_ROWS = 1024
 """On a CPU smaller pieces stay in its caches."""
 
@@ -76,10 +76,9 @@ def _plan(
     eighths = eighths and fits and _has_fp8(rows.device)
     if chunks == "auto":
         width = weight.shape[0] * (2 if kernels else 4)
-        size = _AUTO_BYTES // width if rows.device.type != "cpu" else _AUTO_ROWS
-        size = max(64, size // 64 * 64)
-    else:
-        size = -(-rows.shape[0] // chunks)
+        most = _AUTO_BYTES // width if rows.device.type != "cpu" else _AUTO_ROWS
+        chunks = -(-rows.shape[0] // max(64, most))
+    size = -(-rows.shape[0] // chunks)
     if eighths:  # fp8 products take multiples of 16
         size = -(-size // 64) * 64
     return Plan(max(1, min(size, _rounded(rows.shape[0], eighths))), kernels, eighths)

@@ -123,6 +123,9 @@ class Pieces:
 
 
 def _narrowed(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor in e4m3, and the factor that brings it back."""
+    """A tensor in e4m3, and the factor that brings it back.
+
+    The largest value becomes the format's largest, so none can pass it by more than a rounding.
+    """
     factor = (tensor.abs().amax().float() / _LARGEST).clamp(min=1e-12)
-    return (tensor.float() / factor).clamp(-_LARGEST, _LARGEST).to(_E4M3), factor
+    return (tensor * factor.reciprocal().to(tensor.dtype)).to(_E4M3), factor

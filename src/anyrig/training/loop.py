@@ -279,6 +279,8 @@ class Trainer:
                 if wait:
                     raise
         state.saved_step = state.step
+        for news in run.checkpoints.news():
+            self._relay.event("checkpoint", news.text)
 
     # ---------------------------------------------------------------- the end
 

@@ -198,6 +198,7 @@ def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:
         parts.reasons.append(f"micro batch: {size}: {why}")
         return None
     found = fit_step(parts.step, first, parts.bound, budget_bytes=budget, tell=log.info)
+    parts.fit = found
     parts.step.micro_batch = parts.group.least(found.batch)
     parts.reasons.append(f"micro batch: {parts.step.micro_batch}: {found.reason}")
     rate = found.throughput
