@@ -143,7 +143,8 @@ def run(hardware: str) -> list[Row]:
              ours("ours, bf16 weights", size, size.large, data, half_weights=True),
              ours("ours, fp8 head, bf16 weights", size, size.large, data, half_weights=True,
                   precision="fp8"),
-             ours("ours, selective recompute", size, size.large, data, recompute="selective")]  # fmt: skip
+             ours("ours, selective recompute", size, size.large, data,
+                  recompute="selective")]  # fmt: skip
     bare = _run(bare_loop, size, size.batch, data)
     return _rows(size, peers, small, large, bare) + _curves(size)
 
