@@ -270,10 +270,10 @@ def test_attention_writes_no_scores_down_and_dropout_keeps_bytes() -> None:
     assert floats_kept.activations - bytes_kept.activations >= 3 * (4 - 1) * 4096 * 64
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_takes_less_for_activations(precision: Precision) -> None:
-    full = estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64)
-    half = estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64,
+    full = estimate(lambda: Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, micro_batch=64)
+    half = estimate(lambda: Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, micro_batch=64,
                     precision=precision)  # fmt: skip
     assert half.activations < 0.85 * full.activations
     assert half.precision == precision
@@ -281,7 +281,7 @@ def test_half_precision_takes_less_for_activations(precision: Precision) -> None
 
 def test_each_dearer_way_to_recompute_takes_less() -> None:
     peaks = [
-        estimate(lambda: Gpt(PRESETS["tiny"]), batch_like(TOKENS), next_token, micro_batch=64,
+        estimate(lambda: Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, micro_batch=64,
                  precision="bf16", recompute=how).peak
         for how in ("none", "selective", "blocks")
     ]  # fmt: skip

@@ -164,7 +164,9 @@ class _Run:
             for one in trained
         ]
         with books:
-            for _ in range(_STEPS):
+            for number in range(_STEPS):
+                if number:
+                    gc.collect()  # what a step leaves in circles is gone before it matters
                 for _ in range(min(num_micro, _MICROS)):
                     books.counting = False
                     given = hollow_batch(batch(), self.mode)
@@ -175,7 +177,6 @@ class _Run:
                 rule.step()
                 books.enter(_state(rule), "elsewhere" if self._state_elsewhere else "state")
                 rule.zero_grad(set_to_none=True)
-                gc.collect()
         for hook in hooks:
             hook.remove()
 
