@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import jobs_show
+from anyrig.cli import jobs_runs, jobs_show
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_error, print_json, table
 from anyrig.errors import AnyrigError, BadInput
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from anyrig.jobs import Job, LocalJobs, Plain
     from anyrig.services.book import Order
 
-HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book; `anyrig jobs
-run` works on what is queued until nothing is left. Without a word the jobs are listed; `show ID`
-tells everything of one, `follow ID` tells as it happens. `pause`, `resume`, `cancel` and `delete`
-take one id or several, or the first letters of one; `resume` also tries again what failed. A job
-whose process was killed is found again by the next `run` and goes on where it was."""
+HELP = """Long work that goes on by itself. `anyrig book FILE --queue` queues a book, `anyrig train
+CONFIG --queue` a training run; `anyrig jobs run` works on what is queued until nothing is left.
+Without a word the jobs are listed, and with them the runs that `anyrig train` began by itself;
+`show ID` tells everything of one, `follow ID` tells as it happens. `pause`, `resume`, `cancel` and
+`delete` take one id or several, or the first letters of one; `resume` also tries again what failed.
+A job whose process was killed is found again by the next `run` and goes on where it was."""
 MIXED = True
 _CHANGES = ("pause", "resume", "cancel", "delete")
 _ACTIONS = ("list", "show", "follow", *_CHANGES, "run")
@@ -49,11 +50,13 @@ def run(options: argparse.Namespace) -> int:
     action, ids = _asked(options)
     if action == "run":
         return _run(context)
+    if action != "list" and (chosen_runs := jobs_runs.named(context, ids)):
+        return jobs_runs.act(context, action, chosen_runs)
     if not context.folders.jobs.exists():
-        return _none(context, ids)
+        return _none(context, ids) if ids else _listed(context, [])
     with open_jobs(context) as jobs:
         if action == "list":
-            return _list(context, jobs)
+            return _listed(context, jobs.list())
         chosen = [_named(jobs, word) for word in ids]
         if action == "show":
             return _show(context, chosen)
@@ -159,18 +162,24 @@ def _named(jobs: LocalJobs, word: str) -> Job:
     return jobs.get(word)
 
 
-def _list(context: Context, jobs: LocalJobs) -> int:
-    found = jobs.list()
+def _listed(context: Context, found: Sequence[Job]) -> int:
+    """Jobs and runs, the oldest first."""
+    runs = jobs_runs.runs(context, found)
     if context.options.json:
-        print_json([job.plain() for job in found])
+        print_json([*(job.plain() for job in found), *map(jobs_runs.plain, runs)])
         return 0
-    if not found:
+    if not found and not runs:
         return _none(context, ())
-    rows = [["id", "kind", "what", "state", "since"]]
+    lines = []
     for job in found:
         since = job.ended or job.started or job.created
+        row = [job.id, job.kind, jobs_show.title(job), jobs_show.state(job)]
+        lines.append((job.created, row, since))
+    lines += [(one.created, *jobs_runs.row(one)) for one in runs]
+    rows = [["id", "kind", "what", "state", "since"]]
+    for _, row, since in sorted(lines, key=lambda line: line[0]):
         when = datetime.datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M")
-        rows.append([job.id, job.kind, jobs_show.title(job), jobs_show.state(job), when])
+        rows.append([*row, when])
     print(table(rows))
     return 0
 

@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
         atomic.write_text(Path(options.plot), svg(profile.found, subtitle))
     if options.json:
-        print_json(_json(profile))
+        print_json(as_json(profile))
         return 0
     print(report(profile))
     if options.plot:
@@ -264,7 +264,8 @@ def _early(tries: Sequence[Try], fastest: Try) -> str:
     return ""
 
 
-def _json(profile: Profile) -> dict[str, Any]:
+def as_json(profile: Profile) -> dict[str, Any]:
+    """What was measured, for programs."""
     found = profile.found
     tries = [{**asdict(one), "items_per_s": one.rate} for one in found.tries]
     return {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError, BadInput
+from anyrig.units import plural
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -104,6 +107,16 @@ def _processes(text: str) -> str:
 def run(options: argparse.Namespace) -> int:
     """Train, go on, or say what would be; a program that reads events is told of an error too."""
     context = Context(options)
+    try:
+        return _run(context)
+    except AnyrigError as error:
+        if options.json and not (options.estimate or options.profile_memory):
+            train_show.failed(error)
+        raise
+
+
+def _run(context: Context) -> int:
+    options = context.options
     if options.file and options.resume:
         raise BadInput(
             "a file and --resume were both given", hint="A run knows its file: leave it out."
@@ -158,28 +171,36 @@ def _report(context: Context) -> int:
 def _train(context: Context) -> int:
     from anyrig.services import train_runs
 
-    options = context.options
-    run, before = _asked(context)
+    run, before, is_new = _asked(context)
     if before is not None:
         train_show.already(context, before)
-        return _after(context, run, before)
+        return _after(context, {**before, "left_out": {}})
     train_runs.register(context.folders.runs, run)
-    num = _num_processes(context)
-    train_show.begin(context, run, num)
-    if num > 1:
-        from anyrig.cli import train_worker
-
-        result = train_worker.launched(context, run, num)
-    else:
-        result = here(context, run)
+    try:
+        result = _result(context, run)
+    except AnyrigError:
+        if is_new and train_runs.drop_empty(run):
+            train_runs.forget(context.folders.runs, train_runs.id_of(run.folder))
+        raise
     if not result["finished"]:
         train_show.stopped(context, result)
         return EXIT_INTERRUPTED
     train_show.end(context, result)
-    return _after(context, run, result)
+    return _after(context, result)
 
 
-def _after(context: Context, run: Run, result: dict[str, Any]) -> int:
+def _result(context: Context, run: Run) -> dict[str, Any]:
+    """What training comes to, in this process or in several."""
+    num = _num_processes(context)
+    train_show.begin(context, run, num)
+    if num == 1:
+        return here(context, run)
+    from anyrig.cli import train_worker
+
+    return train_worker.launched(context, run, num)
+
+
+def _after(context: Context, result: dict[str, Any]) -> int:
     """Put the model where it was asked for; 1 where files had to be left out."""
     if context.options.export:
         from anyrig.services import train
@@ -189,8 +210,12 @@ def _after(context: Context, run: Run, result: dict[str, Any]) -> int:
     return 1 if result.get("left_out") else 0
 
 
-def _asked(context: Context) -> tuple[Run, dict[str, Any] | None]:
-    """The run to train, its folder made; with what it came to where there is nothing to do."""
+Asked = tuple["Run", "dict[str, Any] | None", bool]
+"""A run, what it came to where there is nothing to do, and whether its folder is new."""
+
+
+def _asked(context: Context) -> Asked:
+    """The run to train, its folder made."""
     from anyrig.services import train_config, train_runs
 
     options = context.options
@@ -207,12 +232,11 @@ def _asked(context: Context) -> tuple[Run, dict[str, Any] | None]:
         folder = train_runs.default_folder(config, Path.cwd())
     elif options.fresh:
         train_runs.clear(folder)
-    return train_runs.begin(folder, config, train, _flags(options)), None
+    is_new = not folder.exists()
+    return train_runs.begin(folder, config, train, _flags(options)), None, is_new
 
 
-def _going_on(
-    context: Context, run: Run, note: str, config: Config | None = None
-) -> tuple[Run, dict[str, Any] | None]:
+def _going_on(context: Context, run: Run, note: str, config: Config | None = None) -> Asked:
     """A run that was begun: settings may have changed, and are told; the task may not."""
     from anyrig.services import train_config, train_runs
 
@@ -232,7 +256,7 @@ def _going_on(
     train = train_runs.plain(merged(context, given.train))
     result = train_runs.result_of(run.folder)
     if train == run.train and result is not None and result["finished"]:
-        return run, result
+        return run, result, False
     train_runs.refuse_running(run.folder)
     train_config.check(train)
     for name in sorted({*train, *run.train}):
@@ -243,7 +267,7 @@ def _going_on(
             )
     if note:
         print_warning(note)
-    return train_runs.changed(run, train, _flags(options)), None
+    return train_runs.changed(run, train, _flags(options)), None, False
 
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
@@ -309,8 +333,17 @@ def placed(context: Context, train: Any) -> Placement:
     if not any(gpu.usable for gpu in context.machine.gpus):
         options.no_bench = True  # nothing to choose by figures
     found = compute.placed(context, pick(context), need(options.precision or "auto"))
-    placement = found.placements[0]
+    placement = _threaded(found.placements[0], context.environment)
     if "torch" not in sys.modules:
         os.environ.update(placement.variables)
     compute.guard(context, placement)
     return placement
+
+
+def _threaded(placement: Placement, environment: Mapping[str, str]) -> Placement:
+    """No more threads than the environment allows, where it says so."""
+    said = environment.get("OMP_NUM_THREADS", "")
+    if not said.isdecimal() or not 1 <= int(said) < placement.threads:
+        return placement
+    told = f"{plural(int(said), 'thread')}: OMP_NUM_THREADS says so"
+    return replace(placement, threads=int(said), reasons=(*placement.reasons, told))

@@ -17,6 +17,7 @@ from anyrig.services.train_runs import plain
 from anyrig.units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
+    from anyrig.errors import AnyrigError
     from anyrig.placement import Placement
     from anyrig.services.train_runs import Run
     from anyrig.training.watch.sinks import Sink, Told
@@ -163,7 +164,7 @@ _WIDTH = 11
 def end(context: Context, result: dict[str, Any]) -> None:
     """The summary of a run that is done."""
     if context.options.json:
-        put("done", **result)
+        put("done", files=files(result), **result)
     else:
         print(summary(result))
     _left_out(result)
@@ -172,7 +173,7 @@ def end(context: Context, result: dict[str, Any]) -> None:
 def already(context: Context, result: dict[str, Any]) -> None:
     """The summary of a run that was done before."""
     if context.options.json:
-        put("done", already=True, **result)
+        put("done", already=True, files=files(result), **result)
         return
     print(f"{short(result['run'])} is finished already; nothing was trained.")
     print(summary(result))
@@ -254,13 +255,31 @@ def _files(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "checkpoint", short(result["checkpoint"])
     for name, value in (result.get("made") or {}).items():
         if isinstance(value, str):
-            path = Path(value)
-            if path.is_absolute() and path.exists():
+            if _is_path(value):
                 yield name, short(value)
             elif value:
                 yield name, json.dumps(value[:_SAMPLE], ensure_ascii=False)
     if result.get("report"):
         yield "report", short(result["report"])
+
+
+def files(result: dict[str, Any]) -> list[str]:
+    """What was made, as paths."""
+    texts = [*(result.get("made") or {}).values(), result.get("report")]
+    return [text for text in texts if isinstance(text, str) and _is_path(text)]
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is a file's whole path; a sample of a model's words may be anything."""
+    try:
+        return os.path.isabs(text) and os.path.exists(text)
+    except ValueError:  # with a null in it
+        return False
+
+
+def failed(error: AnyrigError) -> None:
+    """The last event of a run that failed."""
+    put("failed", error=error.message, hint=error.hint)
 
 
 def short(path: str | Path) -> str:

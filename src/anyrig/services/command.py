@@ -29,7 +29,13 @@ _END = None
 
 
 def run_command(
-    words: Sequence[str], folder: str, environment: Mapping[str, str], tell: Tell, stop: Stop
+    words: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    tell: Tell,
+    stop: Stop,
+    *,
+    partly: str = "",
 ) -> dict[str, Plain]:
     """What the command said last, with its warnings; its error when it failed.
 
@@ -39,6 +45,7 @@ def run_command(
         environment: what it sees.
         tell: is told every event but the last.
         stop: ends it.
+        partly: an event that, said last, is a result also where files were left out (exit code 1).
     """
     try:
         process = spawn.start(
@@ -57,7 +64,7 @@ def run_command(
     finally:
         spawn.stop(process)
     lines = murmur.lines()
-    if code != 0 or last is None:
+    if last is None or (code != 0 and not (code == 1 and partly and last.get("event") == partly)):
         raise _failure(code, lines)
     warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
     return {**last, "warnings": warnings}

@@ -12,6 +12,8 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,10 @@ class Kind:
     """What is kept of the last thing it says."""
     folders: bool = False
     """Whether its file may be a folder."""
+    own_folder: str = ""
+    """A flag for where it works: chosen when it is queued, so that another try goes on there."""
+    partly: str = ""
+    """The event that, said last, means that it is done, though files had to be left out."""
 
 
 _COMPUTING: dict[str, Type] = {
@@ -65,7 +71,20 @@ _TRANSCRIPT: dict[str, Type] = {
 _INDEX: dict[str, Type] = {
     "index": "text", "model": "text", "ocr": "text", "type": "list", "retry": "yes",
 }  # fmt: skip
+_TRAIN: dict[str, Type] = {
+    "run": "path", "set": "options", "steps": "whole", "nproc": "text", "strategy": "text",
+    "export": "path", "tensorboard": "yes",
+    **{name: type for name, type in _COMPUTING.items() if name != "workers_per_device"},
+}  # fmt: skip
 KINDS: Mapping[str, Kind] = {
+    "train": Kind(
+        "train",
+        _TRAIN,
+        ("run", "files", "steps", "loss", "validation", "seconds", "precision", "micro_batch",
+         "left_out", "warnings"),
+        own_folder="run",
+        partly="done",
+    ),
     "index": Kind(
         "index",
         {**_INDEX, **_COMPUTING},
@@ -114,6 +133,10 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
     for name, type in flags.items():
         if arguments.get(name) is not None:
             found[name] = _value(kind, name, type, arguments[name], folder)
+    if entry.own_folder and entry.own_folder not in found:
+        day = time.strftime("%Y-%m-%d-%H%M")
+        name = f"{there.stem}-{day}-{secrets.token_hex(2)}"
+        found[entry.own_folder] = os.path.abspath(folder / "runs" / name)
     return found
 
 
@@ -143,7 +166,7 @@ def runner(environment: Mapping[str, str]) -> Run:
         entry = _kind(job.kind)
         words = words_of(job.kind, job.arguments)
         folder = str(job.arguments["folder"])
-        said = run_command(words, folder, environment, tell, stop)
+        said = run_command(words, folder, environment, tell, stop, partly=entry.partly)
         result: dict[str, Plain] = {name: said[name] for name in entry.result if name in said}
         for name in ("files", "beside"):  # the command speaks of them from its folder
             paths = said.get(name)

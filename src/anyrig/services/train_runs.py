@@ -132,6 +132,17 @@ def clear(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
+def drop_empty(run: Run) -> bool:
+    """Take away the folder of a run that failed before its first step; whether that was done."""
+    if (run.folder / _LINES).exists() or any(run.folder.glob(f"{_CHECKPOINTS}/step-*")):
+        return False
+    shutil.rmtree(run.folder, ignore_errors=True)
+    if run.folder.parent.name == "runs":
+        with contextlib.suppress(OSError):
+            run.folder.parent.rmdir()  # where it holds nothing else
+    return True
+
+
 def refuse_running(folder: Path) -> None:
     """`TooBusy` while another process trains there."""
     if state_of(folder).word == "running":
