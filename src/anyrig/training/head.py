@@ -35,6 +35,8 @@ class Plan(NamedTuple):
     """Whether our own kernels do the softmax."""
     eighths: bool
     """Whether products run in fp8."""
+    trains: bool = True
+    """Whether gradients are computed on the way."""
 
 
 def linear_cross_entropy(
@@ -64,6 +66,8 @@ def linear_cross_entropy(
         )
     plan = _plan(rows, weight, chunks, eighths)
     function: Any = _LinearCrossEntropy
+    # Inside, what needs a gradient is said as if there were no `no_grad` around it.
+    plan = plan._replace(trains=torch.is_grad_enabled())
     loss: torch.Tensor = function.apply(rows, weight, flat, size, plan)
     return loss
 
@@ -114,7 +118,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         elif weight.dtype != states.dtype:
             kind = weight.dtype
         with torch.autocast(states.device.type, enabled=False):
-            needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
+            first, second = ctx.needs_input_grad[:2]
+            needs = (plan.trains and first, plan.trains and second)
             sums = _summed(states.to(kind), weight.to(kind), targets, vocabulary, plan, needs)
         total, count, of_states, of_weight = sums
         ctx.save_for_backward(of_states, of_weight, count)
