@@ -111,11 +111,11 @@ def test_only_what_is_trained_has_a_gradient(frozen: str) -> None:
     assert torch.allclose(plain[0], ours[0], rtol=0, atol=1e-12)
 
 
-class Live(TorchDispatchMode):
+class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
     """What is computed while this lasts: operations, and the sizes of what they give."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: list[str] = []
         self.sizes: list[int] = []
 

@@ -21,7 +21,8 @@ class Masters(nn.Module):
     It stands in for the model wherever weights are saved or loaded.
 
     Args:
-        model: its trained fp32 parameters become `dtype`, in place; frozen ones and buffers stay.
+        model: its trained fp32 parameters become `dtype`, in place; frozen ones and buffers stay,
+            and so do the few of batch norms, whose kernels want them as their statistics are.
         dtype: what the model computes in.
     """
 
@@ -30,8 +31,14 @@ class Masters(nn.Module):
         # Not a submodule: its parameters must not be found twice.
         self._model = (model,)
         self._pairs: dict[str, tuple[nn.Parameter, nn.Parameter]] = {}
+        kept = {
+            id(weight)
+            for module in model.modules()
+            if isinstance(module, nn.modules.batchnorm._NormBase)
+            for weight in module.parameters(recurse=False)
+        }
         for name, weight in model.named_parameters():
-            if weight.requires_grad and weight.dtype == torch.float32:
+            if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in kept:
                 master = nn.Parameter(weight.detach().clone())
                 weight.data = weight.data.to(dtype)
                 self._pairs[name] = (weight, master)
