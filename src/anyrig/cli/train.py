@@ -146,7 +146,8 @@ def _queue(context: Context) -> int:
     options = context.options
     if not options.file:
         raise BadInput("a file is queued, not a run", hint="`anyrig train CONFIG.toml --queue`.")
-    train_config.read(Path(options.file).expanduser()).with_values(options.set)
+    config = train_config.read(Path(options.file).expanduser()).with_values(options.set)
+    train_config.check(merged(context, config.train))
     asked: dict[str, Any] = {"file": options.file}
     if options.set:
         asked["set"] = dict(text.partition("=")[::2] for text in options.set)
@@ -171,6 +172,8 @@ def _report(context: Context) -> int:
 def _train(context: Context) -> int:
     from anyrig.services import train_runs
 
+    if context.options.export:
+        train_runs.refuse_export(Path(context.options.export).expanduser())
     run, before, is_new = _asked(context)
     if before is not None:
         train_show.already(context, before)
@@ -230,7 +233,8 @@ def _asked(context: Context) -> Asked:
     train_config.check(train)
     if folder is None:
         folder = train_runs.default_folder(config, Path.cwd())
-    elif options.fresh:
+    train_runs.refuse_foreign(folder)
+    if options.fresh:
         train_runs.clear(folder)
     is_new = not folder.exists()
     return train_runs.begin(folder, config, train, _flags(options)), None, is_new

@@ -46,10 +46,10 @@ def _asked(context: Context) -> Run:
         config = train_config.read(Path(options.file).expanduser()).with_values(options.set)
     train = command.merged(context, config.train)
     train_config.check(train)
+    folder = Path(options.resume or options.run or ".").expanduser()
     return train_runs.Run(
-        Path(options.resume or options.run or "."), config.name, str(config.path), config.base,
-        config.task, train, {}, time.time(),
-    )  # fmt: skip
+        folder, config.name, str(config.path), config.base, config.task, train, {}, time.time()
+    )
 
 
 # -- estimated -------------------------------------------------------------------------------------
@@ -129,12 +129,11 @@ def _plain(fitting: Fitting, estimate: Estimate) -> dict[str, Any]:
 def _profile(context: Context, run: Run) -> int:
     from anyrig.cli.profile import Profile, as_json, report
     from anyrig.memory.estimate import Budget
-    from anyrig.services import train_measure
+    from anyrig.services import train_measure, train_runs
 
     placement = command.placed(context, run.train)
     options = context.options
-    folder = Path(options.resume or options.run) if options.resume or options.run else None
-    plot = folder.expanduser() / _PLOT if folder is not None else None
+    plot = run.folder / _PLOT if train_runs.is_run(run.folder) else None
     with Progress(1, "profile") as progress:
         found = train_measure.profiled(run, placement, plot=plot, tell=progress.step)
     shown = Profile(

@@ -89,6 +89,7 @@ class Shown(AbstractContextManager["Shown"]):
         assert self._progress is not None
         self._progress.clear()
         print(f"on {placement.title}", flush=True)
+        self._progress.step("loading torch")
 
     def step(self, text: str) -> None:
         """What is done before the first step."""
@@ -208,7 +209,7 @@ def summary(result: dict[str, Any]) -> str:
 def _rows(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
     resumed = result.get("resumed_from")
     since = f", resumed at {resumed}" if resumed is not None else ""
-    yield "steps", f"{result['steps']} ({result['epochs']:g} epochs{since})"
+    yield "steps", f"{result['steps']} ({result['epochs']:.2f} epochs{since})"
     if result.get("loss") is not None:
         yield "loss", f"{result['loss']:.4f}"
     if result.get("validation"):
@@ -219,7 +220,7 @@ def _rows(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "peak memory", bytes_text(result["peak_bytes"])
     yield "precision", result["precision"]
     why = f": {result['micro_batch_why']}" if result.get("micro_batch_why") else ""
-    yield "micro batch", why.removeprefix(": ") or str(result["micro_batch"])
+    yield "micro batch", why.removeprefix(": ") or f"{result['micro_batch']}, as set"
     troubles = _troubles(result)
     if troubles:
         yield "survived", troubles

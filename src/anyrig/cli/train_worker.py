@@ -51,11 +51,11 @@ def launched(context: Context, run: Run, num: int) -> dict[str, Any]:
     from anyrig.services import train, train_runs
     from anyrig.training.distributed.launch import launch
 
-    told = {
-        "run": str(run.folder),
-        "devices": devices(context, num),
-        "options": {**vars(context.options), "no_bench": True},
-    }
+    ids = devices(context, num)
+    options = dict(vars(context.options))
+    if context.machine.cpu_device.id in ids:
+        options["no_bench"] = True  # several at once would measure each other
+    told = {"run": str(run.folder), "devices": ids, "options": options}
     (run.folder / train_runs.RESULT).unlink(missing_ok=True)
     words = ["-m", "anyrig.cli.train_worker", json.dumps(told)]
     try:

@@ -221,8 +221,7 @@ def export(result: Mapping[str, Any], target: Path) -> Path:
         )
     if target.suffix.lower() == ".onnx":
         return _exported_file(source, target)
-    if target.absolute() == source.absolute():
-        return target
+    train_runs.refuse_export(target)
     with whole_folder(target) as place:
         shutil.copytree(source, place, dirs_exist_ok=True)
     return target

@@ -72,6 +72,28 @@ def default_folder(config: Config, where: Path, now: float | None = None) -> Pat
     return found
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder in which other things lie: a run would be lost among them."""
+    try:
+        filled = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise BadInput(
+            f"{folder} cannot be read: {error.strerror}", hint="Name another."
+        ) from error
+    if filled and not is_run(folder):
+        raise BadInput(
+            f"{folder} holds other things and no run", hint="Name a new folder with --folder."
+        )
+
+
+def refuse_export(target: Path) -> None:
+    """Refuse, before any work, to put a model over something else."""
+    if target.suffix.lower() != ".onnx" and target.exists():
+        if target.is_dir() and not any(target.iterdir()):
+            return
+        raise BadInput(f"{target} exists already", hint="Name another, or remove this one.")
+
+
 def begin(folder: Path, config: Config, train: Mapping[str, Any], flags: Mapping[str, Any]) -> Run:
     """Make a run's folder and write down what it is."""
     run = Run(
@@ -173,7 +195,22 @@ def keep_result(folder: Path, result: Mapping[str, Any]) -> None:
 def result_of(folder: Path) -> dict[str, Any] | None:
     """What a run came to, where it has ended well or was stopped."""
     found = _json(folder / RESULT)
-    return found if "finished" in found else None
+    if "finished" not in found:
+        return None
+    there = str(folder.absolute())
+    if found.get("run") != there:  # the folder was moved, and all in it
+        found = _moved(found, str(found.get("run")), there)
+    return found
+
+
+def _moved(value: Any, before: str, after: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _moved(one, before, after) for name, one in value.items()}
+    if isinstance(value, str) and (
+        value == before or value.startswith((f"{before}/", f"{before}\\"))
+    ):
+        return after + value[len(before) :]
+    return value
 
 
 def state_of(folder: Path) -> State:

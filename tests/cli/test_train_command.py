@@ -1,0 +1,358 @@
+"""`anyrig train` as a person uses it, on a model so small that a step takes milliseconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from anyrig.cli import main  # noqa: E402
+from anyrig.cli.parse import command_line  # noqa: E402
+from anyrig.services.jobs import check, words_of  # noqa: E402
+
+CONFIG = """
+[task]
+kind = "language"
+text = "tide.txt"
+model = { preset = "tiny", layers = 1, width = 16, heads = 2, context = 16 }
+context = 16
+sample = 8
+
+[train]
+batch = 4
+micro_batch = 4
+steps = 12
+precision = "fp32"
+learning_rate = 3e-3
+loading.num_workers = 0
+"""
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def config() -> Path:
+    lines = [f"The tide came in at {n} and went out at {n * 7 % 13}.\n" for n in range(150)]
+    Path("tide.txt").write_text("".join(lines), encoding="utf-8")
+    path = Path("tide.toml")
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """The command line in this process: code, output, errors."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_file_becomes_a_model_and_a_folder_that_tells_of_it(config: Path, said: Said) -> None:
+    code, out, err = said("train", config)
+    assert code == 0, err
+    (run,) = Path("runs").iterdir()
+    assert run.name.startswith("tide-")
+    assert f"language, in {run}" in out
+    for row in ("steps        12", "loss", "validation", "tokens/s", "precision    fp32"):
+        assert row in out
+    assert str(run / "report.html") in out
+    for name in ("model/config.json", "model/model.safetensors", "sample.txt", "report.html"):
+        assert (run / name).is_file()
+    assert (run / "config.toml").read_text(encoding="utf-8") == CONFIG
+    assert "step 12/12" in err
+
+
+def test_a_finished_run_says_so_and_more_steps_go_on(config: Path, said: Said) -> None:
+    assert said("train", config, "--folder", "r")[0] == 0
+    config.unlink()  # a run needs nothing else
+    code, out, _ = said("train", "--resume", "r")
+    assert code == 0
+    assert "finished already" in out
+    assert "12 (" in out
+    code, out, err = said("train", "--resume", "r", "--steps", 16, "--json")
+    last = events(out)[-1]
+    assert (code, last["steps"], last["resumed_from"]) == (0, 16, 12)
+    assert "train.steps was 12 and is 16" in err
+
+
+def test_programs_read_lines(config: Path, said: Said) -> None:
+    code, out, _ = said("train", config, "--folder", "r", "--json", "--set", "train.batch=2")
+    found = events(out)
+    assert code == 0
+    assert found[0]["event"] == "begin"
+    steps = [one for one in found if one["event"] == "progress" and "step" in one]
+    assert steps
+    assert {"step", "steps", "loss", "done", "left_s"} <= set(steps[-1])
+    last = found[-1]
+    assert (last["event"], last["finished"], last["steps"]) == ("done", True, 12)
+    assert set(last["files"]) == {str(Path("r/model").absolute()), last["report"]}
+    assert json.loads(Path("r/run.json").read_text())["train"]["batch"] == 2
+
+
+def test_the_same_command_again_goes_on_and_another_task_is_refused(
+    config: Path, said: Said
+) -> None:
+    assert said("train", config, "--folder", "r")[0] == 0
+    code, out, _ = said("train", config, "--folder", "r")
+    assert (code, "finished already" in out) == (0, True)
+    code, _, err = said("train", config, "--folder", "r", "--set", "task.context=8")
+    assert code == 2
+    assert "another task: context" in err
+    code, out, _ = said("train", config, "--folder", "r", "--set", "task.context=8", "--fresh")
+    assert (code, "finished already" in out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "train.btach=3"], "Did you mean 'batch'?"),
+        (["--set", "task.contxt=3"], "Did you mean 'context'?"),
+        (["--set", "task.kind=languag"], "languag"),
+        (["--set", "train.batch=0"], "a whole number from 1 up"),
+        (["--set", "train.loading.num_worker=0"], "Did you mean 'num_workers'?"),
+        (["--set", "train.scaler.initial=x"], "scaler"),
+        (["--set", "batch=3"], "--set train.batch=64"),
+        (["--set", "model.batch=3"], "There are [task] and [train]"),
+        (["--strategy", "dp"], "DataParallel is not offered"),
+        (["--precision", "fp12"], "fp12"),
+        (["--nproc", "0"], "--nproc 0"),
+        (["--steps", "none"], "--steps none"),
+        (["--export", "."], "exists already"),
+        (["--folder", "."], "holds other things"),
+        (["--resume", "r"], "both given"),
+        (["--set", "train.optimiser=adamax"], "adamax"),
+        (["--set", "task.text=nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_leaves_nothing(
+    config: Path, said: Said, words: list[str], message: str
+) -> None:
+    before = set(Path.cwd().rglob("*"))
+    code, _, err = said("train", config, *words)
+    assert code == 2
+    assert message in err
+    assert set(Path.cwd().rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[tsk]\n", "Did you mean [task]?"),
+        (b"[train]\nbatch = 3\n", "does not say what to train"),
+        (b"[task\n", "line 1"),
+        (b"task = 3\n", "task is 3"),
+        (b'[task]\nkind = "\xff"\n', "not UTF-8"),
+        (b"x = " + b"[" * 5000, "is no TOML"),
+        (b"[task]\n", "does not say its kind"),
+    ],
+)
+def test_broken_files_are_told_in_words(said: Said, text: bytes, message: str) -> None:
+    Path("bad.toml").write_bytes(text)
+    code, _, err = said("train", "bad.toml")
+    assert code == 2
+    assert message in err
+    assert not Path("runs").exists()
+
+
+def test_what_is_no_run_is_told_in_words(said: Said) -> None:
+    assert "holds no run" in said("train", "--resume", "nowhere")[2]
+    Path("r").mkdir()
+    Path("r/run.json").write_text("{}")
+    code, _, err = said("train", "--resume", "r")
+    assert (code, "cannot be understood" in err) == (2, True)
+    assert "nothing to train" in said("train")[2]
+
+
+def test_settings_of_the_house_count_where_the_file_says_nothing(
+    config: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANYRIG_COMPUTE_PRECISION", "bf16")
+    monkeypatch.setenv("ANYRIG_COMPUTE_MEMORY_GB", "2")
+    code, out, _ = said("train", config, "--folder", "file", "--json")
+    assert (code, events(out)[-1]["precision"]) == (0, "fp32")
+    kept = json.loads(Path("file/run.json").read_text())["train"]
+    assert kept["memory_gb"] == 2
+    config.write_text(CONFIG.replace('precision = "fp32"', ""), encoding="utf-8")
+    assert events(said("train", config, "--folder", "house", "--json")[1])[-1]["precision"] == (
+        "bf16"
+    )
+    words = ("--precision", "fp32", "--memory-fraction", "0.5")
+    assert events(said("train", config, "--folder", "flag", "--json", *words)[1])[-1][
+        "precision"
+    ] == ("fp32")
+    kept = json.loads(Path("flag/run.json").read_text())["train"]
+    assert (kept["memory_fraction"], "memory_gb" in kept) == (0.5, False)
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is_trained(
+    config: Path, said: Said
+) -> None:
+    Path("texts").mkdir()
+    Path("tide.txt").rename("texts/tide.txt")
+    Path("texts/broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    code, out, err = said("train", config, "--set", "task.text=texts", "--folder", "r", "--json")
+    last = events(out)[-1]
+    assert (code, last["finished"]) == (1, True)
+    assert "broken.pdf" in err
+    assert any("broken.pdf" in name for name in last["left_out"])
+
+
+def test_a_model_is_exported_also_later(config: Path, said: Said) -> None:
+    assert said("train", config, "--folder", "r", "--export", "out")[0] == 0
+    assert Path("out/model.safetensors").read_bytes() == (
+        Path("r/model/model.safetensors").read_bytes()
+    )
+    Path("r").rename("moved")
+    code, out, err = said("train", "--resume", "moved", "--export", "later")
+    assert code == 0, err
+    assert Path("later/config.json").is_file()
+    assert str(Path("moved/model")) in out
+    code, _, err = said("train", "--resume", "moved", "--export", "m.onnx")
+    assert (code, "no ONNX file" in err) == (2, True)
+    assert said("train", "--resume", "moved", "--report")[0] == 0
+
+
+def test_an_estimate_names_every_device_and_trains_nothing(config: Path, said: Said) -> None:
+    code, out, _ = said("train", config, "--estimate")
+    assert code == 0
+    assert "largest micro batch" in out
+    assert "at a micro batch of 4" in out
+    code, out, _ = said("train", config, "--estimate", "--json")
+    (cpu, *_) = json.loads(out)
+    assert (code, cpu["fits"]) == (0, True)
+    parts = ("weights", "gradients", "state", "activations", "workspace")
+    assert sum(cpu["estimate"][name] for name in parts) == cpu["estimate"]["peak"]
+    assert not Path("runs").exists()
+
+
+def test_memory_is_measured_by_micro_batch(config: Path, said: Said) -> None:
+    code, out, _ = said("train", config, "--profile-memory", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [one["size"] for one in found["tries"]] == [1, 2, 4]
+    assert not Path("runs").exists()
+
+
+def test_reasons_are_told_when_asked_for(config: Path, said: Said) -> None:
+    err = said("train", config, "--folder", "r", "-v")[2]
+    assert "fp32: asked for" in err
+    assert "optimiser: adamw" in err
+
+
+def test_runs_are_listed_with_jobs(config: Path, said: Said) -> None:
+    assert said("train", config, "--folder", "r")[0] == 0
+    code, out, _ = said("jobs")
+    assert code == 0
+    assert "finished, step 12/12, loss" in out
+    (found,) = json.loads(said("jobs", "--json")[1])
+    assert (found["kind"], found["state"], found["step"]) == ("train", "finished", 12)
+    assert "12 (" in said("jobs", "show", found["id"][:6])[1]
+    assert "--resume r" in said("jobs", "resume", found["id"])[2]
+    assert said("jobs", "delete", found["id"])[0] == 0
+    assert "There are no jobs" in said("jobs")[1]
+    assert Path("r/run.json").is_file()
+
+
+def test_a_queued_run_is_worked_on_and_goes_on_in_its_own_folder(config: Path, said: Said) -> None:
+    code, out, _ = said(
+        "train", config, "--queue", "--steps", 6, "--set", "train.batch=2", "--json"
+    )
+    job = json.loads(out)
+    assert (code, job["kind"]) == (0, "train")
+    run = Path(job["arguments"]["run"])
+    assert run.parent == Path("runs").absolute()
+    assert said("train", config, "--queue", "--set", "train.btach=2")[0] == 2
+    code, out, err = said("jobs", "run")
+    assert code == 0, err
+    (done,) = json.loads(said("jobs", "--json")[1])  # the run is the job's: listed once
+    assert (done["state"], done["result"]["steps"]) == ("done", 6)
+    assert str(run / "model") in done["result"]["files"]
+    assert json.loads((run / "run.json").read_text())["train"]["batch"] == 2
+
+
+def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
+    asked = {
+        "file": str(config), "run": "r", "set": {"train.batch": 8, "train.shuffle": False},
+        "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
+        "device": "cpu", "memory_gb": 2,
+    }  # fmt: skip
+    _, options = command_line(words_of("train", check("train", asked, Path.cwd())))
+    assert options.run == str(Path("r").absolute())
+    assert options.set == ["train.batch=8", "train.shuffle=false"]
+    assert (options.steps, options.nproc, options.strategy) == (7, "2", "fsdp")
+    assert (options.tensorboard, options.device, options.memory_gb) == (True, "cpu", 2)
+
+
+# -- processes of their own ------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_keeps_all_and_a_resume_ends_as_if_nothing_had_been(
+    config: Path, said: Said
+) -> None:
+    whole = events(said("train", config, "--folder", "whole", "--steps", 400, "--json")[1])[-1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "train", str(config), "--folder", "r", "--steps", "400"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    lines = Path("r/metrics.jsonl")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (lines.exists() and b'"step"' in lines.read_bytes()):
+        time.sleep(0.02)
+    code, out, err = said("train", "--resume", "r")
+    assert (code, "another process trains" in err) == (1, True)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Go on with: anyrig train --resume r" in out
+    (found,) = [one for one in json.loads(said("jobs", "--json")[1]) if one["run"].endswith("/r")]
+    assert found["state"] == "stopped"
+    assert 0 < found["step"] < 400
+    last = events(said("train", "--resume", "r", "--json")[1])[-1]
+    assert (last["steps"], last["resumed_from"]) == (400, found["step"])
+    assert last["loss"] == whole["loss"]
+    assert Path("r/model/model.safetensors").read_bytes() == (
+        Path("whole/model/model.safetensors").read_bytes()
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo's processes are slow to start there")
+def test_two_processes_train_what_one_does_and_one_writes_the_results(
+    config: Path, said: Said
+) -> None:
+    one = events(said("train", config, "--folder", "one", "--json")[1])[-1]
+    process = subprocess.run(
+        [sys.executable, "-m", "anyrig", "train", str(config), "--folder", "two", "--nproc", "2",
+         "--strategy", "fsdp", "--json"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    found = events(process.stdout)
+    assert found[-1]["loss"] == pytest.approx(one["loss"], abs=1e-5)
+    assert [event["event"] for event in found].count("done") == 1
+    assert found[0]["processes"] == 2
+    assert found[-1]["made"]["model"] == str(Path("two/model").absolute())
+    assert Path("two/model/model.safetensors").is_file()

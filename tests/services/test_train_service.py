@@ -1,0 +1,125 @@
+"""Configurations and folders of training runs, below the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anyrig.errors import BadInput, TooBusy
+from anyrig.jobs import owner
+from anyrig.services import train_config, train_runs
+
+CONFIG = '[task]\nkind = "language"\ntext = "a.txt"\n[train]\nbatch = 4\nloading.num_workers = 0\n'
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> train_config.Config:
+    path = tmp_path / "my run!.toml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return train_config.read(path)
+
+
+def test_values_of_a_command_line_are_toml_or_texts(config: train_config.Config) -> None:
+    found = config.with_values(
+        ["train.learning_rate=1e-3", "train.loading.pin_memory=false", "task.text=b.txt",
+         'task.model={ preset = "tiny" }', "train.betas=[0.9, 0.99]", "task.prompt=a = b"]
+    )  # fmt: skip
+    assert found.train["learning_rate"] == 1e-3
+    assert found.train["loading"] == {"num_workers": 0, "pin_memory": False}
+    assert found.train["betas"] == [0.9, 0.99]
+    assert found.task["text"] == "b.txt"
+    assert found.task["model"] == {"preset": "tiny"}
+    assert found.task["prompt"] == "a = b"
+    assert config.train == {"batch": 4, "loading": {"num_workers": 0}}
+    train_config.check(found.train)
+    with pytest.raises(BadInput, match="--set"):
+        config.with_values(["train.batch.more=1"])
+
+
+def test_names_of_files_become_names_of_folders(
+    config: train_config.Config, tmp_path: Path
+) -> None:
+    assert config.name == "my-run"
+    first = train_runs.default_folder(config, tmp_path, now=0)
+    first.mkdir(parents=True)
+    second = train_runs.default_folder(config, tmp_path, now=0)
+    assert second.name == f"{first.name}-2"
+
+
+def test_settings_are_refused_without_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from anyrig.services import train_config, train_runs, train\n"
+        "try: train_config.check({'batch': -1})\n"
+        "except Exception as error: print(error)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "batch is -1" in done.stdout
+
+
+def test_a_run_is_found_again_by_its_folder(config: train_config.Config, tmp_path: Path) -> None:
+    run = train_runs.begin(tmp_path / "r", config, config.train, {"device": "cpu"})
+    assert train_runs.opened(tmp_path / "r") == run
+    registry = tmp_path / "registry"
+    train_runs.register(registry, run)
+    (listed,) = train_runs.registered(registry)
+    assert listed.folder == run.folder
+    (run.folder / train_runs.RECORD).unlink()
+    assert train_runs.registered(registry) == []
+
+
+def test_a_run_stands_as_its_process_left_it(config: train_config.Config, tmp_path: Path) -> None:
+    run = train_runs.begin(tmp_path / "r", config, config.train, {})
+    assert train_runs.state_of(run.folder).word == "stopped"
+    train_runs.mark(run.folder, "running", steps=9)
+    (run.folder / "metrics.jsonl").write_bytes(
+        b'{"kind": "step", "step": 3, "loss": 2.5}\n{"kind": "step", "step": 4, "lo'
+    )
+    state = train_runs.state_of(run.folder)
+    assert (state.word, state.step, state.steps, state.loss) == ("running", 3, 9, 2.5)
+    with pytest.raises(TooBusy):
+        train_runs.refuse_running(run.folder)
+    with pytest.raises(TooBusy):
+        train_runs.clear(run.folder)
+    told = json.loads((run.folder / train_runs.STATE).read_text())
+    here, pid, began, mark = told["owner"].split("/")
+    told["owner"] = f"{here}/{pid}/1{began}/{mark}"  # another process that had the same number
+    (run.folder / train_runs.STATE).write_text(json.dumps(told))
+    if owner.mine().partition("/")[0]:
+        assert train_runs.state_of(run.folder).word == "stopped"
+    told["owner"] = f"/{pid}//{mark}"  # as where the system does not tell: by its silence
+    told["time"] = time.time() - 3600
+    (run.folder / train_runs.STATE).write_text(json.dumps(told))
+    assert train_runs.state_of(run.folder).word == "running"
+    os.utime(run.folder / "metrics.jsonl", (1, 1))
+    assert train_runs.state_of(run.folder).word == "stopped"
+
+
+def test_a_run_that_was_moved_knows_its_files(config: train_config.Config, tmp_path: Path) -> None:
+    run = train_runs.begin(tmp_path / "r", config, config.train, {})
+    train_runs.keep_result(
+        run.folder,
+        {"run": str(run.folder), "finished": True, "made": {"model": str(run.folder / "model")},
+         "loss": float("nan")},
+    )  # fmt: skip
+    run.folder.rename(tmp_path / "moved")
+    found = train_runs.result_of(tmp_path / "moved")
+    assert found is not None
+    assert found["made"]["model"] == str(tmp_path / "moved" / "model")
+    assert found["loss"] is None
+
+
+def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("x")
+    with pytest.raises(BadInput, match="holds other things"):
+        train_runs.refuse_foreign(tmp_path)
+    with pytest.raises(BadInput, match="exists already"):
+        train_runs.refuse_export(tmp_path)
+    train_runs.refuse_export(tmp_path / "new")
