@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from anyrig.devices.describe import Machine
 from anyrig.errors import BadSetting
 from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.masters import Masters
+from anyrig.training.placing import placed
 from anyrig.training.settings import Keeping, Loading
 
 
@@ -84,7 +87,7 @@ def test_an_optimiser_by_name_moves_the_masters(name: str) -> None:
     made = optimisers.make(name, masters, learning_rate=1e-3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = loss(model, data()[:16])
-    value.backward()
+    value.backward()  # type: ignore[no-untyped-call]  # torch's own
     masters.gather()
     assert model.table.weight.grad is None
     made.optimiser.step()
@@ -159,10 +162,15 @@ def test_it_learns_what_fp32_learns() -> None:
     assert curve[-1] < curve[0] / 2
 
 
-def test_left_to_itself_the_number_format_goes_with_the_weights() -> None:
+def test_left_to_itself_the_number_format_goes_with_the_weights(
+    machine: Callable[..., Machine],
+) -> None:
     curve, _, summary = run(None, 3, precision="auto")
     assert summary.precision == "bf16"
     assert len(curve) == 3
+    older = machine("no-gpu")  # a CPU that has no bf16 of its own
+    assert placed(Settings(), "cpu", machine=older).precision == "fp32"
+    assert placed(Settings(half_weights=True), "cpu", machine=older).precision == "bf16"
 
 
 def test_an_optimiser_of_the_copies_is_refused() -> None:

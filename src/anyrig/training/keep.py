@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -168,10 +169,11 @@ def first_batch(feed: Feed, group: Group) -> Batch:
         alone.order = lambda epoch: items  # type: ignore[method-assign]
         return next(iter(alone.over())).batch
     alone = Feed(feed.data, feed.batch, drop_last=False, collate=feed.collate)
-    steps = alone.over()
-    batch = next(iter(steps)).batch
-    alone.close()
-    return cut(batch, 0, count)
+    with contextlib.closing(alone), contextlib.closing(alone.over()) as steps:
+        fed = next(steps, None)
+    if fed is None:
+        raise BadInput("there is no item in the data", hint="Give at least one item.")
+    return cut(fed.batch, 0, count)
 
 
 def loading(feed: Feed, settings: Settings, parts: Parts, step_s: float | None) -> Plan:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting, StoreFailed
+from anyrig.errors import BadInput, BadSetting, StoreFailed
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
 from anyrig.training.evaluating import Evaluation
@@ -198,8 +198,7 @@ class Trainer:
                 with self._relay.phase("data"):
                     fed = next(steps, None)
                 if fed is None:
-                    if run.feed.steps_in_epoch is None:  # an iterable ends where it ends
-                        run.state.position = Position(run.state.position.epoch + 1, 0)
+                    _next_epoch(run)
                     return
                 yield fed
 
@@ -334,6 +333,21 @@ class Trainer:
         parts.applied.undo()
         with self._relay.aside("results"):
             return self.spec.finish(self.spec.folder)
+
+
+def _next_epoch(run: Run) -> None:
+    """The data came to an end: a stream where it ends, items by number after their last batch.
+
+    A run that is resumed with larger batches may stand behind the last one of its epoch.
+    """
+    epoch, step = run.state.position
+    if step:
+        run.state.position = Position(epoch + 1, 0)
+    elif run.feed.steps_in_epoch is None:
+        raise BadInput(
+            f"the data has fewer items than a batch of {run.feed.batch}",
+            hint="Set a smaller batch, or drop_last = false.",
+        )
 
 
 def _own_loss(model: nn.Module, batch: Batch) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import BadInput, BadSetting
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike, Parts, assembled
 from anyrig.training.checkpoint import Checkpoints, random
@@ -139,6 +139,11 @@ def _placed(spec: Spec) -> Placement:
 
 def _fed(spec: Spec, group: Group) -> Feed:
     settings = spec.settings
+    if isinstance(spec.data, Iterator):
+        raise BadInput(
+            "an iterator can be gone through only once: epochs and a resume begin anew",
+            hint="Give a list, a data set, or an object whose __iter__ begins anew each time.",
+        )
     return Feed(
         spec.data, settings.batch, seed=settings.seed, shuffle=settings.shuffle,
         drop_last=settings.drop_last, collate=spec.collate, share=group.share,
