@@ -19,6 +19,7 @@ pytest.importorskip("safetensors")
 
 from anyrig.cli import main  # noqa: E402
 from anyrig.cli.parse import command_line  # noqa: E402
+from anyrig.jobs import Plain  # noqa: E402
 from anyrig.services.jobs import check, words_of  # noqa: E402
 
 CONFIG = """
@@ -294,7 +295,7 @@ def test_a_queued_run_is_worked_on_and_goes_on_in_its_own_folder(config: Path, s
 
 
 def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
-    asked = {
+    asked: dict[str, Plain] = {
         "file": str(config), "run": "r", "set": {"train.batch": 8, "train.shuffle": False},
         "steps": 7, "nproc": "2", "strategy": "fsdp", "export": "out", "tensorboard": True,
         "device": "cpu", "memory_gb": 2,
@@ -354,5 +355,6 @@ def test_two_processes_train_what_one_does_and_one_writes_the_results(
     assert found[-1]["loss"] == pytest.approx(one["loss"], abs=1e-5)
     assert [event["event"] for event in found].count("done") == 1
     assert found[0]["processes"] == 2
+    assert [one.get("stage") for one in found].count("reading the data") == 1  # the first tells
     assert found[-1]["made"]["model"] == str(Path("two/model").absolute())
     assert Path("two/model/model.safetensors").is_file()

@@ -93,6 +93,8 @@ class Shown(AbstractContextManager["Shown"]):
 
     def step(self, text: str) -> None:
         """What is done before the first step."""
+        if self._quiet:
+            return
         if self._json:
             put("progress", stage=text, done=0.0)
         elif self._progress is not None:
