@@ -113,8 +113,9 @@ def test_a_stream_that_knows_its_length_runs_by_steps() -> None:
 
 
 def test_a_loader_is_taken_by_its_data_and_collate() -> None:
-    loader = torch.utils.data.DataLoader(
-        numbers(), batch_size=2, collate_fn=lambda found: torch.tensor(found) + 100
+    data: Any = numbers()
+    loader: Any = torch.utils.data.DataLoader(
+        data, batch_size=2, collate_fn=lambda found: torch.tensor(found) + 100
     )
     fed = steps(Feed(loader, 23, shuffle=False))[0]
     assert fed.batch.tolist() == [one + 100 for one in numbers()]
@@ -122,11 +123,12 @@ def test_a_loader_is_taken_by_its_data_and_collate() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "mapping", "pair"])
 def test_items_of_any_kind(kind: str) -> None:
-    data: list[Any] = {
+    kinds: dict[str, list[Any]] = {
         "text": ["a", "b", "c"],
         "mapping": [{"x": torch.tensor([float(n)]), "name": str(n)} for n in range(3)],
         "pair": [(torch.zeros(2), n) for n in range(3)],
-    }[kind]
+    }
+    data = kinds[kind]
     (fed,) = steps(Feed(data, 3, shuffle=False))
     assert fed.samples == fed.total == 3
     if kind == "text":

@@ -23,7 +23,7 @@ class Evaluation:
     """Measures a model.
 
     Args:
-        data: a data set with `len` and `[number]`.
+        data: a data set with `len` and `[number]`, or a DataLoader of one.
         loss: the mean over a batch's units.
         micro_batch: items at once; halved when memory runs out.
         applied: the number format at work.
@@ -51,6 +51,8 @@ class Evaluation:
     ) -> None:
         self._loss, self._applied, self._device, self._group = loss, applied, device, group
         self._units, self._figures = units or size_of, dict(figures or {})
+        if isinstance(data, torch.utils.data.DataLoader):
+            data, collate = data.dataset, collate or data.collate_fn
         self._data, self._collate, self._bound = data, collate, bound
         self.micro_batch = micro_batch
 
@@ -79,34 +81,38 @@ class Evaluation:
         """For each figure a row of sums and a row of counts, over this process' items."""
         sums: dict[str, torch.Tensor] = {}
         with torch.no_grad():
-            for batch in self._mine():
+            for batch, counts in self._mine():
                 given = self._applied.prepare(to_device(batch, self._device))
                 with self._applied.forward():
                     for name, pair in self._measured(model, given, batch):
+                        pair = pair if counts else torch.zeros_like(pair)
                         sums[name] = sums[name] + pair if name in sums else pair
         return sums
 
     def _measured(
         self, model: nn.Module, given: Batch, batch: Batch
     ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Every figure's sum and count; the same names for every batch, in every process."""
         count = self._units(batch)
-        if count:
-            loss = self._loss(model, given).detach().double().cpu()
-            yield "loss", torch.stack([loss * count, torch.tensor(float(count)).double()])
+        loss = self._loss(model, given).detach().double().cpu() if count else torch.zeros(())
+        yield "loss", torch.tensor([float(loss) * count, float(count)], dtype=torch.float64)
         for name, figure in self._figures.items():
             pair = [torch.as_tensor(one).detach().double().cpu() for one in figure(model, given)]
             yield name, torch.stack(pair)
 
-    def _mine(self) -> Iterator[Batch]:
-        """This process' items, in order. Processes in lockstep all look at all of them."""
+    def _mine(self) -> Iterator[tuple[Batch, bool]]:
+        """This process' items, in order, and whether they count.
+
+        Processes in lockstep all look at all of them. One that is left without an item looks at the
+        first: all have to name the same figures when they add them up.
+        """
         group = self._group
         first, step = (0, 1) if group.lockstep else (group.rank, group.size)
-        part = torch.utils.data.Subset(self._data, range(first, len(self._data), step))
-        if not len(part):
-            return
+        mine = range(first, len(self._data), step)
+        part = torch.utils.data.Subset(self._data, mine or range(1))
         feed = Feed(part, self.micro_batch, shuffle=False, drop_last=False, collate=self._collate)
         for fed in feed.over():
-            yield fed.batch
+            yield fed.batch, bool(mine)
 
     def _value(self, name: str, sums: torch.Tensor) -> float:
         if not self._group.lockstep:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.optimisers import materialise
 from anyrig.training.step import Before
-from anyrig.units import bytes_text
+from anyrig.units import bytes_text, plural
 
 if TYPE_CHECKING:
     from anyrig.backends.torch import TorchBound
@@ -47,9 +49,11 @@ def fit_step(
     before.take()
     materialise(step.optimiser)
     meter: Meter = Trimming(bound) if bound.on_host else bound
+    least = _least(step, batch)
     try:
         return fit(
-            _trial(step, batch, bound),
+            _trial(step, batch, bound, least),
+            start=least,
             meter=meter,
             budget_bytes=budget_bytes,
             recognise=recognise,
@@ -78,9 +82,10 @@ def fit_together(
     before = Before(step.model, bound.device)
     before.take()
     materialise(step.optimiser)
-    trial = _trial(step, batch, bound)
+    least = _least(step, batch)
+    trial = _trial(step, batch, bound, least)
     peaks = []
-    for size in (1, 2):
+    for size in (least, least + 1):
         for _ in range(2):
             bound.reset_peak()
             trial(size)
@@ -92,17 +97,25 @@ def fit_together(
     before.put_back()
     room = group.least(int(budget_bytes * _TOGETHER_SHARE)) - peaks[0]
     slope = max(1, peaks[1] - peaks[0])
-    found = max(1, min(most, 1 + max(0, room) // slope))
+    found = max(least, min(most, least + max(0, room) // slope))
     return found, (
-        f"one item takes {bytes_text(peaks[0])}, each further one {bytes_text(slope)}, measured "
+        f"{plural(least, 'item')} take {bytes_text(peaks[0])}, each further one "
+        f"{bytes_text(slope)}, measured "
         f"with all processes; {_TOGETHER_SHARE:.0%} of the budget is used"
     )
 
 
-def _trial(step: Step, batch: Batch, bound: TorchBound) -> Callable[[int], None]:
+def _least(step: Step, batch: Batch) -> int:
+    """The fewest items that can be tried: statistics of a single one are refused by torch."""
+    normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm)
+                 for module in step.model.modules())  # fmt: skip
+    return 2 if normed and size_of(batch) > 1 else 1
+
+
+def _trial(step: Step, batch: Batch, bound: TorchBound, least: int) -> Callable[[int], None]:
     def run(size: int) -> None:
         step.forget()
-        piece = to_device(cut(batch, 0, size), bound.device)
+        piece = to_device(cut(batch, 0, max(size, least)), bound.device)
         step.gradients(piece)
 
     return run

@@ -232,8 +232,8 @@ class Trainer:
         if self.spec.validation is None:
             return False
         every = self.settings.validate_every
-        ended = run.state.position.step == 0 or run.done
-        return run.state.step % every == 0 if every else ended
+        due = run.state.step % every == 0 if every else run.state.position.step == 0
+        return due or run.done  # a summary speaks of the model that came out
 
     def _measure(self, run: Run) -> dict[str, float]:
         if self.spec.validation is None:

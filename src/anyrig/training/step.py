@@ -358,27 +358,41 @@ class Before:
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         self._model, self._device = model, device
         self._random: dict[str, Any] = {}
-        self._copies: list[tuple[torch.Tensor, torch.Tensor, int]] = []
-        self._steady: set[int] = set()
+        self._copies: dict[tuple[nn.Module, str], _Copy] = {}
+        self._steady: set[tuple[nn.Module, str]] = set()
 
     def take(self) -> None:
         """Remember how things stand."""
-        for buffer, _, version in self._copies:
-            if buffer._version == version:
-                self._steady.add(id(buffer))
+        for place, copy in self._copies.items():
+            if copy.holder is _buffer(place) and copy.holder._version == copy.version:
+                self._steady.add(place)
         self._random = random.capture(self._device)
-        self._copies = [
-            (buffer, buffer.detach().clone(), buffer._version) for buffer in self._changing()
-        ]
+        self._copies = {
+            place: _Copy(buffer, buffer.detach().clone(), buffer._version)
+            for place, buffer in self._changing()
+        }
 
     def put_back(self) -> None:
-        """As it stood."""
+        """As it stood; a buffer that another was put in place of is in its place again."""
         random.restore({0: self._random}, 0, self._device)
         with torch.no_grad():
-            for buffer, copy, _ in self._copies:
-                buffer.copy_(copy)
+            for (module, name), copy in self._copies.items():
+                copy.holder.copy_(copy.value)
+                module._buffers[name] = copy.holder
 
-    def _changing(self) -> Iterator[torch.Tensor]:
-        for buffer in self._model.buffers():
-            if id(buffer) not in self._steady:
-                yield buffer
+    def _changing(self) -> Iterator[tuple[tuple[nn.Module, str], torch.Tensor]]:
+        for module in self._model.modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None and (module, name) not in self._steady:
+                    yield (module, name), buffer
+
+
+class _Copy(NamedTuple):
+    holder: torch.Tensor
+    value: torch.Tensor
+    version: int
+
+
+def _buffer(place: tuple[nn.Module, str]) -> torch.Tensor | None:
+    module, name = place
+    return module._buffers.get(name)
