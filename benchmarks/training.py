@@ -6,7 +6,8 @@ some steps to warm up, three windows of ten steps, each ended by a wait for the 
 of the windows counts. Memory is the most in live tensors during those windows.
 
 Tokens come from a chain in which each token has eight likely successors, so that there is something
-to learn: the loss falls from 10.8 towards 2.1.
+to learn: the loss falls from 10.8 towards 2.1. Each way has the attention kernel that it takes by
+itself: torch's default for the peers, a test of the model's own calls for us.
 
 On a CPU the script runs a tiny model through all of it, to show that it does.
 """
@@ -37,6 +38,8 @@ WARM, WINDOW, WINDOWS = 8, 10, 3
 STEPS = WARM + WINDOW * WINDOWS
 CURVE, SMOOTH = 500, 50
 RATE = 6e-4
+WORDS = 2048
+"""Tokens that occur: few enough to be learnt in 500 steps."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Tokens(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
     def __init__(self, num_items: int, size: Size, seed: int = 1) -> None:
         generator = torch.Generator().manual_seed(seed)
-        vocabulary = size.shape.vocabulary
+        vocabulary = min(WORDS, size.shape.vocabulary)
         same = torch.Generator().manual_seed(0)
         table = torch.randint(vocabulary, (vocabulary, 8), generator=same)
         rows = torch.empty(num_items, size.length + 1, dtype=torch.int64)
@@ -131,16 +134,12 @@ class Tokens(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 def run(hardware: str) -> list[Row]:
     size = FULL if hardware == "h200" else TINY
     data = Tokens(size.large * 8, size)
-    if size.device == "cuda":
-        _selftested()
     peers = [_run(way, size, batch, data) for batch in (size.batch, size.large)
              for way in (plain, accelerated, by_lightning)]  # fmt: skip
     small = [ours("ours, bf16", size, size.batch, data),
-             ours("ours, bf16 weights", size, size.batch, data, half_weights=True),
              ours("ours, fp8 head, bf16 weights", size, size.batch, data, half_weights=True,
                   precision="fp8")]  # fmt: skip
     large = [ours("ours, bf16", size, size.large, data),
-             ours("ours, bf16 weights", size, size.large, data, half_weights=True),
              ours("ours, fp8 head, bf16 weights", size, size.large, data, half_weights=True,
                   precision="fp8"),
              ours("ours, selective recompute", size, size.large, data,
@@ -171,7 +170,7 @@ def _rows(
     best = max((_tokens(size, one, batch), one.name, batch)
                for batch, many in ((size.batch, at_small), (size.large, at_large))
                for one in many)  # fmt: skip
-    for number, one in enumerate(large[:3]):
+    for number, one in enumerate(large[:2]):
         own, batch = max((_tokens(size, small[number], size.batch), size.batch),
                          (_tokens(size, one, size.large), size.large))  # fmt: skip
         rows.append(
@@ -191,7 +190,7 @@ def _memory(size: Size, peers: list[Took], large: list[Took]) -> list[Row]:
     quick = min(peers, key=lambda one: one.step_s)
     rows = [Row(f"{one.name}: memory at {size.large} items", one.peak_bytes / GIB, "GiB")
             for one in peers]  # fmt: skip
-    for one, memory, speed in ((large[0], 0.85, 1.0), (large[3], 0.7, 1.1)):
+    for one, memory, speed in ((large[0], 0.85, 1.0), (large[2], 0.7, 1.1)):
         rows.append(Row(f"{one.name}: memory at {size.large} items", one.peak_bytes / GIB, "GiB",
                         lean.peak_bytes / GIB or None, f"{lean.name}, the leanest", high=memory,
                         judge="ratio"))  # fmt: skip
@@ -211,7 +210,7 @@ def _share(size: Size, ways: list[Took]) -> list[Row]:
     peak = _peak_flops()
     rows = [Row("measured bf16 peak, 8192-cubed product", peak / 1e12, "TFLOP/s")]
     for number, one in enumerate(ways):
-        batch = size.batch if number < 3 else size.large
+        batch = size.batch if number < 2 else size.large
         share = counted.per_sample * batch / one.step_s / peak
         rows.append(Row(f"{one.name}, {batch} items: share of the bf16 peak", share * 100, "%"))
     return rows
@@ -230,19 +229,6 @@ def _peak_flops() -> float:
         torch.cuda.synchronize()
         best = min(best, (time.perf_counter() - began) / 10)
     return 2 * side**3 / best
-
-
-def _selftested() -> None:
-    """Attention that gives wrong values is switched off for everybody, as our command does."""
-    import os
-
-    from anyrig.cli.bench import drive_of
-    from anyrig.devices.discover import discover
-    from anyrig.precision import selftest
-
-    device = discover(os.environ).gpus[0]
-    for text in selftest.guarded(device, drive_of(device)).messages:
-        print(text, flush=True)
 
 
 # -- the ways --------------------------------------------------------------------------------------
@@ -377,6 +363,10 @@ def by_lightning(took: Took, size: Size, batch: int, data: Tokens) -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.AdamW(self.parameters(), lr=RATE, fused=True)
 
+        def configure_gradient_clipping(self, *args: Any, **options: Any) -> None:
+            # Lightning's own refuses fused optimisers.
+            nn.utils.clip_grad_norm_(self.parameters(), 1.0)
+
         def on_train_batch_end(self, *args: Any) -> None:
             clock.step()
 
@@ -386,7 +376,7 @@ def by_lightning(took: Took, size: Size, batch: int, data: Tokens) -> None:
     trainer = lightning.Trainer(
         accelerator="gpu" if size.device == "cuda" else "cpu", devices=1, precision="bf16-mixed",
         max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, gradient_clip_val=1.0,
+        enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(module, _loader(size, batch, data))
 
@@ -436,7 +426,6 @@ def _curves(size: Size) -> list[Row]:
     found = {}
     for name, changed in (
         ("bf16", {}),
-        ("bf16 weights", {"half_weights": True}),
         ("fp8 head, bf16 weights", {"half_weights": True, "precision": "fp8"}),
     ):
         if size.device == "cpu" and "precision" in changed:
@@ -446,7 +435,7 @@ def _curves(size: Size) -> list[Row]:
         _clean(size)
         print(f"{name}: {found[name][0]:.4f} to {found[name][-1]:.4f}", flush=True)
     rows = [Row(f"loss after {size.curve} steps, bf16 autocast", _means(found["bf16"])[-1], "nats")]
-    for name in ("bf16 weights", "fp8 head, bf16 weights"):
+    for name in ("fp8 head, bf16 weights",):
         pairs = list(zip(_means(found[name]), _means(found["bf16"]), strict=True))
         apart = max(abs(one / other - 1) for one, other in pairs)
         rows.append(Row(f"loss curve of {name}: largest distance to bf16 autocast", apart * 100,

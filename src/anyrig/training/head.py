@@ -75,14 +75,17 @@ def linear_cross_entropy(
 def _plan(
     rows: torch.Tensor, weight: torch.Tensor, chunks: int | Literal["auto"], eighths: bool
 ) -> Plan:
-    kernels = rows.device.type == "cuda" and _has_triton()
+    # Tensors without data, which FLOPs are counted on, cannot be handed to a kernel of ours.
+    real = not hasattr(rows, "fake_mode")
+    kernels = real and rows.device.type == "cuda" and _has_triton()
     fits = kernels and rows.shape[1] % 16 == 0 and weight.shape[0] % 16 == 0
     eighths = eighths and fits and _has_fp8(rows.device)
     if chunks == "auto":
         width = weight.shape[0] * (2 if kernels else 4)
         most = _AUTO_BYTES // width if rows.device.type != "cpu" else _AUTO_ROWS
-        chunks = -(-rows.shape[0] // max(64, most))
-    size = -(-rows.shape[0] // chunks)
+        size = max(64, 1 << (most.bit_length() - 1))  # products are fast on powers of two
+    else:
+        size = -(-rows.shape[0] // chunks)
     if eighths:  # fp8 products take multiples of 16
         size = -(-size // 64) * 64
     return Plan(max(1, min(size, _rounded(rows.shape[0], eighths))), kernels, eighths)

@@ -18,8 +18,9 @@ _WARPS = 8
 
 @triton.jit
 def losses_of_rows(
-    logits, targets, lse, losses, stride, vocabulary, ignored: tl.constexpr, block: tl.constexpr
-):
+    logits, targets, lse, losses, stride, vocabulary: tl.constexpr, ignored: tl.constexpr,
+    block: tl.constexpr,
+):  # fmt: skip
     """Log-sum-exp and loss of each row."""
     row = tl.program_id(0).to(tl.int64)
     start = logits + row * stride
@@ -42,8 +43,9 @@ def losses_of_rows(
 
 @triton.jit
 def gradients_in_place(
-    logits, targets, lse, stride, vocabulary, width, ignored: tl.constexpr, block: tl.constexpr
-):
+    logits, targets, lse, stride, vocabulary: tl.constexpr, width: tl.constexpr,
+    ignored: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
     """Each row's logits become the gradient of its loss; padded columns become nought."""
     row = tl.program_id(0).to(tl.int64)
     start = logits + row * stride

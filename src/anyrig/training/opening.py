@@ -23,6 +23,7 @@ from anyrig.training.assemble import OptimiserLike, Parts, assembled
 from anyrig.training.checkpoint import Checkpoints, random
 from anyrig.training.feed import Feed
 from anyrig.training.fitting import fit_step, fit_together
+from anyrig.training.nests import cut, to_device
 from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
 from anyrig.training.schedule import Rates
 from anyrig.training.settings import Settings
@@ -102,6 +103,7 @@ def open_run(spec: Spec, relay: Relay) -> Run:
         run = Run(parts, feed, _paced(spec.settings, parts, total), total, checkpoints)
         states = _resume(spec, run, relay)
         first = keep.first_batch(feed, parts.group)
+        _attending(spec, parts, first)
         _prepared(spec, run, first)
         relay.open(
             opened(
@@ -192,6 +194,21 @@ def _prepared(spec: Spec, run: Run, first: Batch) -> None:
     plan = keep.loading(run.feed, spec.settings, parts, seconds)
     run.feed.set_options(plan.options(spec.settings.seed))
     parts.reasons += [f"loading: {reason}" for reason in plan.reasons]
+
+
+def _attending(spec: Spec, parts: Parts, first: Batch) -> None:
+    """Attention by a test of the model's own calls, before anything is compiled or recorded."""
+    from anyrig.training.attending import best_attention, calls_of
+
+    if parts.device.type != "cuda" or parts.group.lockstep:
+        return
+    try:
+        calls = calls_of(parts.model, spec.loss, to_device(cut(first, 0, 1), parts.device))
+    except Exception as error:  # noqa: BLE001 - a model may do anything; it still can be trained
+        parts.reasons.append(f"attention: as torch has it ({type(error).__name__}: {error})"[:200])
+        return
+    chosen = parts.undo.enter_context(best_attention(calls, parts.device, parts.applied.precision))
+    parts.reasons.append(f"attention: {chosen.reason}")
 
 
 def _fitted(spec: Spec, parts: Parts, first: Batch) -> float | None:

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from anyrig.training.nests import cut, to_device
 from anyrig.training.protocol import Batch, Loss, Phase, StepFacts, Watch
 
@@ -120,7 +122,7 @@ class Relay:
         self._batches.append((step, batch))
 
     def _alarmed(self, alert: Alert) -> None:
-        if alert.kind in ("loss-nonfinite", "steps-skipped", "gradient-explodes"):
+        if alert.kind in ("loss-nonfinite", "steps-skipped"):
             self._suspect = alert.step
 
     def name_nonfinite(self, parts: Parts) -> None:
@@ -147,7 +149,9 @@ def _named(parts: Parts, batch: Batch) -> str:
     from anyrig.training.watch.health import find_nonfinite
 
     piece = to_device(cut(batch, 0, parts.step.micro_batch), parts.device)
-    found = find_nonfinite(parts.model, lambda: parts.step.gradients(piece))
+    # Hooks that read values would break what is compiled into pieces.
+    with torch.compiler.set_stance("force_eager"):
+        found = find_nonfinite(parts.model, lambda: parts.step.gradients(piece))
     parts.step.forget()
     return found.text if found is not None else ""
 

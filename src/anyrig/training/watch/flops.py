@@ -77,15 +77,15 @@ def _count(model: nn.Module, loss: Loss, batch: Batch) -> int:
 
     # The generators' states are not touched: fake tensors draw no numbers.
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        shadow = copy.deepcopy(model, _shadows(model, mode.from_tensor))
-        ghost = _map(batch, mode.from_tensor)
+        shadow = copy.deepcopy(model, shadows(model, mode.from_tensor))
+        ghost = shadows_of_batch(batch, mode.from_tensor)
         counter = FlopCounterMode(display=False, custom_mapping=_formulas())
         with torch.enable_grad(), counter:
             loss(shadow, ghost).backward()  # type: ignore[no-untyped-call]  # torch's own
     return counter.get_total_flops()
 
 
-def _shadows(model: nn.Module, shadow: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
+def shadows(model: nn.Module, shadow: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, Any]:
     """What a copy takes instead of each tensor of the model: its like without memory."""
     from torch.utils._pytree import tree_leaves
 
@@ -96,7 +96,8 @@ def _shadows(model: nn.Module, shadow: Callable[[torch.Tensor], torch.Tensor]) -
     return {id(tensor): shadow(tensor) for tensor in tensors}
 
 
-def _map(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+def shadows_of_batch(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
+    """A batch with its tensors' likes without memory."""
     from torch.utils._pytree import tree_map_only
 
     return tree_map_only(torch.Tensor, change, batch)

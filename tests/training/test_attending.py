@@ -1,0 +1,82 @@
+"""Attention kernels by a model's own calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.training import attending
+from anyrig.training.attending import Call, best_attention, calls_of
+from anyrig.training.head import LanguageLoss
+from anyrig.training.models.gpt import PRESETS, Gpt
+
+
+class Attends(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        self.drawn = 0
+
+    def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        query = self.inner(states).view(len(states), -1, 2, 4).transpose(1, 2)
+        return F.scaled_dot_product_attention(query, query[:, :1], query[:, :1], attn_mask=mask,
+                                              enable_gqa=True)  # fmt: skip
+
+
+def test_calls_are_seen_without_computing() -> None:
+    model = Gpt(PRESETS["nano"])
+    before = torch.get_rng_state()
+    found = calls_of(model, LanguageLoss(), {"tokens": torch.zeros(3, 33, dtype=torch.int64)})
+    assert found == (Call(3, 2, 2, 32, 32, 32, "causal"),)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+@pytest.mark.parametrize(("kind", "mask"), [(torch.bool, "bool"), (torch.float32, "additive")])
+def test_masks_and_grouped_heads_are_told_apart(kind: torch.dtype, mask: str) -> None:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        found: torch.Tensor = model(batch, torch.ones(6, 6, dtype=kind)).sum()
+        return found
+
+    (call,) = calls_of(Attends(), loss, torch.randn(2, 6, 8))
+    assert call == Call(2, 2, 1, 6, 6, 4, mask)
+    assert "6 x 4 with a" in call.text
+
+
+def test_long_calls_are_tried_at_a_length_with_the_same_remainder() -> None:
+    (plain, negative) = attending._cases(Call(1, 4, 2, 4096 + 64, 4096 + 64, 64, "bool"))
+    assert plain.queries % 128 == 64
+    assert plain.queries <= 1024
+    assert plain.heads == 2
+    assert plain.key_heads == 1
+    assert negative.logit < -100
+
+
+def test_other_devices_are_left_as_they_are() -> None:
+    call = Call(1, 2, 2, 16, 16, 8, "causal")
+    before = torch.backends.cuda.flash_sdp_enabled()
+    with best_attention([call], torch.device("cpu"), "fp32") as chosen:
+        assert chosen.kernels == ()
+        assert "cpu" in chosen.reason
+        assert torch.backends.cuda.flash_sdp_enabled() == before
+
+
+@pytest.mark.gpu
+def test_what_is_wrong_with_a_mask_may_be_right_without_one() -> None:
+    device = torch.device("cuda")
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    with best_attention([Call(8, 12, 12, 1024, 1024, 64, "causal")], device, "bf16") as chosen:
+        assert chosen.kernels
+        assert torch.backends.cuda.cudnn_sdp_enabled() == ("cudnn" in chosen.kernels)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+    with best_attention([Call(8, 1, 1, 704, 704, 64, "bool")], device, "bf16") as chosen:
+        query = torch.full((1, 1, 704, 64), 0.1, device=device, dtype=torch.bfloat16)
+        query.requires_grad_()
+        mask = torch.ones(1, 1, 704, 704, device=device, dtype=torch.bool).tril()
+        F.scaled_dot_product_attention(query, query * -1200, query, attn_mask=mask).sum().backward()
+        assert query.grad is not None
+        assert torch.isfinite(query.grad).all()
