@@ -23,8 +23,9 @@ class Attends(nn.Module):
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         query = self.inner(states).view(len(states), -1, 2, 4).transpose(1, 2)
-        return F.scaled_dot_product_attention(query, query[:, :1], query[:, :1], attn_mask=mask,
+        found: torch.Tensor = F.scaled_dot_product_attention(query, query[:, :1], query[:, :1], attn_mask=mask,
                                               enable_gqa=True)  # fmt: skip
+        return found
 
 
 def test_calls_are_seen_without_computing() -> None:
@@ -58,25 +59,28 @@ def test_long_calls_are_tried_at_a_length_with_the_same_remainder() -> None:
 
 def test_other_devices_are_left_as_they_are() -> None:
     call = Call(1, 2, 2, 16, 16, 8, "causal")
-    before = torch.backends.cuda.flash_sdp_enabled()
+    switches: Any = torch.backends.cuda
+    before = switches.flash_sdp_enabled()
     with best_attention([call], torch.device("cpu"), "fp32") as chosen:
         assert chosen.kernels == ()
         assert "cpu" in chosen.reason
-        assert torch.backends.cuda.flash_sdp_enabled() == before
+        assert switches.flash_sdp_enabled() == before
 
 
 @pytest.mark.gpu
 def test_what_is_wrong_with_a_mask_may_be_right_without_one() -> None:
     device = torch.device("cuda")
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    switches: Any = torch.backends.cuda
+    before = switches.cudnn_sdp_enabled()
     with best_attention([Call(8, 12, 12, 1024, 1024, 64, "causal")], device, "bf16") as chosen:
         assert chosen.kernels
-        assert torch.backends.cuda.cudnn_sdp_enabled() == ("cudnn" in chosen.kernels)
-    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+        assert switches.cudnn_sdp_enabled() == ("cudnn" in chosen.kernels)
+    assert switches.cudnn_sdp_enabled() == before
     with best_attention([Call(8, 1, 1, 704, 704, 64, "bool")], device, "bf16") as chosen:
         query = torch.full((1, 1, 704, 64), 0.1, device=device, dtype=torch.bfloat16)
         query.requires_grad_()
         mask = torch.ones(1, 1, 704, 704, device=device, dtype=torch.bool).tril()
-        F.scaled_dot_product_attention(query, query * -1200, query, attn_mask=mask).sum().backward()
+        found: Any = F.scaled_dot_product_attention(query, query * -1200, query, attn_mask=mask)
+        found.sum().backward()
         assert query.grad is not None
         assert torch.isfinite(query.grad).all()
