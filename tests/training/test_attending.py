@@ -23,8 +23,9 @@ class Attends(nn.Module):
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         query = self.inner(states).view(len(states), -1, 2, 4).transpose(1, 2)
-        found: torch.Tensor = F.scaled_dot_product_attention(query, query[:, :1], query[:, :1], attn_mask=mask,
-                                              enable_gqa=True)  # fmt: skip
+        found: torch.Tensor = F.scaled_dot_product_attention(
+            query, query[:, :1], query[:, :1], attn_mask=mask, enable_gqa=True
+        )
         return found
 
 
@@ -38,7 +39,7 @@ def test_calls_are_seen_without_computing() -> None:
 
 
 @pytest.mark.parametrize(("kind", "mask"), [(torch.bool, "bool"), (torch.float32, "additive")])
-def test_masks_and_grouped_heads_are_told_apart(kind: torch.dtype, mask: str) -> None:
+def test_masks_and_grouped_heads_are_told_apart(kind: torch.dtype, mask: Any) -> None:
     def loss(model: nn.Module, batch: Any) -> torch.Tensor:
         found: torch.Tensor = model(batch, torch.ones(6, 6, dtype=kind)).sum()
         return found
