@@ -17,8 +17,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from anyrig.cli import main  # noqa: E402
+from anyrig.cli import main, train_worker  # noqa: E402
+from anyrig.cli.context import Context  # noqa: E402
 from anyrig.cli.parse import command_line  # noqa: E402
+from anyrig.errors import DeviceUnusable  # noqa: E402
 from anyrig.jobs import Plain  # noqa: E402
 from anyrig.services.jobs import check, words_of  # noqa: E402
 
@@ -305,6 +307,30 @@ def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
     assert options.set == ["train.batch=8", "train.shuffle=false"]
     assert (options.steps, options.nproc, options.strategy) == (7, "2", "fsdp")
     assert (options.tensorboard, options.device, options.memory_gb) == (True, "cpu", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "count", "number"),
+    [
+        ("no-gpu", None, None, 1), ("no-gpu", None, 3, 3), ("h200-linux", None, None, 1),
+        ("rtx4090-rtxpro6000-wsl2", None, None, 2), ("rtx4090-rtxpro6000-wsl2", "cpu", 2, 2),
+        ("rtx4090-rtxpro6000-wsl2", "all", None, 2),
+    ],
+)  # fmt: skip
+def test_each_process_has_a_device_of_one_kind(
+    name: str, device: str | None, count: int | None, number: int
+) -> None:
+    record = Path(__file__).parent.parent / "machines" / f"{name}.json"
+    _, options = command_line(["train", "x.toml", *(["--device", device] if device else [])])
+    options.machine = str(record)
+    context = Context(options)
+    found = train_worker.devices(context, count)
+    kinds = {context.machine.find(one).kind for one in found}  # type: ignore[union-attr]
+    assert (len(found), len(kinds)) == (number, 1)
+    if kinds == {"gpu"}:
+        assert len(set(found)) == number
+        with pytest.raises(DeviceUnusable, match="processes"):
+            train_worker.devices(context, number + 1)
 
 
 # -- processes of their own ------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from anyrig.devices.describe import Machine
 from anyrig.errors import BadInput, TooBusy
 from anyrig.jobs import owner
 from anyrig.services import train_config, train_runs
@@ -123,3 +125,51 @@ def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="exists already"):
         train_runs.refuse_export(tmp_path)
     train_runs.refuse_export(tmp_path / "new")
+
+
+# -- machines that are not here --------------------------------------------------------------------
+
+
+def test_an_estimate_is_made_for_each_device_by_its_own_rules(
+    tmp_path: Path, machine: Callable[..., Machine]
+) -> None:
+    pytest.importorskip("torch")
+    from anyrig.services import train_measure
+
+    (tmp_path / "a.txt").write_text("The tide came in at noon.\n" * 200, encoding="utf-8")
+    path = tmp_path / "a.toml"
+    path.write_text(
+        '[task]\nkind = "language"\ntext = "a.txt"\ncontext = 16\n'
+        'model = { preset = "tiny", layers = 1, width = 16, heads = 2 }\n[train]\nbatch = 4\n',
+        encoding="utf-8",
+    )
+    config = train_config.read(path)
+    run = train_runs.Run(
+        tmp_path / "r", "a", str(path), tmp_path, config.task, config.train, {}, 0.0
+    )
+    there = machine("h200-linux")
+    found = train_measure.estimates(
+        run, there, lambda device: "bf16" if device.kind == "gpu" else "fp32"
+    )
+    assert [fitting.device.id for fitting, _ in found] == [one.id for one in there.devices]
+    kinds = {fitting.device.kind: estimate for fitting, estimate in found}
+    assert (kinds["gpu"].device_type, kinds["gpu"].precision) == ("cuda", "bf16")
+    assert (kinds["cpu"].device_type, kinds["cpu"].precision) == ("cpu", "fp32")
+    assert all(fitting.fits and fitting.largest for fitting, _ in found)
+    assert not run.folder.exists()
+
+
+def test_torch_is_loaded_only_after_its_allocator_was_told(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from anyrig.cli import train\n"
+        "from anyrig.cli.context import Context\n"
+        "from anyrig.cli.parse import command_line\n"
+        "_, options = command_line(['train', 'x.toml', '--precision', 'bf16'])\n"
+        "placement = train.placed(Context(options), {'memory_gb': 1})\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(placement.precision, placement.budget_bytes)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["bf16", str(1 << 30)]

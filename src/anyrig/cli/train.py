@@ -185,6 +185,9 @@ def _train(context: Context) -> int:
         if is_new and train_runs.drop_empty(run):
             train_runs.forget(context.folders.runs, train_runs.id_of(run.folder))
         raise
+    except KeyboardInterrupt:
+        train_show.interrupted(run)
+        raise
     if not result["finished"]:
         train_show.stopped(context, result)
         return EXIT_INTERRUPTED

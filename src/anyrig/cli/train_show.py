@@ -183,9 +183,18 @@ def already(context: Context, result: dict[str, Any]) -> None:
     print("To go on further, name more steps: --steps N. To begin anew: CONFIG --folder --fresh.")
 
 
+def interrupted(run: Run) -> None:
+    """How to go on with a run that ended at once; its last checkpoint counts, where it has one."""
+    print(f"\nGo on with: {_resume(run.folder)}", file=sys.stderr)
+
+
+def _resume(folder: str | Path) -> str:
+    return f"anyrig train --resume {quoted(short(folder))}"
+
+
 def stopped(context: Context, result: dict[str, Any]) -> None:
     """How to go on with a run that was asked to end."""
-    how = f"anyrig train --resume {quoted(short(result['run']))}"
+    how = _resume(result["run"])
     if context.options.json:
         put("stopped", resume=how, **result)
     steps = f" of {result['total_steps']}" if result.get("total_steps") else ""
