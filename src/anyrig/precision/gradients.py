@@ -166,9 +166,11 @@ def _cut_over(tensor: Any) -> tuple[Any, ...]:
 
 
 def _norm(members: _Members, device: torch.device) -> torch.Tensor:
-    """The norm of all of them, as fp32 on a device."""
+    """The norm of all of them on a device; fp32, or fp64 where a gradient is."""
+    wide = any(part.dtype == torch.float64 for part in members.parts)
+    kind = torch.float64 if wide else torch.float32
     norms = [
-        norm.to(device, torch.float32, non_blocking=True)
+        norm.to(device, kind, non_blocking=True)
         for group in _grouped(members.parts).values()
         for norm in torch._foreach_norm(group, 2.0)
     ]
@@ -180,4 +182,4 @@ def _norm(members: _Members, device: torch.device) -> torch.Tensor:
     squares = norm.double().square()  # of which fp32 holds no large ones
     for group in members.meshes:
         dist.all_reduce(squares, group=group)
-    return squares.sqrt().float()
+    return squares.sqrt().to(kind)

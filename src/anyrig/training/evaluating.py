@@ -94,11 +94,10 @@ class Evaluation:
     ) -> Iterator[tuple[str, torch.Tensor]]:
         """Every figure's sum and count; the same names for every batch, in every process."""
         count = self._units(batch)
-        loss = self._loss(model, given).detach().double().cpu() if count else torch.zeros(())
-        yield "loss", torch.tensor([float(loss) * count, float(count)], dtype=torch.float64)
+        loss = float(self._loss(model, given).detach()) if count else 0.0
+        yield "loss", torch.tensor([loss * count, float(count)], dtype=torch.float64)
         for name, figure in self._figures.items():
-            pair = [torch.as_tensor(one).detach().double().cpu() for one in figure(model, given)]
-            yield name, torch.stack(pair)
+            yield name, torch.stack([_wide(one) for one in figure(model, given)])
 
     def _mine(self) -> Iterator[tuple[Batch, bool]]:
         """This process' items, in order, and whether they count.
@@ -122,3 +121,9 @@ class Evaluation:
         mean = float((top[counted] / bottom[counted]).mean()) if bool(counted.any()) else 0.0
         after = getattr(self._figures.get(name), "after", None)
         return float(after(mean)) if after is not None else mean
+
+
+def _wide(value: float | torch.Tensor) -> torch.Tensor:
+    """In fp64 on the host; there first, as not every device has fp64."""
+    host = value.detach().cpu() if isinstance(value, torch.Tensor) else value
+    return torch.as_tensor(host, dtype=torch.float64)

@@ -1,0 +1,70 @@
+"""A whole run of the trainer as one of several processes, or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from anyrig.training import Settings, Trainer
+from anyrig.training.settings import Keeping, Loading
+
+
+def model() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+
+
+def data(count: int = 64, seed: int = 1) -> torch.utils.data.TensorDataset:
+    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed))
+    inputs = inputs.double()
+    return torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True).sin())
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.mse_loss(net(batch[0]), batch[1])
+
+
+def size(net: nn.Module, batch: Any) -> tuple[float, float]:
+    return float(net(batch[0]).abs().sum()), len(batch[0])
+
+
+def run(
+    environment: Mapping[str, str],
+    folder: str | None = None,
+    validation: int = 0,
+    **changed: Any,
+) -> dict[str, Any]:
+    """What a run comes to, in words and figures."""
+    settings = Settings(
+        **{
+            "batch": 8, "micro_batch": 2, "steps": 6, "learning_rate": 1e-2, "schedule": "constant",
+            "warmup": 0,
+            "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0, every_steps=3),
+            **changed,
+        }
+    )  # fmt: skip
+    with Trainer(
+        model(), data=data(), loss=loss, settings=settings, device="cpu",
+        environment=environment, folder=Path(folder) if folder else None,
+        validation=data(validation, 9) if validation else None, figures={"size": size},
+    ) as trainer:  # fmt: skip
+        parts = trainer.open().parts
+        kind = type(parts.group).__name__
+        summary = trainer.run()
+        weights = parts.group.weights(parts.whole)
+        curve = [row.loss for row in trainer.history()]
+        return {
+            "group": kind, "curve": curve, "validation": dict(summary.validation),
+            "weights": {name: value.clone() for name, value in weights.items()},
+            "resumed_from": summary.resumed_from, "finished": summary.finished,
+            "reasons": summary.reasons,
+        }  # fmt: skip
+
+
+def run_with(environment: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with options by name, as a process is started with."""
+    return run(environment, **options)

@@ -1,0 +1,49 @@
+"""The trainer over two processes is the trainer in one: curve, figures, checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.ranks.running import run_ranks
+from tests.training.ranks.trained import run, run_with
+
+
+def _same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found["curve"] == pytest.approx(wanted["curve"], abs=1e-9)
+    assert found["validation"] == pytest.approx(wanted["validation"], abs=1e-9)
+    for name, value in found["weights"].items():
+        assert torch.allclose(value, wanted["weights"][name], rtol=0, atol=1e-9), name
+
+
+@pytest.mark.parametrize(("strategy", "group"), [("ddp", "Processes"), ("fsdp", "Shards")])
+def test_two_processes_train_measure_and_resume_as_one(
+    strategy: str, group: str, tmp_path: Path
+) -> None:
+    whole = run({}, validation=5)
+    assert whole["group"] == "Alone"
+    options = {"strategy": strategy, "validation": 5, "folder": str(tmp_path)}
+    half = run_ranks(run_with, {**options, "steps": 4})
+    assert {one["group"] for one in half} == {group}
+    assert half[0]["finished"]
+    rest = run_ranks(run_with, options)
+    assert rest[0]["resumed_from"] == 4
+    _same(rest[0], whole)
+    assert rest[1]["validation"] == rest[0]["validation"]
+
+
+def test_a_checkpoint_of_two_goes_on_in_one(tmp_path: Path) -> None:
+    whole = run({})
+    run_ranks(run_with, {"steps": 4, "folder": str(tmp_path), "shares": "measured"})
+    rest = run({}, folder=str(tmp_path))
+    assert rest["resumed_from"] == 4
+    _same(rest, whole)
+
+
+def test_more_processes_than_items_to_measure() -> None:
+    whole = run({}, validation=1)
+    for answer in run_ranks(run_with, {"validation": 1, "strategy": "ddp"}):
+        assert answer["validation"] == pytest.approx(whole["validation"], abs=1e-9)
