@@ -249,7 +249,7 @@ class Recorder:
 
     def _tell_epoch(self, now: float) -> None:
         took = now - self._epoch_begun
-        text = f"epoch {(self._epoch or 0) + 1} took {seconds_text(took)}"
+        text = f"epoch {(self._epoch or 0) + 1}: {seconds_text(took)}"
         self._tell(
             RunEvent("epoch", text, self._number, now - self._begun, time.time(),
                      {"epoch": self._epoch, "seconds": took})
