@@ -42,6 +42,8 @@ THEMES = {
     "entities": ("cpu",),
     "analyse": ("cpu",),
     "training": ("h200",),
+    "training_estimate": ("cpu", "h200"),
+    "training_savings": ("h200",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),
