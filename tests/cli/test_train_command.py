@@ -17,12 +17,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from anyrig.cli import main, train_worker  # noqa: E402
+from anyrig.cli import main, train, train_worker  # noqa: E402
 from anyrig.cli.context import Context  # noqa: E402
-from anyrig.cli.parse import command_line  # noqa: E402
+from anyrig.cli.parse import command_line, parser_of  # noqa: E402
 from anyrig.errors import DeviceUnusable  # noqa: E402
 from anyrig.jobs import Plain  # noqa: E402
-from anyrig.services.jobs import check, words_of  # noqa: E402
+from anyrig.services.jobs import KINDS, check, words_of  # noqa: E402
 
 CONFIG = """
 [task]
@@ -294,6 +294,13 @@ def test_a_queued_run_is_worked_on_and_goes_on_in_its_own_folder(config: Path, s
     assert (done["state"], done["result"]["steps"]) == ("done", 6)
     assert str(run / "model") in done["result"]["files"]
     assert json.loads((run / "run.json").read_text())["train"]["batch"] == 2
+
+
+def test_a_job_takes_every_flag_that_says_how_to_train() -> None:
+    never = {"help", "file", "resume", "fresh", "queue", "estimate", "profile_memory", "report"}
+    never |= {"json", "log_file", "verbose"}
+    actions = {action.dest for action in parser_of("train", train)._actions}
+    assert actions - never == set(KINDS["train"].flags)
 
 
 def test_what_a_job_is_told_reaches_the_command(config: Path) -> None:
