@@ -88,7 +88,7 @@ def assembled(
         group = group or _group(settings, environment, bound.device, reasons)
         random.restore({}, group.rank, bound.device, seed=settings.seed)
         model = model.to(bound.device).train()
-        applied = _applied(model, settings, placement, group, optimizer, watch)
+        applied = _applied(model, settings, placement, group, watch)
         undo.callback(applied.undo)
         masters = _shaped(model, settings, applied, group, undo, reasons)
         optimiser = _optimiser(masters or model, optimizer, settings, group, model, reasons)
@@ -157,7 +157,6 @@ def _applied(
     settings: Settings,
     placement: Placement,
     group: Group,
-    optimizer: OptimiserLike,
     watch: Watch,
 ) -> Applied:
     from anyrig.training.eighths import choose_format
@@ -175,8 +174,6 @@ def _applied(
     fallback: Any = None
     if settings.dynamic and precision == "fp16":
         fallback = "bf16" if features.bf16 and placement.device.kind == "gpu" else "fp32"
-    # Where the optimiser's kernels can call a step off by themselves, `Step` guards, with no wait.
-    quiet = isinstance(optimizer, str) and settings.fused_optimiser is not False
     return choose_format(
         precision,
         device_type,
@@ -184,7 +181,7 @@ def _applied(
         fallback=fallback,
         moving=settings.moving,
         tell=moved,
-        guard=settings.guard and not quiet,
+        guard=settings.guard,  # where kernels can call a step off, `Step` guards without a wait
         agree=group.agree if group.size > 1 else None,
     )
 

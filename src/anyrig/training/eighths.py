@@ -65,10 +65,10 @@ class Eighths(Autocast16):
 
 def choose_format(precision: str, device_type: str, **options: Any) -> Applied:
     """The number format at work; fp8 and fp64 beside those that the core has."""
+    stepper = PlainStep(guard=options.get("guard", False), agree=options.get("agree"))
     if precision == "fp64":
-        return AsGiven(device_type, PlainStep(guard=options.get("guard", False)))
+        return AsGiven(device_type, stepper)
     if precision == "fp8":
-        stepper = PlainStep(guard=options.get("guard", False), agree=options.get("agree"))
         return Eighths(device_type, stepper)
     chosen: Any = precision
     return make(chosen, device_type, training=True, **options)

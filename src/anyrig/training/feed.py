@@ -159,4 +159,5 @@ class Feed:
             for batch in batches:
                 total = size_of(batch)
                 first, count = self._share(total)
-                yield Fed(cut(batch, first, first + max(1, count)), count, total)
+                part = cut(batch, first, first + count) if count else cut(batch, 0, 1)
+                yield Fed(part, count, total)

@@ -16,6 +16,8 @@ from anyrig.errors import BadInput
 
 # What torch.compile and checkpoint wrappers put into the names of what they wrap.
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
+# Which kernels do the step: of this device and this run, not of the one that saved.
+_OWN = ("params", "fused", "foreach", "capturable", "differentiable")
 
 
 def plain_name(name: str) -> str:
@@ -65,7 +67,7 @@ def load_named(
     _check_groups(list(numbers), optimiser, state["param_groups"])
     own = optimiser.state_dict()["param_groups"]
     groups = [
-        {**saved, "params": mine["params"]}
+        {**saved, **{key: mine[key] for key in _OWN if key in mine}}
         for saved, mine in zip(state["param_groups"], own, strict=True)
     ]
     # torch takes tensors over as they are, and steps would then write into the caller's.

@@ -1,0 +1,85 @@
+"""Where a run meets its edges: other kernels, other formats, other processes, a signal in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from anyrig.training import Settings, Trainer
+from anyrig.training.distributed.shares import cut
+from anyrig.training.feed import Feed
+from anyrig.training.settings import Keeping, Loading
+
+HERE: dict[str, Any] = {
+    "batch": 8, "micro_batch": 8, "steps": 4, "precision": "fp32", "learning_rate": 1e-2,
+    "loading": Loading(num_workers=0), "keeping": Keeping(every_s=0),
+}  # fmt: skip
+
+
+def data(count: int = 32) -> torch.utils.data.TensorDataset:
+    inputs = torch.randn(count, 4, generator=torch.Generator().manual_seed(1))
+    return torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True).sin())
+
+
+def model() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.mse_loss(net(batch[0]), batch[1])
+
+
+def trainer(changed: dict[str, Any] | None = None, **options: Any) -> Trainer:
+    given = {"data": data(), "loss": loss, "device": "cpu", **options}
+    settings = Settings(**{**HERE, **(changed or {})})
+    return Trainer(given.pop("net", None) or model(), settings=settings, **given)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fused"), [("adamw", "auto"), ("adamw", False), ("lion", "auto"), ("sgd", "auto")]
+)
+def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> None:
+    calls = []
+
+    def second_is_bad(net: nn.Module, batch: Any) -> torch.Tensor:
+        calls.append(1)
+        return loss(net, batch) * (float("nan") if len(calls) == 2 else 1.0)
+
+    with trainer({"fused_optimiser": fused}, loss=second_is_bad, optimizer=optimizer) as one:
+        assert one.run().num_skipped == 1
+        for state in one.open().parts.optimiser.state.values():
+            assert all(bool(torch.isfinite(torch.as_tensor(held)).all()) for held in state.values())
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, "auto"), ("auto", False)])
+def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Path) -> None:
+    steady = {"schedule": "constant", "warmup": 0}
+    with trainer({**steady, "steps": 8, "fused_optimiser": after}) as one:
+        whole = one.run().loss
+    with trainer({**steady, "steps": 4, "fused_optimiser": before}, folder=tmp_path) as one:
+        one.run()
+    with trainer({**steady, "steps": 8, "fused_optimiser": after}, folder=tmp_path) as one:
+        summary = one.run()
+    assert summary.resumed_from == 4
+    assert summary.loss == pytest.approx(whole, rel=1e-5)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_without_an_item_of_a_stream_is_given_one(rank: int) -> None:
+    class Items:
+        def __iter__(self) -> Any:
+            yield from torch.arange(5.0)
+
+    def share(num_items: int) -> tuple[int, int]:
+        counts = cut(num_items, (1.0, 1.0))
+        return sum(counts[:rank]), counts[rank]
+
+    fed = list(Feed(Items(), 4, drop_last=False, share=share).over())
+    assert [(one.samples, one.total, len(one.batch)) for one in fed] == [
+        (2, 4, 2), (1 - rank, 1, 1)
+    ]  # fmt: skip
