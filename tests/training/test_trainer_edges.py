@@ -1,7 +1,8 @@
-"""Where a run meets its edges: other kernels, other formats, other processes, a signal in between."""
+"""Where a run meets its edges: other kernels, formats and processes, a signal in between."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 
 from anyrig.training import Settings, Trainer
+from anyrig.training.checkpoint import Checkpoints
+from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.shares import cut
 from anyrig.training.feed import Feed
 from anyrig.training.settings import Keeping, Loading
@@ -83,3 +86,32 @@ def test_a_process_without_an_item_of_a_stream_is_given_one(rank: int) -> None:
     assert [(one.samples, one.total, len(one.batch)) for one in fed] == [
         (2, 4, 2), (1 - rank, 1, 1)
     ]  # fmt: skip
+
+
+class Asked(Alone):
+    """A group of two in the books, whose process is asked to end while it agrees on a step."""
+
+    size = 2
+
+    def __init__(self, call: int) -> None:
+        self.left = call
+
+    def agree(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        return tensor
+
+
+def test_a_request_that_comes_while_processes_agree_is_heeded_in_the_next_step() -> None:
+    with trainer({"steps": 20}, group=Asked(3)) as one:
+        summary = one.run()
+    assert (summary.finished, summary.steps) == (False, 4)
+
+
+def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: Path) -> None:
+    often = {"steps": 5, "validate_every": 2, "keeping": Keeping(every_s=0, every_steps=1, last=9)}
+    with trainer(often, folder=tmp_path, validation=data(8)) as one:
+        one.run()
+    kept = Checkpoints(tmp_path / "checkpoints").all()
+    assert [row.step for row in kept if row.loss is not None] == [2, 4, 5]

@@ -246,7 +246,7 @@ class Trainer:
                 units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
                 bound=parts.bound,
             )(parts.model)  # fmt: skip
-        run.state.validation = figures
+        run.state.validation, run.state.validated_step = figures, run.state.step
         self._relay.validated(run.state.step, figures)
         return figures
 
@@ -266,12 +266,13 @@ class Trainer:
         state = run.state
         if run.checkpoints is None or state.saved_step == state.step:
             return
+        fresh = state.validated_step == state.step
         with self._relay.aside("checkpoint"):
             self._relay.flush()
             try:
                 keep.saved(
                     run.checkpoints, run.parts, run.rates, self.settings, state.step,
-                    state.position, state.validation.get("loss"), wait=wait,
+                    state.position, state.validation.get("loss") if fresh else None, wait=wait,
                 )  # fmt: skip
             except StoreFailed as error:
                 self._relay.event("checkpoint", f"{error.message}. {error.hint}")

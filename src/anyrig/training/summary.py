@@ -48,6 +48,8 @@ class State:
     position: Position = Position()
     resumed_from: int | None = None
     validation: dict[str, float] = field(default_factory=dict)
+    validated_step: int = -1
+    """The step that these figures were measured after."""
     retries: int = 0
     saved_step: int = -1
 
