@@ -62,6 +62,17 @@ def test_it_learns_and_says_so() -> None:
     assert any(reason.startswith("optimiser") for reason in summary.reasons)
 
 
+@pytest.mark.parametrize("log_every", [5, 100])
+def test_the_last_steps_are_told_though_they_fill_no_line(tmp_path: Path, log_every: int) -> None:
+    plain, _ = trained()
+    found, rest = trained(Settings(**{**vars(HERE), "log_every": log_every}), folder=tmp_path)
+    summary = rest["summary"]
+    told = len(plain) % log_every
+    assert summary.loss == pytest.approx(sum(plain[-told:]) / told)
+    assert found[-1] == summary.loss
+    assert "<b>12</b>" in summary.report.read_text(encoding="utf-8")
+
+
 def test_a_resumed_run_gives_the_same_losses(tmp_path: Path) -> None:
     whole, _ = trained(net=model(0.2))
     settings = Settings(**{**vars(HERE), "steps": 12})

@@ -20,7 +20,7 @@ from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import Moment, Sample
 from anyrig.training.protocol import PHASES, StepFacts, Watch
 from anyrig.training.watch.alerts import Alert, Rules
-from anyrig.training.watch.figures import Around, Counted, Figures, summarise
+from anyrig.training.watch.figures import Around, Counted, Figures, joined, summarise
 from anyrig.training.watch.history import Thinned
 from anyrig.training.watch.phases import EventClock, Phases
 from anyrig.training.watch.record import Recorder
@@ -188,12 +188,20 @@ def test_steps_between_two_lines_are_gathered() -> None:
             watch.step(facts(number, loss=torch.tensor(float(number)), skipped=number == 2))
         watch.flush()
         assert [one.step for one in watch.history()] == [3, 6]
+        watch.finish()
+        assert [one.step for one in watch.history()] == [3, 6, 8]
     history = watch.history()
     assert [one.step for one in history] == [3, 6, 8]
     assert [one.num_steps for one in history] == [3, 3, 2]
     assert [one.loss for one in history] == [2.0, 5.0, 7.5]
     assert [one.num_skipped for one in history] == [1, 0, 0]
     assert history[-1].total_skipped == 1
+
+
+def test_steps_without_a_unit_do_not_spoil_the_mean_of_their_neighbours() -> None:
+    empty = summarise([counted(1, units=0, loss=math.nan)], Around())
+    assert math.isnan(empty.loss)
+    assert joined([empty, summarise([counted(2, loss=3.0)], Around())]).loss == 3.0
 
 
 def test_several_processes_are_added_up() -> None:

@@ -288,6 +288,7 @@ class Trainer:
         if run.done and self.spec.validation is not None and not run.state.validation:
             self._measure(run)
         self._save(run, wait=True)
+        self._relay.finish()
         self._relay.event("end", "finished" if run.done else "stopped")
         self._relay.flush()
         summary = self._summed_up(run, seconds)

@@ -95,6 +95,11 @@ class Relay:
         if self.recorder is not None:
             self.recorder.flush()
 
+    def finish(self) -> None:
+        """No step comes any more: the last ones are told too."""
+        if self.recorder is not None:
+            self.recorder.finish()
+
     def close(self) -> None:
         """The run is over."""
         for one in self._all():

@@ -199,7 +199,9 @@ def joined(parts: Sequence[Figures]) -> Figures:
     shares = [one.mfu * one.step_s * one.num_steps for one in parts if one.mfu is not None]
     return replace(
         last,
-        loss=sum(one.loss * one.units for one in parts) / units if units else last.loss,
+        loss=sum(one.loss * one.units for one in parts if one.units) / units
+        if units
+        else last.loss,
         step_s=seconds / num,
         phases={name: total / num for name, total in sums.items()},
         samples=samples,

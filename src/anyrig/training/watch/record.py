@@ -171,6 +171,13 @@ class Recorder:
             self._poll(0)
         self._outbox.flush()
 
+    def finish(self) -> None:
+        """No step comes any more: those that fill no line of the log are told as a shorter one."""
+        with self._lock:
+            self._poll(0)
+            self._end_window()
+        self._outbox.flush()
+
     def close(self) -> None:
         """The run is over: read what is left, write it."""
         if self._outbox.closed:
