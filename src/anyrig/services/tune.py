@@ -289,5 +289,9 @@ class _Telling:
         """The log has it."""
         log.info("step %d: %s", step, figures)
 
+    def aside(self, what: str) -> AbstractContextManager[object]:
+        """Nothing is timed."""
+        return contextlib.nullcontext()
+
     def close(self) -> None:
         """Nothing to end."""
