@@ -121,6 +121,14 @@ def test_it_is_written_beside_its_lines(tmp_path: Path) -> None:
     assert tmp_path.name in text
 
 
+def test_units_are_called_samples_only_where_they_are() -> None:
+    told = [figures(1, samples=4, units=4), figures(2, samples=4, units=4)]
+    assert "<em>samples, median</em>" in page(told, title="run")
+    told = [figures(1, samples=4, units=256), figures(2, samples=4, units=256)]
+    assert "<em>units, median</em>" in page(told, title="run")
+    assert "<em>tokens, median</em>" in page(told, title="run", unit="tokens")
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to report"):
         report(tmp_path)

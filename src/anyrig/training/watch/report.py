@@ -51,13 +51,13 @@ class Story:
         )
 
 
-def report(folder: Path, *, title: str | None = None, unit: str = "samples") -> Path:
+def report(folder: Path, *, title: str | None = None, unit: str | None = None) -> Path:
     """Write `report.html` into a run's folder, out of its `metrics.jsonl`.
 
     Args:
         folder: the run's.
         title: its heading; the folder's name when None.
-        unit: what units are: tokens, samples.
+        unit: what units are, such as tokens; samples where every sample is one, when None.
     """
     told = read(folder)
     if not told:
@@ -72,9 +72,10 @@ def report(folder: Path, *, title: str | None = None, unit: str = "samples") -> 
     return path
 
 
-def page(told: Sequence[Told], *, title: str, unit: str = "samples") -> str:
+def page(told: Sequence[Told], *, title: str, unit: str | None = None) -> str:
     """The report as text."""
     story = Story.of(told)
+    unit = unit or ("samples" if all(s.units == s.samples for s in story.steps) else "units")
     drawn = charts(story.steps, story.validations, story.events, story.alerts, unit)
     body = [
         f"<h1>{escape(title)}</h1>",
