@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
+import re
 import statistics
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anyrig.backends.memory import MemoryNow
+from anyrig.training.settings import Loading, Settings
+from anyrig.training.watch import alerts
 from anyrig.training.watch.alerts import Alarm, Alert, Rules
 from anyrig.training.watch.figures import Counted
 from anyrig.training.watch.usual import Usual
@@ -38,6 +43,16 @@ def run(steps: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 def of(field: str, values: Iterable[Any]) -> list[dict[str, Any]]:
     return [{field: value} for value in values]
+
+
+def test_hints_name_settings_that_there_are() -> None:
+    """Words that look like a setting's name are one."""
+    known = {one.name for kind in (Settings, Loading) for one in dataclasses.fields(kind)}
+    source = Path(alerts.__file__).read_text(encoding="utf-8")
+    hints = re.findall(r"hint = ([\"'])(.*)\1\n", source)
+    named = {word for _, hint in hints for word in re.findall(r"\b[a-z]+_[a-z_]+\b", hint)}
+    assert len(hints) >= 8
+    assert named <= known
 
 
 def test_a_quiet_run_says_nothing() -> None:

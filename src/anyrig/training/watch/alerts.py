@@ -134,7 +134,7 @@ class Alarm:
     def _loss(self, step: Counted) -> Iterator[Alert]:
         if not math.isfinite(step.loss):
             done = "the step was skipped" if step.skipped else "weights may be spoiled"
-            hint = "Set profile_modules = true to have the module named; lower learning_rate."
+            hint = "name_nonfinite = true has the module named; lower learning_rate."
             yield Alert("loss-nonfinite", f"loss is {step.loss}: {done}", step.number, hint)
             return
         if len(self._losses) >= self.rules.fewest and self._is_spike(step.loss):
