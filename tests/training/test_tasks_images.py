@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import pickle
 import random
 import struct
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -240,6 +242,21 @@ def test_broken_and_hostile_files_are_named_and_the_rest_is_trained(tmp_path: Pa
         assert len(task.data) == 12
     with pytest.raises(PastLimit, match="60,000"):
         pictures.read(bomb(60_000, 60_000), 8, 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
+def test_names_that_are_no_text_are_names_all_the_same(tmp_path: Path) -> None:
+    for name in (b"one", b"tw\xff"):
+        place = os.fsencode(tmp_path) + b"/shapes/" + name
+        os.makedirs(place)
+        for number in range(2):
+            with open(place + b"/%d\xfe.png" % number, "wb") as file:
+                file.write(png(Image.new("RGB", (8, 8), (90 * number, 0, 0))))
+    task = made(tmp_path, tmp_path / "run", size=16, model="convnet:nano")
+    assert len(task.data) == len(task.validation) == 2
+    assert task.finish is not None
+    task.finish(tmp_path / "run")
+    assert images.load(tmp_path / "run" / "model").classes == ("one", "tw\udcff")
 
 
 def test_pictures_of_all_kinds_are_read_alike() -> None:

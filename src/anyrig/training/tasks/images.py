@@ -292,7 +292,7 @@ class Finish:
         said: dict[str, Any] = {"model": str(folder / "model")}
         with whole_folder(folder / "model") as place:
             write_weights(self.model, place / _WEIGHTS)
-            write_text(place / _LABELS, json.dumps(self.about, indent=2, ensure_ascii=False))
+            write_text(place / _LABELS, json.dumps(self.about, indent=2))
             said["onnx"] = self._onnx(place / "model.onnx")
         return {**said, "classes": list(self.about["classes"])}
 

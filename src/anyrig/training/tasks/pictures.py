@@ -177,7 +177,7 @@ def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: flo
             hint="Give a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
         )
     if not cached:
-        array.unlink()
+        array.unlink(missing_ok=True)  # another process of the run may have been faster
     mean, std = _statistics(sums, len(names) * size * size)
     below = [one.relative_to(folder).as_posix() for one in names]
     said = {"names": below, "mean": mean, "std": std, "cached": cached, "skipped": skipped}
@@ -296,7 +296,9 @@ def held_out(names: Sequence[str], share: float, seed: int) -> tuple[list[int], 
     """
     if share <= 0 or len(names) < 2:
         return list(range(len(names))), []
-    marks = [hashlib.sha256(f"{seed}/{name}".encode()).digest() for name in names]
+    marks = [
+        hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest() for name in names
+    ]
     order = sorted(range(len(names)), key=marks.__getitem__)
     count = min(max(1, round(len(names) * share)), len(names) - 1)
     return sorted(order[count:]), sorted(order[:count])
