@@ -165,12 +165,11 @@ def test_a_checkpoint_before_the_move_keeps_the_count() -> None:
     assert again.moved == applied.moved
 
 
-@pytest.mark.parametrize("wrong", [{}, {"moved": [1]}, {"recent": 3}, {"steps": "x"}])
+@pytest.mark.parametrize("wrong", [{"moved": [1]}, {"recent": 3}, {"steps": "x"}])
 def test_state_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     applied, _, _ = build("bf16")
-    state = {**applied.state_dict(), **wrong} if wrong else {}
     with pytest.raises(BadInput, match="makes no sense"):
-        applied.load_state_dict(state)
+        applied.load_state_dict({**applied.state_dict(), **wrong})
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
@@ -189,3 +188,25 @@ def test_a_longer_way_down_takes_longer() -> None:
     overflow_now_and_then(applied, every=1, count=15)
     assert applied.moved is not None
     assert "1024" in applied.moved.reason
+
+
+@pytest.mark.parametrize(("before", "after"), [("plain", "dynamic"), ("dynamic", "plain")])
+def test_a_scale_goes_on_whether_or_not_a_run_may_move(before: str, after: str) -> None:
+    kinds: dict[str, Precision | None] = {"plain": None, "dynamic": "fp32"}
+    scaler = ScalerSettings(hysteresis=1)
+    kept = make("fp16", "cpu", training=True, scaler=scaler, fallback=kinds[before])
+    again = make("fp16", "cpu", training=True, scaler=scaler, fallback=kinds[after])
+    model = nn.Linear(2, 1)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept.backward(model(torch.ones(1, 2)).sum() * math.inf)
+    scale = kept.step(optimiser).scale
+    again.load_state_dict(kept.state_dict())
+    optimiser.zero_grad()
+    again.backward(model(torch.ones(1, 2)).sum())
+    assert again.step(optimiser).scale == scale / 2
+
+
+def test_a_run_that_did_not_scale_goes_on_in_fp16() -> None:
+    again = make("fp16", "cpu", training=True, fallback="fp32")
+    again.load_state_dict(make("bf16", "cpu", training=True).state_dict())
+    assert again.precision == "fp16"

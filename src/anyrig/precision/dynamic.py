@@ -161,7 +161,13 @@ class Dynamic:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what a checkpoint kept; a run that gave fp16 up does not go back to it."""
+        """Restore what a checkpoint kept; a run that gave fp16 up does not go back to it.
+
+        A run that could not move, or did not scale, leaves a scaler's state or none.
+        """
+        if "inner" not in state and "moved" not in state:
+            self._now.load_state_dict(state)
+            return
         try:
             moved = Moved(*state["moved"]) if state["moved"] else None
             recent = [bool(value) for value in state["recent"]]

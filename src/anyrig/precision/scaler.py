@@ -237,6 +237,7 @@ class LossScaler:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what a checkpoint kept; nonsense is refused before anything changes."""
+        state = state.get("inner", state)  # of a run that could move to another format
         if not state:  # the run so far did not scale
             return
         if set(state) != set(_STATE):
