@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
+import itertools
+import json
 import os
 import re
 import shlex
@@ -14,6 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 _FENCE = re.compile(r"((?:<!-- [^\n]* -->\n)?)```(\w*)\n(.*?)```", re.DOTALL)
+_FIELDS = re.compile(
+    r"(<!-- fields of: (\w+) in (\S+) -->\n).*?(?=<!-- end of fields -->)", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ def commands_page() -> str:
 
 
 def filled(text: str) -> str:
-    """A page with its output blocks filled by running their commands."""
+    """A page with its output blocks filled by running their commands, and its tables of fields."""
 
     def fill(found: re.Match[str]) -> str:
         command = re.match(r"<!-- output of: (.+) -->", found[1].strip())
@@ -66,7 +72,45 @@ def filled(text: str) -> str:
             return found[0]
         return f"{found[1]}```{found[2]}\n{_said(command[1]).rstrip()}\n```"
 
+    text = _FIELDS.sub(lambda found: found[1] + fields_table(found[2], found[3]) + "\n", text)
     return _FENCE.sub(fill, text)
+
+
+def fields_table(name: str, path: str) -> str:
+    """A class's fields, their defaults, and what stands under each, read without running it."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    named = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
+    constants = {
+        ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)
+    }
+    rows = ["| key | default | |", "|---|---|---|"]
+    for field, under in itertools.pairwise([*named[name].body, ast.Pass()]):
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        if not (isinstance(under, ast.Expr) and isinstance(under.value, ast.Constant)):
+            raise ValueError(f"{path}: nothing is said under {ast.unparse(field.target)}")
+        said = " ".join(str(under.value.value).split())
+        value = constants.get(ast.unparse(field.value), field.value) if field.value else None
+        shown = "a table" if isinstance(value, ast.Call) else _as_toml(value)
+        rows.append(f"| `{ast.unparse(field.target)}` | {shown} | {_sentence(said)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _sentence(said: str) -> str:
+    return said.removesuffix(".").replace("|", "\\|")
+
+
+def _as_toml(value: ast.expr | None) -> str:
+    """A default as a TOML file has it."""
+    if value is None:
+        return ""
+    text = ast.unparse(value)
+    found = eval(text, {"__builtins__": {}})  # our own source, a literal or a power of two
+    if isinstance(found, float) and found.is_integer():
+        return f"`{int(found)}`"
+    if isinstance(found, tuple):
+        found = list(found)
+    return f"`{json.dumps(found)}`"
 
 
 def _said(command: str) -> str:

@@ -33,6 +33,7 @@ class ScalerSettings:
     """How the loss is scaled. Every field can be set; what contradicts itself is refused."""
 
     initial: float = 2.0**16
+    """What it begins with."""
     growth: float = 2.0
     """Times the scale after a whole interval of good steps."""
     backoff: float = 0.5
@@ -42,7 +43,9 @@ class ScalerSettings:
     hysteresis: int = 2
     """Bad steps that it takes until the scale backs off; 1 backs off at once."""
     floor: float = 1.0
+    """It goes no lower."""
     ceiling: float = 2.0**24
+    """And no higher."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

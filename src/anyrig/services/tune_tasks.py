@@ -269,6 +269,7 @@ class ClassifierTable:
     validation: float = HELD
     """The share of each label's examples that is only measured."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
+    """`balanced` lets rare labels count as much as common ones; or a number for each label."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +279,9 @@ class EmbeddingTable:
     pairs: str = ""
     """JSON lines or a CSV: query and passage (and negatives), or text1, text2 and score."""
     model: str = "minilm"
+    """The model to begin with: a packaged one, or a folder."""
     validation: float = HELD
+    """The share of the pairs that is only measured."""
     scale: float = 20.0
     """What cosines are multiplied by before the softmax."""
     piece: int = PIECE
@@ -290,11 +293,13 @@ def build(config: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task
     from anyrig.engines import resolve
     from anyrig.training import tasks
 
-    kind = config.get("kind")
-    if kind not in TASKS:
-        return tasks.build(config, folder, run, seed)
+    kind, known = config.get("kind"), {**tasks.TASKS, **TASKS}
+    if not isinstance(kind, str) or not kind:
+        raise BadSetting(
+            "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(known)}."
+        )
     rest = {name: value for name, value in config.items() if name != "kind"}
-    task: Task = resolve(kind, TASKS, tasks.GROUP)(rest, folder=folder, run=run, seed=seed)
+    task: Task = resolve(kind, known, tasks.GROUP)(rest, folder=folder, run=run, seed=seed)
     return task
 
 
@@ -320,6 +325,8 @@ def embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: 
     from anyrig.training.tasks import config
 
     table = config.read(EmbeddingTable, values)
+    if table.piece < 0:
+        raise BadSetting(f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once.")
     path = _given(folder, table.pairs, "pairs")
     return prepare_embedding(
         pairs(path), _model(folder, table.model), held=table.validation, scale=table.scale,

@@ -28,9 +28,13 @@ class Loading:
     """How data comes in. `auto` is measured; a value wins."""
 
     num_workers: int | Auto = "auto"
+    """Processes that read; 0 reads in the main one."""
     pin_memory: bool | Auto = "auto"
+    """Batches lie in memory that a GPU can fetch by itself."""
     prefetch_factor: int | Auto = "auto"
+    """Batches that each worker makes ahead."""
     persistent_workers: bool | Auto = "auto"
+    """Workers stay from one epoch to the next."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,19 @@ class Settings:
     steps: int = 0
     """Steps of the optimiser; 0 runs `epochs`."""
     epochs: int = 1
+    """Times through the data, where `steps` is 0."""
     seed: int = 0
+    """Of the order of the data and of all that is drawn at random."""
     shuffle: bool = True
+    """Another order in every epoch."""
     drop_last: bool = True
     """Leave out an epoch's last, smaller batch."""
 
     # The optimiser.
     learning_rate: float = 3e-4
+    """The highest one; `schedule` says how it rises and falls."""
     schedule: Schedule = "cosine"
+    """constant, linear, cosine, or trapezoid: flat, then linear over the last fifth."""
     warmup: float = 0.02
     """Steps of warm-up: a share of the run below 1, a number of steps from 1 on."""
     final_rate: float = 0.1
@@ -78,7 +87,9 @@ class Settings:
     weight_decay: float = 0.01
     """Of matrices; biases, norms and other vectors have none."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Of adamw, adam and lion."""
     momentum: float = 0.9
+    """Of the optimiser `momentum`."""
     max_norm: float = 1.0
     """Gradients are clipped to this norm; 0 leaves them."""
     guard: bool = True
@@ -92,7 +103,9 @@ class Settings:
     half_weights: bool = False
     """Compute with weights and activations in bf16 and keep fp32 masters for the optimiser."""
     scaler: ScalerSettings = field(default_factory=ScalerSettings)
+    """How the loss is scaled in fp16."""
     moving: MoveSettings = field(default_factory=MoveSettings)
+    """When fp16 is left."""
 
     # Memory.
     memory_gb: float = 0.0
@@ -118,20 +131,25 @@ class Settings:
     cudnn_benchmark: bool | Auto = "auto"
     """Let cuDNN try its ways of a convolution; `auto` where shapes are fixed."""
     fused_optimiser: bool | Auto = "auto"
+    """One kernel for all weights; `auto` where a small trial of it works."""
     loading: Loading = field(default_factory=Loading)
+    """How data comes in."""
 
     # Several processes.
     strategy: Strategy = "auto"
+    """ddp: every process has the whole model; fsdp: a part of it each; `auto` is ddp."""
     shares: Literal["equal", "measured"] = "equal"
     """Items of a step to each process: equal, or by measured speed for unequal devices."""
 
     # What is kept and shown.
     keeping: Keeping = field(default_factory=Keeping)
+    """Which checkpoints are written and which stay."""
     validate_every: int = 0
     """Steps between two measurements on the validation data; 0 measures at the end of an epoch."""
     log_every: int = 1
     """Steps between two lines of the log."""
     tensorboard: bool = False
+    """Write TensorBoard's files into the run's folder."""
     prometheus: bool = False
     """Write the figures to `metrics.prom` in the run's folder, for a node exporter's text files."""
     name_nonfinite: bool = True

@@ -39,6 +39,7 @@ STEPS = 1000
 """Of the time that a model is trained on; sampling skips most of them."""
 _OFFSET = 0.008  # keeps the first steps from adding almost nothing
 _MOST_BETA = 0.999
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _ABOUT = "diffusion.json"
 _WEIGHTS = "model.safetensors"
 
@@ -64,7 +65,9 @@ class DiffusionConfig:
     samples: int = 16
     """Pictures drawn at the end; 0 draws none."""
     sampler: Sampler = "ddim"
+    """How they are drawn: ddim, or ancestral, which adds noise on the way."""
     sample_steps: int = 50
+    """From noise to a picture, of the 1000 that it was trained on."""
     cache_gb: float = 4.0
     """Up to this size, decoded pictures are kept in the run's folder."""
 
@@ -97,7 +100,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         name="diffusion",
         model=model,
         data=Pictures(found, kept, changes=Changes(flip=chosen.flip)),
-        validation=Pictures(found, held) if held else None,
+        validation=Measured(Pictures(found, held)) if held else None,
         loss=DiffusionLoss(chosen.predict),
         finish=Finish(model, chosen, seed),
         skipped=found.skipped,
@@ -138,11 +141,33 @@ class Diffusion(nn.Module):
         return said
 
 
+class Measured:
+    """Pictures that are only measured, each with a time and noise of its own.
+
+    So a measurement is the same however it is cut into batches and on whatever device: what differs
+    between two is the model.
+    """
+
+    def __init__(self, pictures: Pictures) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        item = self.pictures[number]
+        drawn = torch.Generator().manual_seed(number)
+        # Any few of these times, or all, lie evenly over the whole.
+        time = int((0.5 + number * _GOLDEN) % 1 * STEPS)
+        noise = torch.randn(item["image"].shape, generator=drawn)
+        return {**item, "time": torch.tensor(time), "noise": noise}
+
+
 class DiffusionLoss:
     """The mean squared error of what a model says, at a time drawn for each picture.
 
-    While a model is measured, times and noise are the same each time: what differs between two
-    measurements is the model.
+    A batch may bring its own times and noise, as those of `Measured` do. Where a model is measured
+    on others, they are the same for the same batches.
     """
 
     def __init__(self, predict: Predict) -> None:
@@ -152,6 +177,8 @@ class DiffusionLoss:
     def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The loss of a batch of pictures in bytes."""
         pictures = batch["image"].float() / 127.5 - 1
+        if "noise" in batch:
+            return self.at(model, pictures, batch["time"], batch["noise"].float())
         if model.training:
             times = torch.randint(0, STEPS, (len(pictures),), device=pictures.device)
             return self.at(model, pictures, times, torch.randn_like(pictures))

@@ -59,7 +59,9 @@ class LanguageConfig:
     sample: int = 200
     """Tokens of the sample; 0 makes none."""
     temperature: float = 0.8
+    """Of the sample: less is safer, more is wilder."""
     top_k: int = 50
+    """The sample's next token is one of so many likeliest."""
 
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.data):
@@ -72,6 +74,10 @@ class LanguageConfig:
         if not 0 <= self.validation < 1:
             raise BadSetting(
                 f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
+            )
+        if self.context < 0:
+            raise BadSetting(
+                f"[task] context is {self.context}", hint="From 1 up; 0 is what the model sees."
             )
 
 
@@ -128,7 +134,13 @@ def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
 
 
 def _is_folder(name: str, folder: Path) -> bool:
-    return name not in PRESETS and (config.below(folder, name) / "config.json").is_file()
+    there = (config.below(folder, name) / "config.json").is_file()
+    if there and name in PRESETS:
+        raise BadSetting(
+            f"[task] model is {name!r}, which is a preset and a folder",
+            hint=f'Say "./{name}" for the folder, {{ preset = "{name}" }} for a new model.',
+        )
+    return there
 
 
 def _model(chosen: LanguageConfig, folder: Path, words: tokens.Tokens) -> tuple[nn.Module, int]:
