@@ -85,7 +85,9 @@ def assembled(
     reasons = list(placement.reasons)
     with contextlib.ExitStack() as undo:
         _limited(bound, settings, placement, undo, reasons)
-        group = group or _group(settings, environment, bound.device, reasons)
+        if group is None:
+            group = _group(settings, environment, bound.device, reasons)
+            undo.callback(group.close)
         random.restore({}, group.rank, bound.device, seed=settings.seed)
         model = model.to(bound.device).train()
         applied = _applied(model, settings, placement, group, watch)
@@ -161,9 +163,8 @@ def _applied(
 ) -> Applied:
     from anyrig.training.eighths import choose_format
 
-    if any(weight.dtype == torch.float64 for weight in model.parameters()):
-        return choose_format("fp64", "cpu")
-    precision = placement.precision
+    wide = any(weight.dtype == torch.float64 for weight in model.parameters())
+    precision = "fp64" if wide else placement.precision
     device_type = placement.drive.provider
     device_type = {"rocm": "cuda"}.get(device_type, device_type)
     features = placement.device.features
@@ -226,6 +227,8 @@ def _optimiser(
             "half_weights trains copies of the weights, which this optimiser does not have",
             hint="Give the optimiser by name or as a function of the weights.",
         )
+    if isinstance(optimizer, torch.optim.Optimizer):
+        group.adopt(optimizer)
     made = optimisers.make(
         optimizer,
         held,
@@ -235,8 +238,6 @@ def _optimiser(
         momentum=settings.momentum,
         fused=settings.fused_optimiser,
     )
-    if isinstance(optimizer, torch.optim.Optimizer):
-        group.adopt(made.optimiser)
     reasons.append(f"optimiser: {made.reason}")
     if settings.offload_optimiser:
         from anyrig.training.saving.offload_state import offload_state

@@ -120,17 +120,19 @@ class Trainer:
         run = self.open()
         began, saved_at = time.perf_counter(), time.monotonic()
         with Stopping() as stop, failures_in_words(), contextlib.closing(run.feed):
-            while not run.done and not stop.asked:
+            ended = False
+            while not run.done and not ended:
                 for fed in self._batches(run):
                     stepped = self._stepped(run, fed)
                     self._tell(run, stepped)
                     if self._measured_now(run):
                         self._measure(run)
-                    due, stop.asked = self._agreed(run, saved_at, asked=stop.asked)
-                    if due and not stop.asked:
+                    # What all agreed on counts: one that left alone would have the others wait.
+                    due, ended = self._agreed(run, saved_at, asked=stop.asked)
+                    if due and not ended:
                         self._save(run)
                         saved_at = time.monotonic()
-                    if stop.asked or run.done:
+                    if ended or run.done:
                         break
         return self._ended(run, time.perf_counter() - began)
 
@@ -277,7 +279,7 @@ class Trainer:
             except StoreFailed as error:
                 self._relay.event("checkpoint", f"{error.message}. {error.hint}")
                 if wait:
-                    raise
+                    _last_is_kept(run, error)
         state.saved_step = state.step
         for news in run.checkpoints.news():
             self._relay.event("checkpoint", news.text)
@@ -335,6 +337,15 @@ class Trainer:
         parts.applied.undo()
         with self._relay.aside("results"):
             return self.spec.finish(self.spec.folder)
+
+
+def _last_is_kept(run: Run, error: StoreFailed) -> None:
+    """A failure may be that of an earlier checkpoint: this one was begun none the less."""
+    assert run.checkpoints is not None
+    run.checkpoints.wait()
+    last = run.checkpoints.latest()
+    if run.parts.group.rank == 0 and (last is None or last.step != run.state.step):
+        raise error
 
 
 def _next_epoch(run: Run) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from anyrig.training.nests import cut, to_device
+from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Loss, Phase, StepFacts, Watch
+from anyrig.training.step import pieces
 
 if TYPE_CHECKING:
     from anyrig.monitor import Monitor
@@ -64,10 +66,7 @@ class Relay:
             return contextlib.nullcontext()
         if self._other is None:
             return self.recorder.phase(name)
-        both = contextlib.ExitStack()
-        both.enter_context(self._other.phase(name))
-        both.enter_context(self.recorder.phase(name))
-        return both
+        return _both(self._other.phase(name), self.recorder.phase(name))
 
     def step(self, facts: StepFacts) -> None:
         """A step is done."""
@@ -88,7 +87,11 @@ class Relay:
 
     def aside(self, what: str) -> AbstractContextManager[object]:
         """Around what is no step."""
-        return self.recorder.aside(what) if self.recorder else contextlib.nullcontext()
+        if self.recorder is None:
+            return contextlib.nullcontext()
+        if self._other is None:
+            return self.recorder.aside(what)
+        return _both(self._other.aside(what), self.recorder.aside(what))
 
     def flush(self) -> None:
         """Read and write all that was told."""
@@ -150,15 +153,27 @@ class Relay:
         self.event("not finite", "no module gave it again when the batch was run once more")
 
 
+@contextlib.contextmanager
+def _both(
+    first: AbstractContextManager[object], second: AbstractContextManager[object]
+) -> Iterator[None]:
+    with first, second:
+        yield
+
+
 def _named(parts: Parts, batch: Batch) -> str:
+    """The sentence on the first module that is not finite in a batch; empty where all are."""
     from anyrig.training.watch.health import find_nonfinite
 
-    piece = to_device(cut(batch, 0, parts.step.micro_batch), parts.device)
-    # Hooks that read values would break what is compiled into pieces.
-    with torch.compiler.set_stance("force_eager"):
-        found = find_nonfinite(parts.model, lambda: parts.step.gradients(piece))
-    parts.step.forget()
-    return found.text if found is not None else ""
+    for start, stop in pieces(size_of(batch), parts.step.micro_batch):
+        piece = to_device(cut(batch, start, stop), parts.device)
+        # Hooks that read values would break what is compiled into pieces.
+        with torch.compiler.set_stance("force_eager"):
+            found = find_nonfinite(parts.model, partial(parts.step.gradients, piece))
+        parts.step.forget()
+        if found is not None:
+            return found.text
+    return ""
 
 
 def opened(

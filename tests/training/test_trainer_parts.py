@@ -1,0 +1,436 @@
+"""The trainer's edges: what is handed in, who is told, what is not finite, stops, full disks."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import anyrig
+from anyrig.errors import BadInput, BadSetting, NoSuchDevice
+from anyrig.training import Settings, Trainer, optimisers
+from anyrig.training.distributed.alone import Alone
+from anyrig.training.protocol import Phase, StepFacts, Task
+from anyrig.training.settings import Keeping, Loading
+
+
+def data(count: int = 64, seed: int = 1) -> torch.utils.data.TensorDataset:
+    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(seed))
+    return torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True).sin())
+
+
+class Middle(nn.Module):
+    """Passes on what it is given, or something that is not finite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad_item: float | None = None
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self.bad_item is None:
+            return inputs
+        hit = (inputs[:, :1] == self.bad_item).expand_as(inputs)
+        return torch.where(hit, float("nan"), inputs)
+
+
+def model(dropout: float = 0.0) -> nn.Sequential:
+    torch.manual_seed(2)
+    return nn.Sequential(
+        Middle(), nn.Linear(6, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 1)
+    )
+
+
+def loss(net: nn.Module, batch: Any) -> torch.Tensor:
+    return nn.functional.mse_loss(net(batch[0]), batch[1])
+
+
+def settings(**changed: Any) -> Settings:
+    return Settings(
+        **{
+            "batch": 8, "micro_batch": 4, "steps": 6, "learning_rate": 1e-2,
+            "precision": "fp32", "loading": Loading(num_workers=0),
+            "keeping": Keeping(every_s=0), **changed,
+        }
+    )  # fmt: skip
+
+
+def trainer(net: nn.Module | None = None, **options: Any) -> Trainer:
+    how = settings(**options.pop("changed", {}))
+    given = {"data": data(), "loss": loss, "device": "cpu", "settings": how, **options}
+    return Trainer(net or model(), **given)
+
+
+def curve(one: Trainer) -> list[float]:
+    return [row.loss for row in one.history()]
+
+
+# ---------------------------------------------------------------- what is handed in
+
+
+def test_an_optimiser_as_an_instance_a_class_and_a_function_is_the_same() -> None:
+    curves = []
+    for kind in ("instance", "class", "function"):
+        net = model()
+        given: Any = {
+            "instance": torch.optim.SGD(net.parameters(), lr=0.05),
+            "class": torch.optim.SGD,
+            "function": lambda groups: torch.optim.SGD(groups, lr=0.05),
+        }[kind]
+        with trainer(net, optimizer=given,
+                     changed={"learning_rate": 0.05, "weight_decay": 0.0}) as one:  # fmt: skip
+            one.run()
+            curves.append(curve(one))
+    assert curves[0] == pytest.approx(curves[1])
+    assert curves[0] == pytest.approx(curves[2])
+    assert curves[0][-1] < curves[0][0]
+
+
+def test_an_optimiser_of_another_model_is_refused() -> None:
+    other = torch.optim.SGD(model().parameters(), lr=0.1)
+    with (
+        pytest.raises(BadInput, match="none of the model's weights"),
+        trainer(optimizer=other) as t,
+    ):
+        t.run()
+    with pytest.raises(BadSetting, match="no optimiser is called") as caught, \
+            trainer(optimizer="adamww") as t:  # fmt: skip
+        t.run()
+    assert "adamw" in caught.value.hint
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
+        tokens = (torch.arange(9) * (number % 3 + 1)) % 61
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def test_without_a_loss_a_model_of_transformers_gives_its_own() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    net = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=61, n_positions=16, n_layer=1, n_head=2, n_embd=32,
+                                bos_token_id=0, eos_token_id=0)
+    )  # fmt: skip
+    with trainer(net, data=Rows(), loss=None, changed={"steps": 30}) as one:
+        one.run()
+        found = curve(one)
+    assert found[-1] < found[0] * 0.8
+    with pytest.raises(BadSetting, match="gives no loss") as caught, \
+            trainer(data=torch.zeros(8, 6), loss=None) as one:  # fmt: skip
+        one.run()
+    assert "`loss`" in caught.value.hint
+
+
+SECOND = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "1"}
+
+
+def test_device_ids_name_a_device_for_each_process() -> None:
+    with trainer(device=None, device_ids=["cpu"]) as one:
+        assert one.open().parts.device.type == "cpu"
+    with pytest.raises(NoSuchDevice), trainer(device=None, device_ids=[7]) as one:
+        one.open()
+    with (
+        pytest.raises(BadInput, match="device_ids for process 2") as caught,
+        trainer(device=None, device_ids=["cpu"], environment=SECOND) as one,
+    ):
+        one.open()
+    assert "--nproc" in caught.value.hint
+
+
+def test_a_task_is_all_of_it(tmp_path: Path) -> None:
+    def finish(folder: Path) -> Mapping[str, Any]:
+        return {"weights": sum(float(one.detach().sum()) for one in net.parameters())}
+
+    net = model()
+    task = Task("sines", net, data(), loss, validation=data(16, 5), finish=finish)
+    with Trainer.of(task, settings=settings(), device="cpu", folder=tmp_path) as one:
+        summary = one.run()
+    assert summary.made["weights"] == finish(tmp_path)["weights"]
+    assert summary.validation["loss"] > 0
+    assert summary.report is not None
+    assert "sines" in summary.report.read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------- looking on
+
+
+class Notes:
+    """Fits `Watch` and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    @contextlib.contextmanager
+    def phase(self, name: Phase) -> Iterator[None]:
+        self.told.append(("phase", name))
+        yield
+
+    def step(self, facts: StepFacts) -> None:
+        self.told.append(("step", facts.number))
+
+    def event(self, kind: str, text: str, **facts: Any) -> None:
+        self.told.append((kind, text))
+
+    def validated(self, step: int, figures: Mapping[str, float]) -> None:
+        self.told.append(("validated", step))
+
+    @contextlib.contextmanager
+    def aside(self, what: str) -> Iterator[None]:
+        self.told.append(("aside", what))
+        yield
+
+    def close(self) -> None:
+        self.told.append(("close", None))
+
+    def of(self, kind: str) -> list[Any]:
+        return [text for one, text in self.told if one == kind]
+
+
+def test_a_watch_is_told_all(tmp_path: Path) -> None:
+    notes = Notes()
+    with trainer(
+        watch=notes, validation=data(8, 3), folder=tmp_path,
+        changed={"keeping": Keeping(every_steps=2, every_s=0), "validate_every": 3},
+    ) as one:  # fmt: skip
+        one.run()
+    assert notes.of("step") == [1, 2, 3, 4, 5, 6]
+    assert notes.of("validated") == [3, 6]
+    assert set(notes.of("phase")) == {"data", "forward", "backward", "communicate", "optimise"}
+    assert notes.of("aside").count("validation") == 2
+    assert notes.of("aside").count("checkpoint") == 3
+    assert notes.of("start") == ["begun"]
+    assert notes.of("end") == ["finished"]
+    # Each is told of when it is on the disk, the last one too.
+    told = [re.findall(r"step (\d+)", text) for text in notes.of("checkpoint")]
+    assert told == [["2"], ["4"], ["6"]]
+    assert notes.told[-1] == ("close", None)
+
+
+# ---------------------------------------------------------------- not finite
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "optimizer", [*optimisers.NAMES, torch.optim.SGD, torch.optim.RMSprop, torch.optim.AdamW]
+)
+def test_no_optimiser_takes_what_is_not_finite(optimizer: Any, wide: bool) -> None:
+    net = model().double() if wide else model()
+    before = [weight.detach().clone() for weight in net.parameters()]
+
+    def bad(inner: nn.Module, batch: Any) -> torch.Tensor:
+        return loss(inner, [one.to(next(inner.parameters()).dtype) for one in batch]) * float("nan")
+
+    with trainer(net, loss=bad, optimizer=optimizer, changed={"steps": 2}) as one:
+        summary = one.run()
+    assert summary.num_skipped == 2
+    for old, now in zip(before, net.parameters(), strict=True):
+        assert torch.equal(old, now)
+
+
+def test_an_offloaded_optimiser_takes_nothing_that_is_not_finite() -> None:
+    net = model()
+    before = [weight.detach().clone() for weight in net.parameters()]
+    with trainer(net, loss=lambda inner, batch: loss(inner, batch) * float("inf"),
+                 changed={"steps": 2, "offload_optimiser": True}) as one:  # fmt: skip
+        assert one.run().num_skipped == 2
+    for old, now in zip(before, net.parameters(), strict=True):
+        assert torch.equal(old, now)
+
+
+@pytest.mark.parametrize("place", [1, 6])
+def test_the_module_that_is_not_finite_is_named(place: int) -> None:
+    """Whichever micro batch of the step the bad item is in."""
+    items = data().tensors[0]
+    net, notes = model(0.2), Notes()
+    first = net[0]
+    assert isinstance(first, Middle)
+    first.bad_item = float(items[8 + place][0])
+    with trainer(net, watch=notes, changed={"shuffle": False, "steps": 8}) as one:
+        summary = one.run()
+        found = curve(one)
+    assert summary.num_skipped == 1
+    (text,) = notes.of("not finite")
+    assert text.startswith("0 (Middle)")
+    # To look changes nothing: neither random numbers nor gradients of what comes after.
+    quiet = model(0.2)
+    assert isinstance(quiet[0], Middle)
+    quiet[0].bad_item = first.bad_item
+    with trainer(quiet, changed={"shuffle": False, "steps": 8, "name_nonfinite": False}) as one:
+        one.run()
+        plain = curve(one)
+    assert json.dumps(found) == json.dumps(plain)
+
+
+# ---------------------------------------------------------------- resuming otherwise
+
+
+def test_a_run_goes_on_with_larger_batches(tmp_path: Path) -> None:
+    """Its position lies behind the last of the larger ones then: the next epoch begins."""
+    with trainer(folder=tmp_path, changed={"steps": 6}) as one:
+        one.run()
+    notes = Notes()
+    with trainer(folder=tmp_path, watch=notes, changed={"steps": 9, "batch": 32}) as one:
+        summary = one.run()
+    assert summary.steps == 9
+    assert summary.resumed_from == 6
+    assert any("batch was 8 and is 32" in text for text in notes.of("resume"))
+
+
+# ---------------------------------------------------------------- asked to stop
+
+SCRIPT = """
+import json, os, signal, sys
+sys.path.insert(0, {tests!r})
+import torch
+torch.set_num_threads(1)
+import test_trainer_parts as here
+folder, signals, at = sys.argv[1], [int(one) for one in sys.argv[2].split(",")], int(sys.argv[3])
+def asked(net, batch):
+    value = here.loss(net, batch)
+    if one.open().state.step == at:
+        while signals:
+            os.kill(os.getpid(), signals.pop(0))
+    return value
+net = here.model(0.2)
+with here.trainer(net, loss=asked, folder=folder, changed={{"steps": 12}}) as one:
+    summary = one.run()
+print(json.dumps([summary.finished, summary.steps, here.curve(one), str(summary.checkpoint)]))
+"""
+
+
+def stopped(folder: Path, *signals: int, at: int = 5) -> subprocess.CompletedProcess[str]:
+    script = SCRIPT.format(tests=str(Path(__file__).parent))
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder), ",".join(map(str, signals)), str(at)],
+        capture_output=True, text=True, timeout=120, cwd=folder.parent,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_asked_to_end_goes_on_as_if_it_had_not(number: int, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    done = stopped(folder, number)
+    assert done.returncode == 0, done.stderr
+    finished, steps, _, checkpoint = json.loads(done.stdout)
+    assert not finished
+    assert steps == 6  # the step that was under way is made
+    assert "6" in Path(checkpoint).name
+    with trainer(model(0.2), folder=folder, changed={"steps": 12}) as one:
+        summary = one.run()
+        found = curve(one)
+    assert summary.resumed_from == 6
+    assert summary.finished
+    with trainer(model(0.2), changed={"steps": 12}) as one:
+        one.run()
+        assert curve(one) == found
+
+
+def test_asked_twice_it_ends_at_once(tmp_path: Path) -> None:
+    done = stopped(tmp_path / "run", signal.SIGINT, signal.SIGINT)
+    assert done.returncode != 0
+    assert "KeyboardInterrupt" in done.stderr
+    assert not done.stdout
+
+
+class Talking(Alone):
+    """A group that is asked to end while its processes agree on something else."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.asked_at = 2
+        self.seen = 0
+
+    def agree(self, tensor: torch.Tensor) -> torch.Tensor:
+        if len(tensor) == 2:
+            self.seen += 1
+            if self.seen == self.asked_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+        return tensor
+
+
+def test_a_request_that_comes_while_processes_agree_is_not_lost() -> None:
+    """It is heeded by all after the next step: one that left alone would have the others wait."""
+    with trainer(group=Talking()) as one:
+        summary = one.run()
+    assert not summary.finished
+    assert summary.steps == 3
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path: Path) -> None:
+    script = f"""
+    import json, resource, sys
+    sys.path.insert(0, {str(Path(__file__).parent)!r})
+    import torch
+    torch.set_num_threads(1)
+    import test_trainer_parts as here
+    from anyrig.errors import StoreFailed
+    notes = here.Notes()
+    wide = torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 1))
+    keeping = here.Keeping(every_steps=2, every_s=0, last=9)
+    changed = {{"steps": 8, "keeping": keeping}}
+    def narrow(net, batch):
+        if one.open().state.step == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+        if one.open().state.step == 6:
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return here.loss(net, batch)
+    with here.trainer(wide, loss=narrow, watch=notes, folder={str(tmp_path)!r},
+                      changed=changed) as one:
+        summary = one.run()
+        kept = [found.step for found in one.open().checkpoints.all()]
+    print(json.dumps([summary.finished, summary.steps, kept, notes.of("checkpoint")]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    finished, steps, kept, told = json.loads(done.stdout)
+    assert finished
+    assert steps == 8
+    assert kept == [2, 8] or kept == [2, 6, 8]
+    assert any("step 4 could not be written" in text for text in told)
+
+
+# ---------------------------------------------------------------- importing
+
+
+def test_importing_adds_little_to_torch(tmp_path: Path) -> None:
+    """CPU time of compiled files, the least of a few: other work only ever adds to it."""
+    package = Path(anyrig.__file__).parent
+    shutil.copytree(package, tmp_path / "anyrig", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(tmp_path / "anyrig", quiet=2)
+    code = (
+        "import time, torch; began = time.process_time(); "
+        "from anyrig.training import Trainer, Settings; "
+        "import anyrig; print(time.process_time() - began, anyrig.__file__)"
+    )
+    spent = []
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(tmp_path)})  # fmt: skip
+        seconds, where = done.stdout.split()
+        assert where.startswith(str(tmp_path))
+        spent.append(float(seconds))
+    assert min(spent) < 0.1
