@@ -360,3 +360,20 @@ def test_every_recorded_machine_has_an_answer(machine: Callable[..., Machine], n
     for one in told:
         assert (one.fits is None) == (one.there_bytes is None)
         assert one.needed_bytes >= 2 * GIB
+
+
+def test_cross_entropy_is_in_fp32_where_a_gpu_has_it_so() -> None:
+    """A GPU's autocast looks into cross-entropy: negative log-likelihood runs in fp32 there."""
+    items, classes = 64, 4096
+
+    def loss(model: nn.Module, given: Any) -> torch.Tensor:
+        inputs, targets = given
+        return nn.functional.cross_entropy(model(inputs), targets)
+
+    example = (torch.zeros(1, 8), torch.zeros(1, dtype=torch.int64))
+    found = estimate(
+        lambda: nn.Linear(8, classes), batch_like(example), loss, micro_batch=items,
+        precision="bf16", device_type="cuda", capability="9.0",
+    )  # fmt: skip
+    # Softmax in bf16, its copy and its gradient in fp32, measured so on an H200.
+    assert found.activations >= items * classes * (2 + 4 + 4)

@@ -53,6 +53,7 @@ _WIDEST = frozenset(
     "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
     .split()
 )  # fmt: skip
+_RULED = _HALF | _FULL | _FULL_RESULT | _WIDEST
 Kernel = Callable[..., Any]
 
 
@@ -122,8 +123,15 @@ class Casts:
     def kernel(self, name: str, operation: Any) -> Kernel:
         """What stands for an operation under autocast."""
         change = self._change(name)
+        # A GPU's autocast lets what is made of other operations through, and casts in those: the
+        # softmax inside of cross-entropy is in fp32 there. A CPU's has a rule for the whole.
+        composed = name not in _RULED and operation.has_kernel_for_dispatch_key(
+            torch._C.DispatchKey.CompositeImplicitAutograd
+        )
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            if composed:
+                return operation.decompose(*args, **kwargs)
             with torch._C._ExcludeDispatchKeyGuard(self._autocast):
                 if name in _FULL_RESULT:
                     return _in_full(operation, args, kwargs)
