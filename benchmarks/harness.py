@@ -44,6 +44,7 @@ THEMES = {
     "training": ("h200",),
     "training_estimate": ("cpu", "h200"),
     "training_savings": ("h200",),
+    "training_fit": ("h200",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),

@@ -1,0 +1,78 @@
+"""The largest micro batch through the Trainer: the finder's bar of the compute core, from above.
+
+As `fit`, on an H200 held to 24 GiB with the same model and step, but found by a `Trainer` with
+`micro_batch="auto"`, which materialises the optimiser's state and then tries sizes with the run's
+own data and loss. The truth is found by bisection of the plain step, accelerate's finder runs it
+too. After the fit the trainer makes 20 further steps.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import nn
+
+from anyrig.memory.module import transformer
+from anyrig.training import Settings, Trainer
+from anyrig.training.settings import Loading
+from anyrig.units import GIB
+from benchmarks.fit import CAP, FORMS, FURTHER, LENGTH, WIDTH, Gpu, _accelerate, _bisect, _warm_up
+from benchmarks.harness import Row
+
+MOST = 256
+
+
+class Noise(torch.utils.data.Dataset[torch.Tensor]):
+    """Random inputs; all items are one, as only their size matters."""
+
+    def __init__(self) -> None:
+        self._item = torch.randn(LENGTH, WIDTH)
+
+    def __len__(self) -> int:
+        return MOST * 32
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return self._item
+
+
+def _loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    found: torch.Tensor = model(batch).float().square().mean()
+    return found
+
+
+def run(hardware: str) -> list[Row]:
+    rig = Gpu()
+    _warm_up(rig)
+    truth = _bisect(rig)
+    print(f"bisection: {truth}", flush=True)
+    peer = _accelerate(rig, 4096, FORMS[0])
+    print(f"accelerate from 4096: {peer}", flush=True)
+    settings = Settings(
+        batch=MOST, steps=FURTHER, precision="bf16", memory_gb=CAP / GIB, compile=False,
+        learning_rate=1e-5, loading=Loading(num_workers=0), name_nonfinite=False,
+    )  # fmt: skip
+    trainer = Trainer(
+        transformer(8, WIDTH, 16, 4096), data=Noise(), loss=_loss, settings=settings,
+        device="cuda:0",
+    )  # fmt: skip
+    with trainer:
+        began = time.perf_counter()
+        opened = trainer.open()
+        seconds = time.perf_counter() - began
+        found = opened.parts.fit
+        assert found is not None
+        summary = trainer.run()
+    print(f"ours: {found.batch} in {len(found.tries)} tries, {seconds:.2f} s: {found.reason}")
+    return [
+        Row("through the Trainer: tries", len(found.tries), "tries", peer.tries,
+            "accelerate from 4096", high=6),
+        Row("through the Trainer: out of memory", found.num_out_of_memory, "times", high=1),
+        Row("through the Trainer: micro batch beside the largest", found.batch, "items", truth,
+            "bisection", 0.95, 1.05, "ratio", found.reason),
+        Row("through the Trainer: all of its opening", seconds, "s", peer.seconds,
+            f"accelerate from 4096, {FORMS[0]}", high=1 / 8, judge="ratio"),
+        Row("through the Trainer: steps made afterwards", summary.steps, "steps", low=FURTHER),
+        Row("through the Trainer: shortages in those", summary.num_retries, "times", high=0),
+    ]  # fmt: skip
