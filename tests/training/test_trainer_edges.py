@@ -10,12 +10,15 @@ import pytest
 import torch
 from torch import nn
 
+from anyrig.errors import BadSetting
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.shares import cut
 from anyrig.training.feed import Feed
 from anyrig.training.settings import Keeping, Loading
+from anyrig.training.step import StartAgain
+from tests.training.ranks.running import run_ranks
 
 HERE: dict[str, Any] = {
     "batch": 8, "micro_batch": 8, "steps": 4, "precision": "fp32", "learning_rate": 1e-2,
@@ -115,3 +118,64 @@ def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: 
         one.run()
     kept = Checkpoints(tmp_path / "checkpoints").all()
     assert [row.step for row in kept if row.loss is not None] == [2, 4, 5]
+
+
+class Lockstep(Alone):
+    """Processes that wait for each other, of which this is the only one here."""
+
+    lockstep = True
+
+    def share(self, num_items: int) -> tuple[int, int]:
+        if num_items % 2:
+            raise BadSetting(f"{num_items} cannot be halved", hint="Take an even batch.")
+        return super().share(num_items)
+
+
+def test_what_cannot_be_shared_at_an_epochs_end_is_refused_at_its_start() -> None:
+    uneven = {"drop_last": False, "steps": 0, "epochs": 2}
+    with trainer(uneven, data=data(29), group=Lockstep()) as one, pytest.raises(BadSetting):
+        one.open()
+    with trainer({"steps": 0}, data=data(29), group=Lockstep()) as one:
+        assert one.run().steps == 3
+
+
+def test_a_new_start_halves_what_was_computed_at_once() -> None:
+    def too_large(net: nn.Module, batch: Any) -> torch.Tensor:
+        if len(batch[0]) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return loss(net, batch)
+
+    with trainer({"micro_batch": 500}, loss=too_large, group=Lockstep()) as one:
+        step = one.open().parts.step
+        with pytest.raises(StartAgain) as asked:
+            step([row[:8] for row in data().tensors])
+    assert asked.value.micro_batch == 4
+
+
+def own_optimiser(environment: Any) -> tuple[float | None, bool]:
+    net = model()
+    made = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    shards = {"strategy": "fsdp"}
+    with trainer(shards, net=net, optimizer=made, environment=environment) as one:
+        found = one.run().loss
+    one = trainer(shards, optimizer="adamo", environment=environment)
+    with pytest.raises(BadSetting):
+        one.open()
+    return found, torch.distributed.is_initialized()
+
+
+def test_an_optimiser_made_before_trains_shards_and_no_group_is_left_behind() -> None:
+    net = model()
+    with trainer(net=net, optimizer=torch.optim.AdamW(net.parameters(), lr=1e-2)) as one:
+        alone = one.run().loss
+    for found, left in run_ranks(own_optimiser):
+        assert found == pytest.approx(alone, rel=1e-5)
+        assert not left
+
+
+def test_a_model_without_fp32_weights_has_no_masters_to_publish() -> None:
+    wide = torch.utils.data.TensorDataset(*(one.double() for one in data().tensors))
+    with trainer(
+        {"half_weights": True, "precision": "auto"}, net=model().double(), data=wide
+    ) as one:
+        assert one.run().finished

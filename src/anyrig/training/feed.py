@@ -94,6 +94,16 @@ class Feed:
             return self.num_items // self.batch
         return -(-self.num_items // self.batch)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many items steps have: a batch's, and those left at an epoch's end, where known."""
+        if self.num_items is None:
+            return (self.batch,)
+        left = self.num_items % self.batch
+        if self.num_items < self.batch:
+            return (left,)
+        return (self.batch, left) if left and not self._drop_last else (self.batch,)
+
     def set_options(self, options: Options) -> None:
         """Read with other workers from the next pass on."""
         self.close()

@@ -109,6 +109,8 @@ class Masters(nn.Module):
 
     def publish(self) -> None:
         """Copy the masters into the model."""
+        if not self._pairs:  # a model in fp64, or one that has its weights back
+            return
         with torch.no_grad():
             torch._foreach_copy_(
                 [weight for weight, _ in self._pairs.values()],

@@ -92,10 +92,12 @@ def open_run(spec: Spec, relay: Relay) -> Run:
             units=spec.units, watch=relay, environment=spec.environment,
         )  # fmt: skip
         stack.callback(_freed, parts)
-        if spec.group is None:
-            stack.callback(parts.group.close)
         stack.enter_context(parts.undo)
         feed = _fed(spec, parts.group)
+        stack.callback(feed.close)
+        if parts.group.lockstep:
+            for size in feed.sizes:
+                parts.group.share(size)  # what cannot be shared is refused now, not at the end
         total = _total(spec.settings, feed)
         checkpoints = keep.opened(spec.folder, spec.settings.keeping, parts.group)
         if checkpoints is not None:

@@ -236,12 +236,12 @@ class Step:
                 hint="Resume the run; it goes on from its last checkpoint.",
             )
         before = self.micro_batch
+        largest = max(stop - start for start, stop in work.cuts)
         if self._group.lockstep and shortage is not None:
             # The others wait inside the step: nothing can be agreed on any more.
-            if before > 1:
-                raise StartAgain(before // 2)
+            if largest > 1:
+                raise StartAgain(math.ceil(largest / 2))
             raise _too_large(shortage)
-        largest = max(stop - start for start, stop in work.cuts)
         mine = math.ceil(largest / 2) if largest > 1 else 0
         wanted = mine if shortage is not None else before
         self.micro_batch = self._group.least(wanted)
