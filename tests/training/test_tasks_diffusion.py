@@ -214,3 +214,22 @@ def test_what_cannot_be_is_refused_with_words(
     with pytest.raises((BadSetting, BadInput), match=said) as caught:
         made(shapes, tmp_path, **values)
     assert caught.value.hint
+
+
+def test_a_measurement_is_the_same_however_it_is_cut(shapes: Path, tmp_path: Path) -> None:
+    task = made(shapes, tmp_path, validation=0.5)
+    task.model.eval()
+    items = [task.validation[number] for number in range(len(task.validation))]
+    assert len(items) == 16
+
+    def measured(size: int) -> float:
+        parts = [items[at : at + size] for at in range(0, len(items), size)]
+        batches = [torch.utils.data.default_collate(part) for part in parts]
+        with torch.no_grad():
+            told = [float(task.loss(task.model, batch)) * len(batch["image"]) for batch in batches]
+        return sum(told) / len(items)
+
+    assert [measured(size) for size in (1, 3, 7)] == pytest.approx([measured(16)] * 3, rel=1e-5)
+    times = sorted(int(item["time"]) for item in items)
+    assert times[0] < STEPS // 8
+    assert times[-1] > STEPS * 7 // 8
