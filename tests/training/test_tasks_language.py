@@ -227,6 +227,7 @@ def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
         ({"text": [], "data": "text/a.txt"}, "holds the token"),
         ({"validation": 1.5}, "validation"),
         ({"context": 100_000}, "fewer than a window"),
+        ({"context": -5}, "context is -5"),
         ({"tokenizer": "missing.json"}, "missing.json"),
         ({"kind": "langauge"}, "langauge"),
         ({"kind": ""}, "kind"),
@@ -268,3 +269,18 @@ def test_a_folder_from_before_tokenizer_json_is_read(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     older = tokens.from_file(tmp_path)
     assert next(older.encode([VERSE])).tolist() == next(words.encode([VERSE])).tolist()
+
+
+def test_a_folder_that_is_called_like_a_preset_is_asked_about(place: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "vocab_size": 257}
+    ends = {"bos_token_id": 256, "eos_token_id": 256}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **ends)).save_pretrained(
+        place / "tiny"
+    )
+    tokens.as_bytes().save(place / "tiny" / "tokenizer.json")
+    with pytest.raises(BadSetting, match="a preset and a folder"):
+        made(place, model="tiny")
+    of_folder: Any = made(place, "one", model="./tiny").model
+    assert of_folder.config.n_embd == 16
+    assert not hasattr(made(place, "two", model={"preset": "tiny"}).model, "config")
