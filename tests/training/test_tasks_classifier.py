@@ -283,3 +283,31 @@ def test_the_packaged_model_begins_with_its_own_weights(minilm: Model) -> None:
     assert set(floats) <= set(there)
     assert all(torch.equal(there[name], value) for name, value in floats.items())
     assert model.config.id2label == dict(enumerate(LABELS))
+
+
+def test_a_causal_model_without_a_filling_token_is_given_one(tmp_path: Path) -> None:
+    """Such a model reads a row's last token, and finds it by what fills the row behind it."""
+    transformers: Any = pytest.importorskip("transformers")
+    encoder(tmp_path, "bert")
+    config = transformers.LlamaConfig(
+        vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
+        intermediate_size=48, max_position_embeddings=64, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    model: Any = from_folder(tmp_path, LABELS)
+    assert model.config.pad_token_id is None
+    cutter = Cutter.of(tmp_path / "tokenizer.json", 32)
+    task = classifier(model.eval(), cutter, examples(9), (), LABELS)
+    assert task.collate is not None
+    assert model.config.pad_token_id is not None
+    with torch.no_grad():
+        whole = task.loss(model, task.collate(task.data))
+        single = [task.loss(model, task.collate([row])) for row in task.data]
+    assert float(whole) == pytest.approx(float(torch.stack(single).mean()), abs=1e-5)
+    assert task.finish is not None
+    task.finish(tmp_path / "run")
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "run" / "model"
+    )
+    assert again.config.pad_token_id == model.config.pad_token_id

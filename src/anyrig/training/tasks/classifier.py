@@ -118,13 +118,15 @@ def classifier(
     check(learnt, len(labels), kind)
     check(held, len(labels), kind)
     weights = _weights(class_weights, learnt, len(labels), kind)
+    texts.settle_pad(model, cutter)
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        made = folder / "model"
-        made.mkdir(parents=True, exist_ok=True)
-        texts.save_weights(model, made)
-        cutter.save(made)
-        return {"model": str(made), "labels": list(labels), "kind": kind}
+        from anyrig.training.export import whole_folder
+
+        with whole_folder(folder / "model") as place:
+            texts.save_weights(model, place)
+            cutter.save(place)
+        return {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
 
     return Task(
         "classifier", model, _rows(cutter, learnt, len(labels)), _loss(kind, weights),

@@ -97,10 +97,11 @@ def embedding(
     prompts = dict(prompts or {})
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        made = folder / "model"
-        made.mkdir(parents=True, exist_ok=True)
-        save(model, cutter, made, prompts=prompts)
-        return {"model": str(made)}
+        from anyrig.training.export import whole_folder
+
+        with whole_folder(folder / "model") as place:
+            save(model, cutter, place, prompts=prompts)
+        return {"model": str(folder / "model")}
 
     def loss(module: nn.Module, batch: Batch) -> Tensor:
         return cosine_loss(module, batch) if scored else pair_loss(module, batch, scale)

@@ -90,6 +90,7 @@ _ENDS = {
     "sep_token": ("[SEP]", "</s>"),
     "mask_token": ("[MASK]", "<mask>"),
 }
+_CLOSING = ("<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<eos>", "</s>")
 
 
 def _whole(text: str) -> str:
@@ -100,6 +101,19 @@ def _whole(text: str) -> str:
 def pad_of(model: nn.Module) -> int:
     """The token that fills short rows; the mask hides it, so any will do."""
     return int(getattr(getattr(model, "config", None), "pad_token_id", None) or 0)
+
+
+def settle_pad(model: nn.Module, cutter: Cutter) -> None:
+    """Give a model that knows no filling token one: causal ones look for it to find a row's end.
+
+    It should not stand in a text itself, so it is one of those at a text's ends.
+    """
+    config: Any = getattr(model, "config", None)
+    if config is None or getattr(config, "pad_token_id", None) is not None:
+        return
+    ends = (*_ENDS["pad_token"], *_CLOSING, *_ENDS["unk_token"])
+    found = (cutter.tokenizer.token_to_id(word) for word in ends)
+    config.pad_token_id = next((number for number in found if number is not None), 0)
 
 
 def wide(values: Tensor) -> Tensor:
