@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,23 @@ def test_tables_are_read_with_care(tmp_path: Path) -> None:
     task = build(table, tmp_path, tmp_path, seed=0)
     assert task.name == "classifier"
     assert len(task.data) == 12
+
+
+@pytest.mark.parametrize("kind", [["language"], 3, "", "langauge", {"classifier": 1}])
+def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
+    kind: Any, tmp_path: Path
+) -> None:
+    with pytest.raises((BadSetting, BadInput)) as caught:
+        build({"kind": kind}, tmp_path, tmp_path, 0)
+    assert {"language", "images", "diffusion", "classifier", "embedding"} <= set(
+        re.findall(r"\w+", caught.value.hint)
+    )
+
+
+def test_a_piece_below_nought_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "pairs.jsonl", [{"query": f"q{n}", "passage": f"p{n}"} for n in range(9)])
+    with pytest.raises(BadSetting, match="piece is -1"):
+        build({"kind": "embedding", "pairs": "pairs.jsonl", "piece": -1}, tmp_path, tmp_path, 0)
 
 
 def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:
