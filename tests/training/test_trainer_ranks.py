@@ -47,3 +47,13 @@ def test_more_processes_than_items_to_measure() -> None:
     whole = run({}, validation=1)
     for answer in run_ranks(run_with, {"validation": 1, "strategy": "ddp"}):
         assert answer["validation"] == pytest.approx(whole["validation"], abs=1e-9)
+
+
+@pytest.mark.parametrize("shares", ["equal", "measured"])
+def test_shares_go_by_measured_speed_where_that_is_set(shares: str) -> None:
+    options = {"slow_rank": "1", "shares": shares, "steps": 30, "micro_batch": 8, "batch": 8}
+    quick, slow = run_ranks(run_with, options)
+    assert quick["sizes"][0] == slow["sizes"][0] == 4
+    last = quick["sizes"][-1], slow["sizes"][-1]
+    assert last == (4, 4) if shares == "equal" else last[0] > last[1]
+    assert quick["curve"] == pytest.approx(run({}, steps=30, micro_batch=8)["curve"], abs=1e-9)

@@ -46,7 +46,7 @@ _BETAS: Rule = (
     lambda value: (
         isinstance(value, tuple)
         and len(value) == 2
-        and all(isinstance(one, float) and 0 <= one < 1 for one in value)
+        and all(_number(0, 1)[0](one) and one < 1 for one in value)
     ),
     "two numbers from 0 up, below 1",
 )
@@ -111,6 +111,7 @@ KEEPING: dict[str, Rule] = {
 
 def check(settings: Settings) -> None:
     """Refuse what makes no sense, by itself or together."""
+    _tables(settings)
     for where, value, rules in (
         ("", settings, RULES),
         ("loading.", settings.loading, LOADING),
@@ -121,6 +122,19 @@ def check(settings: Settings) -> None:
             if not fits(given):
                 raise BadSetting(f"{where}{name} is {given!r}", hint=f"It must be {must}.")
     _together(settings)
+
+
+def _tables(settings: Settings) -> None:
+    """A mapping where a table of settings belongs is only one after it was read."""
+    from anyrig.training.settings import TABLES
+
+    for name, kind in TABLES.items():
+        given = getattr(settings, name)
+        if not isinstance(given, kind):
+            raise BadSetting(
+                f"{name} is {given!r}",
+                hint=f"It must be a {kind.__name__}; Settings.of reads a table from a mapping.",
+            )
 
 
 def _together(settings: Settings) -> None:

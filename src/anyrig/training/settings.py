@@ -167,7 +167,7 @@ class Settings:
         return found
 
 
-_TABLES = {"scaler": ScalerSettings, "moving": MoveSettings, "loading": Loading,
+TABLES = {"scaler": ScalerSettings, "moving": MoveSettings, "loading": Loading,
            "keeping": Keeping}  # fmt: skip
 
 
@@ -179,10 +179,10 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
             raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
-        if name in _TABLES and kind is Settings:
+        if name in TABLES and kind is Settings:
             if not isinstance(value, Mapping):
                 raise BadSetting(f"[{where}] {name} is {value!r}", hint="It is a table.")
-            value = _read(_TABLES[name], value, f"{where}.{name}")
+            value = _read(TABLES[name], value, f"{where}.{name}")
         elif isinstance(value, list):
             value = tuple(value)
         given[name] = value

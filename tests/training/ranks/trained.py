@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def run(
     environment: Mapping[str, str],
     folder: str | None = None,
     validation: int = 0,
+    slow_rank: str = "",
     **changed: Any,
 ) -> dict[str, Any]:
     """What a run comes to, in words and figures."""
@@ -47,8 +49,17 @@ def run(
             **changed,
         }
     )  # fmt: skip
+    sizes: list[int] = []
+
+    def seen(net: nn.Module, batch: Any) -> torch.Tensor:
+        if net.training:
+            sizes.append(len(batch[0]))
+            if environment.get("RANK") == slow_rank:
+                time.sleep(0.01 * len(batch[0]))
+        return loss(net, batch)
+
     with Trainer(
-        model(), data=data(), loss=loss, settings=settings, device="cpu",
+        model(), data=data(), loss=seen, settings=settings, device="cpu",
         environment=environment, folder=Path(folder) if folder else None,
         validation=data(validation, 9) if validation else None, figures={"size": size},
     ) as trainer:  # fmt: skip
@@ -61,7 +72,7 @@ def run(
             "group": kind, "curve": curve, "validation": dict(summary.validation),
             "weights": {name: value.clone() for name, value in weights.items()},
             "resumed_from": summary.resumed_from, "finished": summary.finished,
-            "reasons": summary.reasons,
+            "sizes": sizes,
         }  # fmt: skip
 
 
