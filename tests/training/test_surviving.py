@@ -43,7 +43,7 @@ class Net(nn.Module):
             if not self.fail_backward:
                 raise torch.OutOfMemoryError(TEXT)
             inputs = inputs.clone().requires_grad_()
-            inputs.register_hook(_fail)
+            inputs.register_hook(_fail)  # type: ignore[no-untyped-call]
         found: torch.Tensor = self.last(self.drop(self.norm(torch.tanh(self.first(inputs)))))
         return found
 
@@ -172,7 +172,7 @@ def test_two_hundred_overflows_and_fifty_shortages_in_a_thousand_steps() -> None
     order = torch.randperm(steps, generator=generator).tolist()
     overflowing, short = set(order[:200]), set(order[200:250])
 
-    def train(trouble: bool) -> tuple[list[float], Any]:
+    def train(trouble: bool) -> tuple[list[torch.Tensor], Any]:
         net = Net().double()
         seen = {"step": -1, "part": 0}
 
@@ -213,3 +213,42 @@ def test_two_hundred_overflows_and_fifty_shortages_in_a_thousand_steps() -> None
     for plain, other in zip(clean, weights, strict=True):
         assert torch.isfinite(other).all()
         assert torch.allclose(plain, other, atol=1e-9, rtol=0)
+
+
+class Hungry(torch.optim.AdamW):
+    """An optimiser whose steps run out of memory at chosen times."""
+
+    def __init__(self, groups: Any, lr: float = 1e-2, fail_at: tuple[int, ...] = ()) -> None:
+        super().__init__(groups, lr=lr, fused=True)
+        self.fail_at, self.num_calls = fail_at, 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.num_calls += 1
+        if self.num_calls in self.fail_at:
+            raise torch.OutOfMemoryError(TEXT)
+        return super().step(closure)
+
+
+@pytest.mark.parametrize(("fail_at", "survives"), [((3,), True), ((3, 4), False)])
+def test_memory_that_runs_out_in_the_optimisers_step(
+    fail_at: tuple[int, ...], survives: bool
+) -> None:
+    def train(fails: tuple[int, ...]) -> list[float]:
+        options: dict[str, Any] = {
+            "batch": 16, "micro_batch": 8, "steps": 6, "precision": "fp32",
+            "loading": Loading(num_workers=0),
+        }  # fmt: skip
+        trainer = Trainer(
+            Net(), data=data(), loss=loss, settings=Settings(**options), device="cpu",
+            optimizer=lambda groups: Hungry(groups, fail_at=fails),
+        )  # fmt: skip
+        with trainer:
+            trainer.run()
+            return [row.loss for row in trainer.history()]
+
+    if survives:
+        assert train(fail_at) == train(())
+        return
+    with pytest.raises(OutOfMemory, match="optimiser's step") as caught:
+        train(fail_at)
+    assert "offload_optimiser" in caught.value.hint

@@ -14,9 +14,9 @@ from torch import nn
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
+from anyrig.training.before import Before
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.optimisers import materialise
-from anyrig.training.step import Before
 from anyrig.units import bytes_text, plural
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -25,7 +24,7 @@ from anyrig.errors import DeviceLost, OutOfMemory
 from anyrig.memory.oom import Shortage, recognise
 from anyrig.memory.recover import Holder, attempt
 from anyrig.precision.gradients import clip, collect, norm_of
-from anyrig.training.checkpoint import random
+from anyrig.training.before import Before
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
 from anyrig.training.skipping import skip_on_device, supports_found_inf
@@ -33,6 +32,7 @@ from anyrig.units import plural
 
 if TYPE_CHECKING:
     from anyrig.precision.apply import Applied
+    from anyrig.precision.scaler import StepOutcome
     from anyrig.training.compiling import Compiled
     from anyrig.training.graphs import Recorded
     from anyrig.training.masters import Masters
@@ -174,9 +174,12 @@ class Step:
         return _Tried(None, None)
 
     def gradients(self, piece: Batch) -> torch.Tensor:
-        """Forward and backward of one micro batch on the device, as in a step; its loss."""
+        """Forward and backward of one micro batch on the device, as in a step; its loss.
+
+        Never from a recording: it runs no hooks, and is of one size alone.
+        """
         piece = self.applied.prepare(piece)
-        return self._one(piece, _Work(piece, (), self._units(piece), True))
+        return self._gathered(self._passes(piece, 1.0 if self._units(piece) else 0.0))
 
     def _computed(self, work: _Work) -> torch.Tensor:
         """Gradients of all micro batches; the loss as this process' part of the whole step's."""
@@ -197,21 +200,29 @@ class Step:
         units = self._units(piece) if work.counts else 0
         # A batch without a unit that counts (all padding) has a loss of nothing at all.
         share = units / work.units if work.units else 0.0
-        if self._recorded is not None and self._recorded.used:
+        if share and self._recorded is not None and self._recorded.used:
             with self._watch.phase("backward"):
                 weighted = self._recorded(piece, share, self.applied.precision)
         else:
             weighted = self._passes(piece, share)
+        return self._gathered(weighted)
+
+    def _gathered(self, weighted: torch.Tensor) -> torch.Tensor:
         if self._masters is not None:
             with self._watch.phase("backward"):
                 self._masters.gather()
         return weighted
 
-    def _passes(self, piece: Batch, share: float | torch.Tensor) -> torch.Tensor:
+    def _passes(self, piece: Batch, share: float) -> torch.Tensor:
         """Forward and backward; the loss times its share."""
+        if not share and not self._group.lockstep:
+            # A mean over nothing may be NaN, and its gradients too, whatever it is multiplied by.
+            nothing = torch.zeros((), device=self._device, requires_grad=True)
+            self.applied.backward(nothing)
+            return nothing.detach()
         with self._watch.phase("forward"), self._around, self.applied.forward():
             loss = self._loss(self.model, piece)
-            if isinstance(share, float) and not share:
+            if not share:
                 loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0)
             weighted = loss * share
         with self._watch.phase("backward"):
@@ -275,8 +286,15 @@ class Step:
         return found
 
     def _plainly(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
-        outcome = self.applied.step(self.optimiser, None, self._max_norm)
-        return outcome.skipped, outcome.grad_norm, outcome.scale
+        """One that asks for memory in its midst may leave neither the old weights nor the new."""
+
+        def step() -> StepOutcome:
+            return self.applied.step(self.optimiser, None, self._max_norm)
+
+        tried = attempt(step, recognise, self._bound)
+        if tried.result is None:
+            raise _no_state(tried.shortage)
+        return tried.result.skipped, tried.result.grad_norm, tried.result.scale
 
     def _guarded(self) -> tuple[bool | torch.Tensor, torch.Tensor | None, float]:
         """Step unless the gradients' norm is not finite; the kernels look, the host does not."""
@@ -290,8 +308,19 @@ class Step:
             return torch.zeros((), dtype=torch.bool), None, 1.0
         bad = torch.isfinite(norm).logical_not()
         with skip_on_device(self.optimiser, bad.float()):
-            self.optimiser.step()
+            self._stepped()
         return bad, norm, 1.0
+
+    def _stepped(self) -> None:
+        """A step of fused kernels; once more where they ran out before they changed anything.
+
+        Their state is all that they ask for, before the first weight is written.
+        """
+        for _ in range(2 if self._group.size == 1 else 1):
+            outcome = attempt(self.optimiser.step, recognise, self._bound)
+            if outcome.shortage is None:
+                return
+        raise _no_state(outcome.shortage)
 
 
 def _too_large(shortage: Shortage | None) -> OutOfMemory:
@@ -299,6 +328,14 @@ def _too_large(shortage: Shortage | None) -> OutOfMemory:
         "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
         hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
         "a smaller model, or several devices with strategy = fsdp.",
+    )
+
+
+def _no_state(shortage: Shortage | None) -> OutOfMemory:
+    return OutOfMemory(
+        "memory ran out in the optimiser's step" + (f": {shortage.said}" if shortage else ""),
+        hint="Set offload_optimiser = true, take an optimiser with less state (sgd, lion, "
+        "adafactor) or strategy = fsdp, and resume: the last checkpoint is whole.",
     )
 
 
@@ -347,52 +384,3 @@ def pieces(size: int, micro_batch: int) -> tuple[tuple[int, int], ...]:
             break
     ends = [size * number // count for number in range(count + 1)]
     return tuple(zip(ends, ends[1:], strict=False))
-
-
-class Before:
-    """What a step changes beside the weights: random states, and buffers such as batch statistics.
-
-    Which buffers a model changes is seen in its first steps; the others are not copied any more.
-    """
-
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self._model, self._device = model, device
-        self._random: dict[str, Any] = {}
-        self._copies: dict[tuple[nn.Module, str], _Copy] = {}
-        self._steady: set[tuple[nn.Module, str]] = set()
-
-    def take(self) -> None:
-        """Remember how things stand."""
-        for place, copy in self._copies.items():
-            if copy.holder is _buffer(place) and copy.holder._version == copy.version:
-                self._steady.add(place)
-        self._random = random.capture(self._device)
-        self._copies = {
-            place: _Copy(buffer, buffer.detach().clone(), buffer._version)
-            for place, buffer in self._changing()
-        }
-
-    def put_back(self) -> None:
-        """As it stood; a buffer that another was put in place of is in its place again."""
-        random.restore({0: self._random}, 0, self._device)
-        with torch.no_grad():
-            for (module, name), copy in self._copies.items():
-                copy.holder.copy_(copy.value)
-                module._buffers[name] = copy.holder
-
-    def _changing(self) -> Iterator[tuple[tuple[nn.Module, str], torch.Tensor]]:
-        for module in self._model.modules():
-            for name, buffer in module._buffers.items():
-                if buffer is not None and (module, name) not in self._steady:
-                    yield (module, name), buffer
-
-
-class _Copy(NamedTuple):
-    holder: torch.Tensor
-    value: torch.Tensor
-    version: int
-
-
-def _buffer(place: tuple[nn.Module, str]) -> torch.Tensor | None:
-    module, name = place
-    return module._buffers.get(name)
