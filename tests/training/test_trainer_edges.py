@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import BadSetting
+from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
@@ -182,3 +183,32 @@ def test_a_model_without_fp32_weights_has_no_masters_to_publish() -> None:
         {"half_weights": True, "precision": "auto"}, net=model().double(), data=wide
     ) as one:
         assert one.run().finished
+
+
+def masked(net: nn.Module, batch: Any) -> torch.Tensor:
+    """A mean that is 0 / 0 where nothing counts."""
+    inputs, targets, counts = batch
+    mean: torch.Tensor = ((net(inputs) - targets).square() * counts).sum() / counts.sum()
+    return mean
+
+
+def num_counting(batch: Any) -> int:
+    return int(batch[2].sum())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_items_that_do_not_count_leave_no_trace_however_they_are_cut(precision: str) -> None:
+    counts = torch.ones(32, 1)
+    counts[4:8] = 0
+    counts[8:16] = 0  # a whole batch
+    items = torch.utils.data.TensorDataset(*data().tensors, counts)
+    found = []
+    for size in (8, 4):
+        changed = {"micro_batch": size, "shuffle": False, "precision": precision,
+                   "scaler": ScalerSettings(initial=256.0)}  # fmt: skip
+        net = model()
+        with trainer(changed, net=net, data=items, loss=masked, units=num_counting) as one:
+            assert one.run().num_skipped == 0
+        found.append(torch.cat([weight.detach().flatten() for weight in net.parameters()]))
+    apart = float((found[0] - found[1]).abs().max())
+    assert apart < (1e-6 if precision == "fp32" else 1e-3)
