@@ -45,6 +45,14 @@ def of(field: str, values: Iterable[Any]) -> list[dict[str, Any]]:
     return [{field: value} for value in values]
 
 
+def test_a_run_that_has_learnt_nearly_all_may_have_a_hard_batch() -> None:
+    """One item of 32 told wrong, as in the example of shapes: no reason to call anybody."""
+    falling = [{"loss": 1.4 * 0.97**n, "grad_norm": 3.0 * 0.98**n} for n in range(180)]
+    assert run([*falling, {"loss": 0.12, "grad_norm": 2.2}, *falling[-20:]]) == []
+    spoilt = [*falling, {"loss": 0.8, "grad_norm": 12.0}, *falling[-20:]]
+    assert run(spoilt) == [("loss-spike", 181), ("gradient-explodes", 181)]
+
+
 def test_hints_name_settings_that_there_are() -> None:
     """Words that look like a setting's name are one."""
     known = {one.name for kind in (Settings, Loading) for one in dataclasses.fields(kind)}

@@ -55,8 +55,13 @@ class Rules:
     """A loss so many robust standard deviations above the median is a spike."""
     spike_share: float = 0.2
     """And at least this share of the median."""
+    learnt_share: float = 0.1
+    """Below this share of its first losses nearly all is learnt, and a single hard item is more
+    than all that is usual: then a spike is at least `spike_share` of those first ones."""
     explosion: float = 10.0
     """Times the usual gradient norm."""
+    explosion_begun: float = 3.0
+    """And times what was usual in the first steps: norms may be tiny in the end."""
     skipped_share: float = 0.2
     """Of the window's steps."""
     data_share: float = 0.25
@@ -77,6 +82,8 @@ class Alarm:
         self.rules = rules or Rules()
         self._losses = Usual(self.rules.window)
         self._norms = Usual(self.rules.window)
+        self._begun_loss = Usual(self.rules.fewest)
+        self._begun_norm = Usual(self.rules.fewest)
         self._skips: deque[bool] = deque(maxlen=self.rules.window)
         self._times: deque[tuple[float, float]] = deque(maxlen=self.rules.window)
         self._took = Usual(self.rules.window)
@@ -142,10 +149,15 @@ class Alarm:
             hint = "Lower learning_rate or max_norm, or look at the data of this step."
             yield Alert("loss-spike", text, step.number, hint)
         self._losses.add(step.loss)
+        if len(self._begun_loss) < self.rules.fewest:
+            self._begun_loss.add(step.loss)
 
     def _is_spike(self, loss: float) -> bool:
         usual = self._losses.median()
-        if loss <= usual + self.rules.spike_share * abs(usual):
+        begun = self._begun_loss.median()
+        learnt = 0 <= usual < self.rules.learnt_share * begun
+        least = self.rules.spike_share * (begun if learnt else abs(usual))
+        if loss <= usual + least:
             return False
         return loss > usual + self.rules.spike_sigmas * self._losses.spread()
 
@@ -159,11 +171,14 @@ class Alarm:
             return
         if len(self._norms) >= self.rules.fewest:
             usual = self._norms.median()
-            if norm > self.rules.explosion * usual > 0:
+            begun = self.rules.explosion_begun * self._begun_norm.median()
+            if norm > max(self.rules.explosion * usual, begun) and usual > 0:
                 text = f"gradient norm is {norm:.3g}; {usual:.3g} was usual"
                 hint = "Lower learning_rate, warm up longer, or clip with max_norm."
                 yield Alert("gradient-explodes", text, step.number, hint)
         self._norms.add(norm)
+        if len(self._begun_norm) < self.rules.fewest:
+            self._begun_norm.add(norm)
 
     def _skipping(self, step: Counted) -> Iterator[Alert]:
         self._skips.append(step.skipped)
