@@ -97,6 +97,13 @@ def test_an_optimiser_by_name_moves_the_masters(name: str) -> None:
     assert torch.equal(model.table.weight, after.bfloat16())
 
 
+def test_norms_of_any_shape_are_spared_from_decay() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm((4, 4)))
+    plain = optimisers.split_weights(model)
+    halved = optimisers.split_weights(Masters(model))
+    assert [len(one) for one in plain] == [len(one) for one in halved] == [1, 3]
+
+
 def test_small_gradients_of_many_micro_batches_are_added_in_fp32() -> None:
     model = nn.Linear(1, 1, bias=False)
     masters = Masters(model)

@@ -121,21 +121,22 @@ def _options(
 def split_weights(model: nn.Module | Named) -> Split:
     """The weights to train, with and without decay, each once."""
     if isinstance(model, nn.Module):
-        spared_ids = {
-            id(weight)
-            for module in model.modules()
+        # By name: masters stand for weights under their names, as tensors of their own.
+        spared_names = {
+            f"{path}.{name}" if path else name
+            for path, module in model.named_modules()
             if isinstance(module, _NORMS)
-            for weight in module.parameters(recurse=False)
+            for name, _ in module.named_parameters(recurse=False)
         }
         named: Named = model.named_parameters()
     else:
-        spared_ids, named = set(), model
+        spared_names, named = set(), model
     split, seen = Split([], []), set[int]()
     for name, weight in named:
         if not weight.requires_grad or id(weight) in seen:
             continue
         seen.add(id(weight))
-        spare = weight.dim() < 2 or name.endswith("bias") or id(weight) in spared_ids
+        spare = weight.dim() < 2 or name.endswith("bias") or name in spared_names
         (split.spared if spare else split.decayed).append(weight)
     return split
 
