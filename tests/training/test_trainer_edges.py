@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import BadSetting, OutOfMemory
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.shares import cut
 from anyrig.training.feed import Feed
+from anyrig.training.saving.offload_state import offload_optimiser
 from anyrig.training.settings import Keeping, Loading
 from anyrig.training.step import StartAgain
 from tests.training.ranks.running import run_ranks
@@ -212,3 +213,38 @@ def test_items_that_do_not_count_leave_no_trace_however_they_are_cut(precision: 
         found.append(torch.cat([weight.detach().flatten() for weight in net.parameters()]))
     apart = float((found[0] - found[1]).abs().max())
     assert apart < (1e-6 if precision == "fp32" else 1e-3)
+
+
+def test_units_are_counted_on_the_batch_as_it_was_read() -> None:
+    """On the device counting would wait for it; in a step's number format it might not even fit."""
+    kinds = set()
+
+    def units(batch: Any) -> int:
+        kinds.add(batch[0].dtype)
+        return len(batch[0])
+
+    halves = torch.utils.data.TensorDataset(*(one.half() for one in data().tensors))
+    with trainer({"micro_batch": 4}, data=halves, units=units) as one:
+        one.run()
+    assert kinds == {torch.float16}
+
+
+class ShortOnce(torch.optim.AdamW):
+    """Runs out of memory in the second piece of its first step."""
+
+    calls = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.calls += 1
+        if self.calls == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().step(closure)
+
+
+def test_pieces_of_an_offloaded_step_are_not_stepped_twice() -> None:
+    net = model()
+    optimiser = ShortOnce(net.parameters(), lr=1e-2, fused=True)
+    offload_optimiser(optimiser, piece_bytes=1)
+    with trainer(net=net, optimizer=optimiser) as one, pytest.raises(OutOfMemory):
+        one.run()
+    assert optimiser.calls == 2

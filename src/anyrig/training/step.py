@@ -27,6 +27,7 @@ from anyrig.precision.gradients import clip, collect, norm_of
 from anyrig.training.before import Before
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
+from anyrig.training.saving.offload_state import is_offloaded
 from anyrig.training.skipping import skip_on_device, supports_found_inf
 from anyrig.units import plural
 
@@ -187,19 +188,23 @@ class Step:
             work = work.first()
         total: torch.Tensor | None = None
         for number, (start, stop) in enumerate(work.cuts):
-            piece = self.applied.prepare(to_device(cut(work.batch, start, stop), self._device))
+            piece = cut(work.batch, start, stop)
+            share = self._share(piece, work)  # on the host, where counting waits for no device
+            piece = self.applied.prepare(to_device(piece, self._device))
             last = number == len(work.cuts) - 1
             with self._group.micro(last=last):
-                part = self._one(piece, work)
+                part = self._one(piece, share)
             total = part if total is None else total + part
             del piece, part
         assert total is not None
         return total
 
-    def _one(self, piece: Batch, work: _Work) -> torch.Tensor:
+    def _share(self, piece: Batch, work: _Work) -> float:
         units = self._units(piece) if work.counts else 0
         # A batch without a unit that counts (all padding) has a loss of nothing at all.
-        share = units / work.units if work.units else 0.0
+        return units / work.units if work.units else 0.0
+
+    def _one(self, piece: Batch, share: float) -> torch.Tensor:
         if share and self._recorded is not None and self._recorded.used:
             with self._watch.phase("backward"):
                 weighted = self._recorded(piece, share, self.applied.precision)
@@ -314,9 +319,11 @@ class Step:
     def _stepped(self) -> None:
         """A step of fused kernels; once more where they ran out before they changed anything.
 
-        Their state is all that they ask for, before the first weight is written.
+        Their state is all that they ask for, before the first weight is written. With the state on
+        the host they go piece by piece, and the pieces before would be stepped twice.
         """
-        for _ in range(2 if self._group.size == 1 else 1):
+        whole = self._group.size == 1 and not is_offloaded(self.optimiser)
+        for _ in range(2 if whole else 1):
             outcome = attempt(self.optimiser.step, recognise, self._bound)
             if outcome.shortage is None:
                 return

@@ -194,7 +194,7 @@ def offload_optimiser(
     """
     if isinstance(optimiser, torch.optim.LBFGS):
         raise BadSetting("LBFGS looks at all weights at once", hint="Keep its state on the device.")
-    if _MARK in optimiser.__dict__:
+    if is_offloaded(optimiser):
         raise BadSetting("this optimiser's state is on the host already", hint="Undo it first.")
     made = OffloadedState(optimiser, piece_bytes)
     optimiser.__dict__[_MARK] = True
@@ -207,6 +207,11 @@ def offload_state(
     """The same optimiser, whose state is in the host's memory from now on: `offload_optimiser`."""
     offload_optimiser(optimiser, piece_bytes=piece_bytes)
     return optimiser
+
+
+def is_offloaded(optimiser: torch.optim.Optimizer) -> bool:
+    """Whether its state is in the host's memory, and its step goes piece by piece."""
+    return _MARK in optimiser.__dict__
 
 
 def _pieces(groups: Sequence[Group], piece_bytes: int) -> Iterator[Piece]:
