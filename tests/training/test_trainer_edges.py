@@ -248,3 +248,15 @@ def test_pieces_of_an_offloaded_step_are_not_stepped_twice() -> None:
     with trainer(net=net, optimizer=optimiser) as one, pytest.raises(OutOfMemory):
         one.run()
     assert optimiser.calls == 2
+
+
+def noisy(net: nn.Module, batch: Any) -> torch.Tensor:
+    return loss(net, (batch[0] + 0.1 * torch.randn_like(batch[0]), batch[1]))
+
+
+def test_training_is_the_same_whether_or_not_it_is_measured() -> None:
+    found = []
+    for validation in (None, data(8)):
+        with trainer({"validate_every": 1}, loss=noisy, validation=validation) as one:
+            found.append(one.run().loss)
+    assert found[0] == found[1]

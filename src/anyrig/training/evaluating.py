@@ -11,6 +11,7 @@ from torch import nn
 from anyrig.errors import OutOfMemory
 from anyrig.memory.oom import recognise
 from anyrig.memory.recover import Holder, attempt
+from anyrig.training.checkpoint import random
 from anyrig.training.feed import Feed
 from anyrig.training.nests import size_of, to_device
 from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
@@ -57,8 +58,11 @@ class Evaluation:
         self.micro_batch = micro_batch
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Every figure over all items, `loss` first. The model is in its former mode afterwards."""
-        training = model.training
+        """Every figure over all items, `loss` first.
+
+        Mode and random states are afterwards what they were.
+        """
+        training, states = model.training, random.capture(self._device)
         model.eval()
         try:
             while True:
@@ -74,6 +78,8 @@ class Evaluation:
                 self.micro_batch = self._group.least(self.micro_batch // 2)
         finally:
             model.train(training)
+            # A loss may draw numbers, as diffusion does: training goes on as if nobody had looked.
+            random.restore({0: states}, 0, self._device)
         assert outcome.result is not None
         return {name: self._value(name, sums) for name, sums in outcome.result.items()}
 
