@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints, Saved
 from anyrig.training.eighths import Fp8Linear, convert
@@ -155,7 +156,8 @@ def run(net: nn.Module, given: Any = None, **changed: Any) -> tuple[list[float],
 
 @pytest.mark.parametrize(
     "how",
-    [{"precision": "fp8"}, {"precision": "fp16"}, {"precision": "tf32"},
+    [{"precision": "fp8"}, {"precision": "fp16", "scaler": ScalerSettings(initial=256.0)},
+     {"precision": "tf32"},
      {"precision": "bf16", "half_weights": True}, {"precision": "fp8", "half_weights": True},
      {"precision": "bf16", "compile": True}],
     ids=str,
@@ -167,7 +169,7 @@ def test_every_number_format_learns_what_fp32_learns(how: dict[str, Any]) -> Non
     plain, _, _ = run(wide(), precision="fp32")
     curve, summary, _ = run(wide(), **how)
     assert summary.precision == how["precision"]
-    assert summary.num_skipped <= (4 if how["precision"] == "fp16" else 0)
+    assert summary.num_skipped == 0  # from the usual scale fp16 would skip some at first
     assert sum(curve[-5:]) < sum(curve[:5]) * 0.9
     assert sum(curve) == pytest.approx(sum(plain), rel=0.05)
 
@@ -219,7 +221,7 @@ def test_a_fitted_batch_stays_within_its_memory() -> None:
     _, summary, held = run(deep(), long_rows(), batch=512, micro_batch="auto", steps=4,
                            precision="fp32", memory_gb=2.5)  # fmt: skip
     assert summary.num_retries == 0
-    assert 32 <= summary.micro_batch < 512
+    assert 32 <= summary.micro_batch < 512, summary.reasons
     assert GIB < held["peak"] < 2.5 * GIB
 
 
