@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +262,17 @@ def test_training_is_the_same_whether_or_not_it_is_measured() -> None:
         with trainer({"validate_every": 1}, loss=noisy, validation=validation) as one:
             found.append(one.run().loss)
     assert found[0] == found[1]
+
+
+def test_no_batch_outlives_a_run() -> None:
+    seen = []
+
+    def looking(net: nn.Module, batch: Any) -> torch.Tensor:
+        seen.append(weakref.ref(batch[0]))
+        return loss(net, batch)
+
+    with trainer(loss=looking) as one:
+        one.run()
+    gc.collect()
+    assert one.history()
+    assert [held for held in seen if held() is not None] == []

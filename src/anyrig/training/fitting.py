@@ -99,7 +99,7 @@ def fit_together(
     slope = max(1, peaks[1] - peaks[0])
     found = max(least, min(most, least + max(0, room) // slope))
     return found, (
-        f"{plural(least, 'item')} take {bytes_text(peaks[0])}, each further one "
+        f"{bytes_text(peaks[0])} are taken by {plural(least, 'item')}, by each further one "
         f"{bytes_text(slope)}, measured "
         f"with all processes; {_TOGETHER_SHARE:.0%} of the budget is used"
     )

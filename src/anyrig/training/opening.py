@@ -246,6 +246,6 @@ def _begun(spec: Spec, run: Run, relay: Relay) -> None:
 
 def _freed(parts: Parts) -> None:
     """Give the device back what only this run held."""
-    parts.step.forget()
+    parts.step.release()
     parts.optimiser.state.clear()
     parts.bound.release()

@@ -243,9 +243,7 @@ class Step:
 
     def _shrink(self, work: _Work, shortage: Shortage | None) -> None:
         """Drop what the step made, and take a smaller micro batch, all processes the same."""
-        self.forget()
-        if self._recorded is not None:
-            self._recorded.release()
+        self.release()
         if shortage is not None and shortage.fatal:
             raise DeviceLost(
                 f"the device was lost when memory ran out: {shortage.said}",
@@ -274,6 +272,12 @@ class Step:
             before=before,
             after=self.micro_batch,
         )
+
+    def release(self) -> None:
+        """Drop what is held between steps: gradients and recordings."""
+        self.forget()
+        if self._recorded is not None:
+            self._recorded.release()
 
     def forget(self) -> None:
         """Drop all gradients."""

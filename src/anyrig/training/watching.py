@@ -105,6 +105,7 @@ class Relay:
 
     def close(self) -> None:
         """The run is over."""
+        self._batches.clear()
         for one in self._all():
             one.close()
 
