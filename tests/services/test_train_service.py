@@ -173,3 +173,16 @@ def test_torch_is_loaded_only_after_its_allocator_was_told(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["bf16", str(1 << 30)]
+
+
+def test_beginning_anew_forgets_the_data_of_before(tmp_path: Path) -> None:
+    from anyrig.services.train_runs import clear
+
+    kept = ["run.json", "config.toml", "notes.txt"]
+    gone = ["tokens-00.json", "tokens-00.uint16", "tokenizer-512.json", "pictures-00.json",
+            "pictures-00.uint8", "before.json", "result.json", "metrics.jsonl"]  # fmt: skip
+    for name in (*kept, *gone):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "checkpoints" / "step-00000002").mkdir(parents=True)
+    clear(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)

@@ -32,6 +32,8 @@ _FORMAT = 1
 _TAIL = 1 << 16
 _SILENT_S = 900.0
 Word = Literal["running", "finished", "stopped", "failed"]
+# What tasks make of their data when a run begins, and keep for a resume.
+_PREPARED = ("tokens-*", "tokenizer-*.json", "pictures-*", "before.json")
 
 
 @dataclass(frozen=True)
@@ -145,13 +147,16 @@ def is_run(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Forget how far a run was; its record stays until it is written anew."""
+    """Forget how far a run was, and the data it began with; its record is written anew later."""
     refuse_running(folder)
     with _refusals(folder):
         if (folder / _CHECKPOINTS).is_dir():
             shutil.rmtree(folder / _CHECKPOINTS)
         for name in (RESULT, STATE, _SMALLER, _LINES):
             (folder / name).unlink(missing_ok=True)
+        for pattern in _PREPARED:
+            for file in folder.glob(pattern):
+                file.unlink()
 
 
 def drop_empty(run: Run) -> bool:
