@@ -276,3 +276,17 @@ def test_no_batch_outlives_a_run() -> None:
     gc.collect()
     assert one.history()
     assert [held for held in seen if held() is not None] == []
+
+
+def test_what_a_resumed_run_asks_of_its_optimiser_holds_and_is_told(tmp_path: Path) -> None:
+    with trainer(folder=tmp_path) as one:
+        one.run()
+    changed = {"steps": 8, "weight_decay": 0.5, "betas": (0.8, 0.9)}
+    with trainer(changed, folder=tmp_path) as one:
+        run = one.open()
+        first, second = run.parts.optimiser.param_groups
+        assert (first["weight_decay"], first["betas"]) == (0.5, (0.8, 0.9))
+        assert second["weight_decay"] == 0.0
+        assert one.recorder is not None
+        told = " ".join(event.text for event in one.recorder.events())
+    assert "weight_decay was 0.01 and is 0.5: it holds from here on" in told

@@ -110,7 +110,11 @@ def restored(
             f"{found.path} is no checkpoint of a run: {error!r} is missing",
             hint="Take another one, or begin anew in another folder.",
         ) from error
+    groups = parts.optimiser.param_groups
+    asked = [{name: one[name] for name in _LEARNING if name in one} for one in groups]
     parts.group.load(parts.whole, parts.optimiser, kept.weights, kept.optimiser)
+    for one, own in zip(parts.optimiser.param_groups, asked, strict=True):
+        one.update(own)  # what is asked for now holds, as it does for the rate
     if parts.masters is not None:
         parts.masters.publish()
     parts.applied.load_state_dict(applied)
@@ -122,15 +126,18 @@ def restored(
 
 
 _SHAPING = ("batch", "seed", "shuffle", "drop_last")
+_LEARNING = ("weight_decay", "betas", "momentum")
 
 
 def _differences(before: Any, now: dict[str, Any]) -> list[str]:
     """What was changed since, where that changes what a resume gives."""
     if not isinstance(before, dict):
         return []
+    means = dict.fromkeys(_SHAPING, "the data goes on in another order")
+    means |= dict.fromkeys(("learning_rate", *_LEARNING), "it holds from here on")
     return [
-        f"{name} was {before[name]!r} and is {now[name]!r}: the data goes on in another order"
-        for name in _SHAPING
+        f"{name} was {before[name]!r} and is {now[name]!r}: {meaning}"
+        for name, meaning in means.items()
         if name in before and before[name] != now[name]
     ]
 
