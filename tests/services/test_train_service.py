@@ -181,8 +181,9 @@ def test_beginning_anew_forgets_the_data_of_before(tmp_path: Path) -> None:
     kept = ["run.json", "config.toml", "notes.txt"]
     gone = ["tokens-00.json", "tokens-00.uint16", "tokenizer-512.json", "pictures-00.json",
             "pictures-00.uint8", "before.json", "result.json", "metrics.jsonl"]  # fmt: skip
+    folder = tmp_path / "run"
+    (folder / "checkpoints" / "step-00000002").mkdir(parents=True)
     for name in (*kept, *gone):
-        (tmp_path / name).write_text("{}")
-    (tmp_path / "checkpoints" / "step-00000002").mkdir(parents=True)
-    clear(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+        (folder / name).write_text("{}")
+    clear(folder)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(kept)

@@ -15,6 +15,7 @@ from anyrig.training.checkpoint import random
 from anyrig.training.feed import Feed
 from anyrig.training.nests import size_of, to_device
 from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
+from anyrig.training.step import StartAgain
 
 if TYPE_CHECKING:
     from anyrig.precision.apply import Applied
@@ -67,6 +68,9 @@ class Evaluation:
         try:
             while True:
                 outcome = attempt(lambda: self._sums(model), recognise, self._bound)
+                if self._group.lockstep and not outcome.fitted:
+                    # The others wait inside the model: nothing can be agreed on any more.
+                    raise StartAgain(max(1, self.micro_batch // 2))
                 ran_out = self._group.least(int(outcome.fitted)) == 0
                 if not ran_out:
                     break

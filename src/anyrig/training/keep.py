@@ -36,6 +36,7 @@ class Restored(NamedTuple):
     step: int
     position: Position
     micro_batch: int | None
+    """What fitted; None on another device, or with another number of processes."""
     random: Mapping[int, Mapping[str, Any]]
     """To be put back last: whatever is done before the first step draws numbers of its own."""
 
@@ -76,6 +77,7 @@ def saved(
         "precision": parts.applied.precision,
         "settings": asdict(settings),
         "processes": parts.group.size,
+        "device": parts.placement.device.name,
         "versions": {
             "anyrig": __version__,
             "torch": torch.__version__,
@@ -122,7 +124,12 @@ def restored(
     for text in _differences(before, asdict(settings)):
         watch.event("resume", text)
     watch.event("resume", f"from step {kept.step} ({found.path.name})")
-    return Restored(kept.step, position, micro if isinstance(micro, int) else None, kept.random)
+    same = (kept.plain.get("device"), kept.plain.get("processes")) == (
+        parts.placement.device.name, parts.group.size,
+    )  # fmt: skip
+    return Restored(
+        kept.step, position, micro if same and isinstance(micro, int) else None, kept.random
+    )
 
 
 _SHAPING = ("batch", "seed", "shuffle", "drop_last")
@@ -155,6 +162,12 @@ def _gathered(mine: dict[str, Any], group: Group) -> dict[int, dict[str, Any]]:
 def asked_micro_batch(folder: Path | None) -> int | None:
     """What an earlier start that ran out asked for."""
     return restarting.asked_micro_batch(folder) if folder is not None else None
+
+
+def forget_smaller(folder: Path | None) -> None:
+    """What an earlier start asked for holds no more."""
+    if folder is not None:
+        restarting.forget(folder)
 
 
 def leave(folder: Path | None, micro_batch: int) -> NoReturn:

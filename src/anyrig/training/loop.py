@@ -103,6 +103,7 @@ class Trainer:
         )  # fmt: skip
         self._relay = Relay(watch)
         self._run: Run | None = None
+        self._evaluation: Evaluation | None = None
 
     @classmethod
     def of(cls, task: Task, **options: Any) -> Trainer:
@@ -186,7 +187,7 @@ class Trainer:
 
     def close(self) -> None:
         """End what was begun and free the device; the model stays, with what it has learnt."""
-        run, self._run = self._run, None
+        run, self._run, self._evaluation = self._run, None, None
         if run is not None:
             run.closing.close()
 
@@ -201,6 +202,8 @@ class Trainer:
                     fed = next(steps, None)
                 if fed is None:
                     _next_epoch(run)
+                    if run.feed.steps_in_epoch is None and not self.settings.validate_every:
+                        self._measure(run)  # a stream's epoch is known to be over now
                     return
                 yield fed
 
@@ -242,13 +245,20 @@ class Trainer:
             return {}
         parts = run.parts
         with self._relay.aside("validation"):
-            figures = Evaluation(
-                self.spec.validation, self.spec.loss, micro_batch=parts.step.micro_batch,
-                applied=parts.applied, device=parts.device, group=parts.group,
-                units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
-                bound=parts.bound,
-            )(parts.model)  # fmt: skip
-        run.state.validation, run.state.validated_step = figures, run.state.step
+            if self._evaluation is None:
+                self._evaluation = Evaluation(
+                    self.spec.validation, self.spec.loss, micro_batch=parts.step.micro_batch,
+                    applied=parts.applied, device=parts.device, group=parts.group,
+                    units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
+                    bound=parts.bound,
+                )  # fmt: skip
+            # What once ran out there is not tried again.
+            self._evaluation.micro_batch = min(self._evaluation.micro_batch, parts.step.micro_batch)
+            try:
+                figures = self._evaluation(parts.model)
+            except StartAgain as request:
+                keep.leave(self.spec.folder, request.micro_batch)
+        run.state.validate(figures)
         self._relay.validated(run.state.step, figures)
         return figures
 
@@ -258,7 +268,8 @@ class Trainer:
         due = run.checkpoints is not None and not run.done
         by_steps = bool(keeping.every_steps) and step % keeping.every_steps == 0
         by_time = bool(keeping.every_s) and time.monotonic() - saved_at >= keeping.every_s
-        due = due and (by_steps or by_time)
+        by_loss = bool(keeping.best) and run.state.is_best
+        due = due and (by_steps or by_time or by_loss)
         if run.parts.group.size > 1:
             told = run.parts.group.agree(torch.tensor([int(due), int(asked)]))
             due, asked = (bool(one) for one in told.tolist())

@@ -74,6 +74,8 @@ class Run:
     total: int
     """Steps of the whole run."""
     checkpoints: Checkpoints | None
+    fitted: bool = False
+    """Whether the micro batch is known from before."""
     state: State = field(default_factory=State)
     closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -91,7 +93,7 @@ def open_run(spec: Spec, relay: Relay) -> Run:
             spec.placement or _placed(spec), spec.group,
             units=spec.units, watch=relay, environment=spec.environment,
         )  # fmt: skip
-        stack.callback(_freed, parts)
+        stack.callback(_freed, parts, own=not isinstance(spec.optimizer, torch.optim.Optimizer))
         stack.enter_context(parts.undo)
         feed = _fed(spec, parts.group)
         stack.callback(feed.close)
@@ -179,6 +181,7 @@ def _resume(spec: Spec, run: Run, relay: Relay) -> Mapping[int, Mapping[str, Any
         return {}
     run.state = State(found.step, found.position, resumed_from=found.step, saved_step=found.step)
     if spec.settings.micro_batch == "auto" and found.micro_batch:
+        run.fitted = True
         run.parts.step.micro_batch = found.micro_batch
         run.parts.reasons.append(f"micro batch: {found.micro_batch}, as before")
     return found.random
@@ -187,12 +190,14 @@ def _resume(spec: Spec, run: Run, relay: Relay) -> Mapping[int, Mapping[str, Any
 def _prepared(spec: Spec, run: Run, first: Batch) -> None:
     """Fit the micro batch, unless it was set or is known from before; then plan the loading."""
     parts, seconds = run.parts, None
-    if spec.settings.micro_batch == "auto" and run.state.resumed_from is None:
+    if spec.settings.micro_batch == "auto" and not run.fitted:
         seconds = _fitted(spec, parts, first)
     asked = keep.asked_micro_batch(spec.folder)
     if asked is not None and asked < parts.step.micro_batch:
         parts.step.micro_batch = asked
         parts.reasons.append(f"micro batch: {asked}, as memory ran out before")
+    elif asked is not None and run.fitted:
+        keep.forget_smaller(spec.folder)  # the checkpoint holds it by now
     plan = keep.loading(run.feed, spec.settings, parts, seconds)
     run.feed.set_options(plan.options(spec.settings.seed))
     parts.reasons += [f"loading: {reason}" for reason in plan.reasons]
@@ -244,8 +249,9 @@ def _begun(spec: Spec, run: Run, relay: Relay) -> None:
     )
 
 
-def _freed(parts: Parts) -> None:
-    """Give the device back what only this run held."""
+def _freed(parts: Parts, *, own: bool) -> None:
+    """Give the device back what only this run held; an optimiser that was given keeps its state."""
     parts.step.release()
-    parts.optimiser.state.clear()
+    if own:
+        parts.optimiser.state.clear()
     parts.bound.release()

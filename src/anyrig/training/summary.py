@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,13 +51,25 @@ class State:
     validation: dict[str, float] = field(default_factory=dict)
     validated_step: int = -1
     """The step that these figures were measured after."""
+    lowest_loss: float = math.inf
+    """Of all measurements of this part of the run."""
+    is_best: bool = False
+    """Whether the model was measured after this very step, and never was as good."""
     retries: int = 0
     saved_step: int = -1
+
+    def validate(self, figures: dict[str, float]) -> None:
+        """The model was measured after this step."""
+        self.validation, self.validated_step = figures, self.step
+        loss = figures.get("loss", math.inf)
+        self.is_best = loss < self.lowest_loss
+        self.lowest_loss = min(self.lowest_loss, loss)
 
     def advance(self, steps_in_epoch: int | None) -> int:
         """A step is made; the epoch that it was of."""
         epoch, step = self.position
         self.step += 1
+        self.is_best = False
         over = steps_in_epoch is not None and step + 1 >= steps_in_epoch
         self.position = Position(epoch + 1, 0) if over else Position(epoch, step + 1)
         return epoch

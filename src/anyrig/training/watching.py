@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from anyrig.memory.oom import recognise
+from anyrig.memory.recover import attempt
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Loss, Phase, StepFacts, Watch
 from anyrig.training.step import pieces
@@ -147,7 +149,8 @@ class Relay:
             batch for _, batch in self._batches
         ]
         for batch in near:
-            text = _named(parts, batch)
+            looked = attempt(partial(_named, parts, batch), recognise, parts.bound)
+            text = looked.result
             if text:
                 self.event("not finite", text, step=step)
                 return

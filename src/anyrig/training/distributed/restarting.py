@@ -33,6 +33,11 @@ def asked_micro_batch(folder: Path) -> int | None:
     return value if type(value) is int and value >= 1 else None
 
 
+def forget(folder: Path) -> None:
+    """The request was granted."""
+    (folder / _NAME).unlink(missing_ok=True)
+
+
 def leave(folder: Path, micro_batch: int) -> NoReturn:
     """Ask for a smaller micro batch and end this process with the code that starts all again."""
     ask_smaller(folder, micro_batch)
