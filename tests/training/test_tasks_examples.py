@@ -39,7 +39,7 @@ def run(name: str, place: Path, steps: int, count: int = 40, **task: Any) -> tup
 
 
 def test_the_language_model_leaves_its_first_guess(tmp_path: Path) -> None:
-    summary, loss = run("language", tmp_path, 30, text="../../README.md", model="nano", sample=20)
+    summary, loss = run("language", tmp_path, 30, model="nano", sample=20)
     assert summary.steps == 30
     assert loss < 6.5
     assert summary.validation["perplexity"] < 900
@@ -64,7 +64,7 @@ def test_the_diffusion_model_says_more_than_nought(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_language_model_reaches_what_it_says(tmp_path: Path) -> None:
     _, loss = run("language", tmp_path, 0)
-    assert loss < 3.6
+    assert loss < 0.8
 
 
 @pytest.mark.slow
