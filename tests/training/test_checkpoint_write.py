@@ -60,9 +60,7 @@ def _last(convolution: nn.Conv2d) -> nn.Conv2d:
 
 def stepped(make: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(3)
-    model = nn.Sequential(
-        _last(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4), nn.Flatten()
-    )
+    model = nn.Sequential(_last(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4), nn.Flatten())
     optimiser = make(model.parameters())
     for _ in range(3):
         optimiser.zero_grad()

@@ -219,7 +219,7 @@ def test_a_watch_is_told_all(tmp_path: Path) -> None:
     assert notes.of("end") == ["finished"]
     # Each is told of when it is on the disk, the last one too.
     told = [re.findall(r"step (\d+)", text) for text in notes.of("checkpoint")]
-    assert told == [["2"], ["4"], ["6"]]
+    assert told == [["2"], ["3"], ["4"], ["6"]]
     assert notes.told[-1] == ("close", None)
 
 

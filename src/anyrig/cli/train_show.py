@@ -180,7 +180,8 @@ def already(context: Context, result: dict[str, Any]) -> None:
         return
     print(f"{short(result['run'])} is finished already; nothing was trained.")
     print(summary(result))
-    print("To go on further, name more steps: --steps N. To begin anew: CONFIG --folder --fresh.")
+    print("To go on further, name more steps: --steps N.")
+    print("To begin anew: anyrig train CONFIG.toml --folder FOLDER --fresh")
 
 
 def interrupted(run: Run) -> None:

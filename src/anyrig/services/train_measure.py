@@ -57,7 +57,9 @@ def estimates(
                 tell(f"counting a step in {precision} for {kind}")
                 known[kind, precision] = _two(task, settings, optimiser, kind, precision, device)
             both = known[kind, precision]
-            fitting = next(one for one in fits(both, machine) if one.device.id == device.id)
+            held = {"gib": settings.memory_gb, "fraction": settings.memory_fraction}
+            all_of_them = fits(both, machine, **held)
+            fitting = next(one for one in all_of_them if one.device.id == device.id)
             found.append((fitting, both[-1]))
     return found
 

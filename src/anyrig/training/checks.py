@@ -10,6 +10,8 @@ from anyrig.devices.describe import Precision
 from anyrig.errors import BadSetting
 
 if TYPE_CHECKING:
+    import torch
+
     from anyrig.training.settings import Settings
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -150,3 +152,22 @@ def _together(settings: Settings) -> None:
             "shares by speed go with ddp: shards of fsdp wait for each other in every layer",
             hint='Set strategy = "ddp".',
         )
+
+
+def scalar_loss(loss: object) -> torch.Tensor:
+    """A loss that can run backwards, or words on why it cannot."""
+    import torch
+
+    if not isinstance(loss, torch.Tensor):
+        told = f"a {type(loss).__name__}"
+    elif loss.dim():
+        told = f"a tensor of {'x'.join(map(str, loss.shape))}"
+    elif not loss.requires_grad:
+        told = "a number that nothing was learnt from"
+    else:
+        return loss
+    raise BadSetting(
+        f"the loss is {told}",
+        hint="Give one number, computed by the model with gradients, such as the mean over the "
+        "batch; no .item(), .detach() or torch.no_grad() on the way.",
+    )

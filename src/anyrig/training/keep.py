@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -87,7 +88,7 @@ def saved(
     checkpoints.save(
         Saved(
             step, epoch=position.epoch, weights=weights, optimiser=state, plain=plain,
-            random=states, loss=loss,
+            random=states, loss=loss if loss is not None and math.isfinite(loss) else None,
         ),
         wait=wait,
     )  # fmt: skip

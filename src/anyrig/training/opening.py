@@ -23,6 +23,7 @@ from anyrig.training.assemble import OptimiserLike, Parts, assembled
 from anyrig.training.checkpoint import Checkpoints, random
 from anyrig.training.feed import Feed
 from anyrig.training.fitting import fit_step, fit_together
+from anyrig.training.loading import numbered
 from anyrig.training.nests import cut, to_device
 from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
 from anyrig.training.schedule import Rates
@@ -96,6 +97,7 @@ def open_run(spec: Spec, relay: Relay) -> Run:
         stack.callback(_freed, parts, own=not isinstance(spec.optimizer, torch.optim.Optimizer))
         stack.enter_context(parts.undo)
         feed = _fed(spec, parts.group)
+        _check_validation(spec)
         stack.callback(feed.close)
         if parts.group.lockstep:
             for size in feed.sizes:
@@ -154,6 +156,20 @@ def _fed(spec: Spec, group: Group) -> Feed:
         spec.data, settings.batch, seed=settings.seed, shuffle=settings.shuffle,
         drop_last=settings.drop_last, collate=spec.collate, share=group.share,
     )  # fmt: skip
+
+
+def _check_validation(spec: Spec) -> None:
+    """Refuse now what would fail after the first epoch."""
+    data = getattr(spec.validation, "dataset", spec.validation)
+    if data is None:
+        return
+    if not numbered(data):
+        raise BadInput(
+            f"a {type(data).__name__} cannot be measured on: its items have no numbers",
+            hint="Give a list or a data set with len() and [number] as validation.",
+        )
+    if not len(data):
+        raise BadInput("the validation data is empty", hint="Give some items, or leave it out.")
 
 
 def _total(settings: Settings, feed: Feed) -> int:

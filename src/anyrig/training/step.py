@@ -25,6 +25,7 @@ from anyrig.memory.oom import Shortage, recognise
 from anyrig.memory.recover import Holder, attempt
 from anyrig.precision.gradients import clip, collect, norm_of
 from anyrig.training.before import Before
+from anyrig.training.checks import scalar_loss
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
 from anyrig.training.saving.offload_state import is_offloaded
@@ -226,7 +227,7 @@ class Step:
             self.applied.backward(nothing)
             return nothing.detach()
         with self._watch.phase("forward"), self._around, self.applied.forward():
-            loss = self._loss(self.model, piece)
+            loss = scalar_loss(self._loss(self.model, piece))
             if not share:
                 loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0)
             weighted = loss * share

@@ -7,6 +7,7 @@ held, and told when it opens.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from anyrig.training.watch import Alert, Recorder
     from anyrig.training.watch.sinks import Sink
 
+log = logging.getLogger(__name__)
 _BATCHES = 4
 """How far back a batch can still be looked at: the loss is read some steps late."""
 _MOST_LOOKS = 3
@@ -133,6 +135,7 @@ class Relay:
         self._batches.append((step, batch))
 
     def _alarmed(self, alert: Alert) -> None:
+        log.warning("%s", alert.text)
         if alert.kind in ("loss-nonfinite", "steps-skipped"):
             self._suspect = alert.step
 

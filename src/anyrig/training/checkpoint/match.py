@@ -53,7 +53,7 @@ def _told(start: str, names: Sequence[str]) -> str:
 
 
 def _hint(wanted: Mapping[str, object], weights: Mapping[str, object]) -> str:
-    for prefix in _PREFIXES:
+    for prefix in _PREFIXES if set(wanted) != set(weights) else ():
         if {name.removeprefix(prefix) for name in weights} == set(wanted):
             return f"The names differ by {prefix!r} alone: take it off the weights' names."
         if {name.removeprefix(prefix) for name in wanted} == set(weights):

@@ -12,10 +12,12 @@ from typing import NamedTuple
 from anyrig.devices.describe import Device, Machine
 from anyrig.errors import BadInput
 from anyrig.training.estimating.estimate import Estimate
-from anyrig.units import MIB, bytes_text
+from anyrig.units import GIB, MIB, bytes_text
 
 # A CUDA context with torch's kernels loaded takes 300-600 MiB; others have been seen near it.
 _CONTEXT_BYTES = 512 * MIB
+# A process with torch loaded, a tiny model trained in it: 331 MiB seen on Linux.
+_PROCESS_BYTES = 320 * MIB
 # What the allocator keeps beside live tensors.
 _SPARE = 1.05
 
@@ -35,7 +37,13 @@ class Fitting(NamedTuple):
     reason: str
 
 
-def fits(estimates: Estimate | Sequence[Estimate], machine: Machine) -> tuple[Fitting, ...]:
+def fits(
+    estimates: Estimate | Sequence[Estimate],
+    machine: Machine,
+    *,
+    gib: float = 0.0,
+    fraction: float = 0.0,
+) -> tuple[Fitting, ...]:
     """Every device of a machine beside what a step is estimated to take.
 
     Args:
@@ -43,11 +51,23 @@ def fits(estimates: Estimate | Sequence[Estimate], machine: Machine) -> tuple[Fi
             micro batch is asked for; those made for another type of device count where a device
             has none of its own.
         machine: what `discover` found.
+        gib: no more of a device may be taken; 0 for all that is free.
+        fraction: or no more than this share of it.
     """
     given = [estimates] if isinstance(estimates, Estimate) else list(estimates)
     if not given:
         raise BadInput("no estimate to compare devices with", hint="Give at least one.")
-    return tuple(_fitting(device, given) for device in machine.devices)
+    return tuple(
+        _fitting(device, given, _held(device, gib, fraction)) for device in machine.devices
+    )
+
+
+def _held(device: Device, gib: float, fraction: float) -> int | None:
+    """What may be taken of a device at most; None where nothing was said."""
+    if gib:
+        return int(gib * GIB)
+    total = device.memory.total_bytes
+    return int(total * fraction) if fraction and total is not None else None
 
 
 def rows(fittings: Sequence[Fitting]) -> list[list[str]]:
@@ -69,14 +89,16 @@ def largest_batch(estimates: Sequence[Estimate], there_bytes: int, context_bytes
     return max(0, int(low.micro_batch + (room - low.peak) / slope))
 
 
-def _fitting(device: Device, estimates: Sequence[Estimate]) -> Fitting:
+def _fitting(device: Device, estimates: Sequence[Estimate], held: int | None) -> Fitting:
     kind = _type(device)
     own = [one for one in estimates if one.device_type == kind] or list(estimates)
     asked = max(own, key=lambda one: one.micro_batch)
-    context = _CONTEXT_BYTES if device.kind == "gpu" else 0
+    context = _CONTEXT_BYTES if device.kind == "gpu" else _PROCESS_BYTES
     needed = int(asked.peak * _SPARE) + context
     free, total = device.memory.free_bytes, device.memory.total_bytes
     there = free if free is not None else total
+    if held is not None:
+        there = held if there is None else min(there, held)
     fit = None if there is None else needed <= there
     largest = None
     if there is not None and len({one.micro_batch for one in own}) > 1:

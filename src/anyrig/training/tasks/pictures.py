@@ -12,6 +12,7 @@ import io
 import json
 import logging
 import random
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -54,7 +55,10 @@ def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.d
     except (AnyrigError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
-        raise BadInput(f"{name} is damaged: {error}", hint=_HINT) from error
+        said = re.sub(
+            r" ?<_io\.BytesIO[^>]*>", "", str(error)
+        )  # Pillow names our buffer, not the file
+        raise BadInput(f"{name} is damaged: {said}", hint=_HINT) from error
 
 
 def _bytes(source: Path | bytes, name: str) -> bytes:
