@@ -119,9 +119,13 @@ def test_a_running_book_is_paused_resumed_and_cancelled(anyrig: Anyrig) -> None:
     jobs(anyrig, "resume", id)
     worker = started()
     until(id, half_way)
-    jobs(anyrig, "cancel", id)
-    until(id, lambda job: job.state == "cancelled")
+    cancelled = anyrig("jobs", "cancel", id, "--json")
     assert worker.wait(60) == 0
+    if "the job is done" in cancelled.stderr:  # a fast machine was quicker than the command
+        assert {path.name for path in Path().iterdir()} == {"story.txt", "story.m4b"}
+        return
+    assert cancelled.returncode == 0
+    until(id, lambda job: job.state == "cancelled")
     # Most of it was kept by then: the book may have been whole the moment before.
     assert {path.name for path in Path().iterdir()} <= {"story.txt", "story.m4b"}
     assert anyrig("jobs", "follow", id).returncode == 1
