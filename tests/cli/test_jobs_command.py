@@ -110,6 +110,9 @@ def test_a_killed_worker_leaves_its_book_to_the_next(anyrig: Anyrig) -> None:
 
 
 def test_a_running_book_is_paused_resumed_and_cancelled(anyrig: Anyrig) -> None:
+    # Long enough that something is left to do after the pause, whatever commands take.
+    long = "\n\n".join(f"Mr. Hale opened on day {n}, and closed." for n in range(60))
+    Path("story.txt").write_text(f"CHAPTER I\n\n{long}", encoding="utf-8")
     id = queued(anyrig, *SLOW)
     worker = started()
     until(id, half_way)
