@@ -1,4 +1,4 @@
-"""What settings must be, field by field, and what they may not be together."""
+"""What settings must be, field by field and together, and what a trainer may be given."""
 
 from __future__ import annotations
 
@@ -171,3 +171,23 @@ def scalar_loss(loss: object) -> torch.Tensor:
         hint="Give one number, computed by the model with gradients, such as the mean over the "
         "batch; no .item(), .detach() or torch.no_grad() on the way.",
     )
+
+
+def refuse_mistakes(model: object, loss: object, settings: object) -> None:
+    """Mistakes that everybody makes once with the Trainer, in words."""
+    from torch import nn
+
+    from anyrig.training.settings import Settings
+
+    if not isinstance(model, nn.Module):
+        raise BadSetting(f"a {type(model).__name__} is no model", hint="Give a torch.nn.Module.")
+    if isinstance(loss, nn.modules.loss._Loss):
+        raise BadSetting(
+            f"{type(loss).__name__} takes an output and a target, but `loss` is given the model "
+            "and a batch",
+            hint="loss=lambda model, batch: criterion(model(batch[0]), batch[1])",
+        )
+    if settings is not None and not isinstance(settings, Settings):
+        raise BadSetting(
+            f"settings are a {type(settings).__name__}", hint="Give Settings(batch=64, ...)."
+        )

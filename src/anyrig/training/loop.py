@@ -23,6 +23,7 @@ from torch import nn
 from anyrig.errors import BadInput, BadSetting, StoreFailed
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
+from anyrig.training.checks import refuse_mistakes
 from anyrig.training.evaluating import Evaluation
 from anyrig.training.feed import Fed, Position
 from anyrig.training.loading import failures_in_words
@@ -96,7 +97,7 @@ class Trainer:
         monitor: Monitor | None = None,
         name: str = "run",
     ) -> None:
-        _refuse(model, loss, settings)
+        refuse_mistakes(model, loss, settings)
         self.spec = Spec(
             model, data, loss or _own_loss, optimizer, settings or Settings(), units, collate,
             validation, figures, finish, Path(folder) if folder is not None else None, resume,
@@ -372,22 +373,6 @@ def _next_epoch(run: Run) -> None:
         raise BadInput(
             f"the data has fewer items than a batch of {run.feed.batch}",
             hint="Set a smaller batch, or drop_last = false.",
-        )
-
-
-def _refuse(model: object, loss: object, settings: object) -> None:
-    """Mistakes that everybody makes once, in words."""
-    if not isinstance(model, nn.Module):
-        raise BadSetting(f"a {type(model).__name__} is no model", hint="Give a torch.nn.Module.")
-    if isinstance(loss, nn.modules.loss._Loss):
-        raise BadSetting(
-            f"{type(loss).__name__} takes an output and a target, but `loss` is given the model "
-            "and a batch",
-            hint="loss=lambda model, batch: criterion(model(batch[0]), batch[1])",
-        )
-    if settings is not None and not isinstance(settings, Settings):
-        raise BadSetting(
-            f"settings are a {type(settings).__name__}", hint="Give Settings(batch=64, ...)."
         )
 
 

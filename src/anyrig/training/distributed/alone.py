@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 from torch import nn
 
-from anyrig.training.distributed.names import load_named, load_weights, named_state, plain_state
+from anyrig.training.distributed.names import WholeModel
 
 
-class Alone:
+class Alone(WholeModel):
     """One process that trains by itself."""
 
     rank = 0
@@ -53,26 +51,6 @@ class Alone:
 
     def note_speed(self, samples: int, seconds: float | None = None) -> None:
         """There is nobody to be compared with."""
-
-    def weights(self, model: nn.Module) -> dict[str, torch.Tensor]:
-        """The model's own weights and buffers; copy them before the next step."""
-        return plain_state(model)
-
-    def optimiser_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """The optimiser's own state by name; copy it before the next step."""
-        return named_state(model, optimiser)
-
-    def load(
-        self,
-        model: nn.Module,
-        optimiser: torch.optim.Optimizer | None,
-        weights: Mapping[str, torch.Tensor],
-        optimiser_state: Mapping[str, Any] | None,
-    ) -> None:
-        """Put weights and state back."""
-        load_weights(model, weights)
-        if optimiser is not None and optimiser_state is not None:
-            load_named(model, optimiser, optimiser_state)
 
     def barrier(self) -> None:
         """Nobody to wait for."""

@@ -117,3 +117,27 @@ def check_names(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     from anyrig.training.checkpoint.match import check_weights  # it needs plain names itself
 
     check_weights(model, weights)
+
+
+class WholeModel:
+    """What a group keeps and loads where every process has all of the model."""
+
+    def weights(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        """This process' weights, which are everybody's; copy them before the next step."""
+        return plain_state(model)
+
+    def optimiser_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+        """This process' state, which is everybody's; copy it before the next step."""
+        return named_state(model, optimiser)
+
+    def load(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer | None,
+        weights: Mapping[str, torch.Tensor],
+        optimiser_state: Mapping[str, Any] | None,
+    ) -> None:
+        """Put weights and state back; every process reads them all."""
+        load_weights(model, weights)
+        if optimiser is not None and optimiser_state is not None:
+            load_named(model, optimiser, optimiser_state)

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 from torch import nn
 
 from anyrig.errors import BadInput, PeerLost
 from anyrig.training.distributed.names import (
-    load_named,
-    load_weights,
-    named_state,
+    WholeModel,
     plain_name,
-    plain_state,
 )
 from anyrig.training.distributed.reducer import BUCKET_BYTES, Reducer
 from anyrig.training.distributed.shares import Shares
@@ -154,7 +150,7 @@ class Collective:
             dist.destroy_process_group()
 
 
-class Processes(Collective):
+class Processes(WholeModel, Collective):
     """Processes with the whole model each.
 
     Args:
@@ -223,26 +219,6 @@ class Processes(Collective):
     def note_speed(self, samples: int, seconds: float | None = None) -> None:
         """Called once after each step by all processes: now and then they compare speeds."""
         self.shares.note(samples, seconds, self)
-
-    def weights(self, model: nn.Module) -> dict[str, torch.Tensor]:
-        """This process' weights, which are everybody's; copy them before the next step."""
-        return plain_state(model)
-
-    def optimiser_state(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-        """This process' state, which is everybody's; copy it before the next step."""
-        return named_state(model, optimiser)
-
-    def load(
-        self,
-        model: nn.Module,
-        optimiser: torch.optim.Optimizer | None,
-        weights: Mapping[str, torch.Tensor],
-        optimiser_state: Mapping[str, Any] | None,
-    ) -> None:
-        """Put weights and state back; every process reads them all."""
-        load_weights(model, weights)
-        if optimiser is not None and optimiser_state is not None:
-            load_named(model, optimiser, optimiser_state)
 
     def close(self) -> None:
         """Leave the group; the model is plain again."""
