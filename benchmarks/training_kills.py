@@ -209,9 +209,9 @@ class Killing:
         dice, place = self._dice, episode / "checkpoints"
         way = dice.choices(("time", "touch", "slow"), (3, 4, 3))[0]
         touch = dice.randint(1, 160)
+        place.mkdir(parents=True, exist_ok=True)
 
         def work() -> None:
-            place.mkdir(parents=True, exist_ok=True)
             if way == "slow":
                 _slow_files()
             if way == "touch":

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.training import attending
-from anyrig.training.attending import Call, best_attention, calls_of
+from anyrig.training.attending import Call, best_attention, calls_of, timed_batch
 from anyrig.training.head import LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt
 
@@ -66,6 +66,21 @@ def test_other_devices_are_left_as_they_are() -> None:
         assert chosen.kernels == ()
         assert "cpu" in chosen.reason
         assert switches.flash_sdp_enabled() == before
+
+
+def test_calls_are_timed_with_so_many_items_that_the_device_is_slower_than_the_host() -> None:
+    short = Call(2, 12, 12, 1024, 1024, 64, "causal")
+    assert timed_batch(short, 2) * 12 * 1024 * 64 * 2 == pytest.approx(32 << 20, rel=0.1)
+    assert timed_batch(Call(2, 12, 12, 65536, 65536, 64, "causal"), 2) == 1
+
+
+def test_code_compiled_with_one_kernel_is_not_taken_for_another() -> None:
+    config: Any = torch.compiler.config  # type: ignore[attr-defined]
+    with attending._compiled_apart(("cudnn",)):
+        one = config.cache_key_tag
+    with attending._compiled_apart(("flash",)):
+        assert config.cache_key_tag != one
+    assert config.cache_key_tag == ""
 
 
 @pytest.mark.gpu

@@ -39,6 +39,10 @@ _PERIOD = 128
 _SLOWER = 1.03
 _MOST = 6
 _ROUNDS = 5
+_ENOUGH_FLOPS = 1e12
+"""Of a timed call: less than this ends before the host has started the next one."""
+_TENSOR_BYTES = 32 << 20
+"""No tensor of a timed call is larger."""
 
 
 class Call(NamedTuple):
@@ -134,10 +138,29 @@ def best_attention(
     try:
         for name, (_, switch) in _SWITCHES.items():
             getattr(torch.backends.cuda, switch)(name in chosen.kernels)
-        yield chosen
+        with _compiled_apart(chosen.kernels):
+            yield chosen
     finally:
         for name, (_, switch) in _SWITCHES.items():
             getattr(torch.backends.cuda, switch)(before[name])
+
+
+@contextlib.contextmanager
+def _compiled_apart(kernels: Sequence[str]) -> Iterator[None]:
+    """Keep torch's compiler from taking code of its cache that has another kernel inside.
+
+    Which kernel runs is settled while a model is traced, and the cache's keys do not hold it.
+    """
+    config = getattr(torch.compiler, "config", None)
+    before = getattr(config, "cache_key_tag", None)
+    if config is None or before is None:
+        yield
+        return
+    config.cache_key_tag = f"{before} attention {' '.join(sorted(kernels))}".strip()
+    try:
+        yield
+    finally:
+        config.cache_key_tag = before
 
 
 def _format(precision: Precision) -> Precision:
@@ -165,9 +188,9 @@ def choose(calls: Sequence[Call], device: torch.device, precision: Precision) ->
         return Chosen((), "; ".join(["plain attention", *wrong.values()]))
     best = min(times.values())
     kept = tuple(sorted((n for n in times if times[n] <= best * _SLOWER), key=lambda n: times[n]))
-    told = ", ".join(f"{name} {seconds * 1000:.2f} ms" for name, seconds in sorted(times.items()))
+    told = ", ".join(f"{name} {seconds * 1e6:.1f} us" for name, seconds in sorted(times.items()))
     shapes = ", ".join(call.text for call in calls)
-    return Chosen(kept, "; ".join([f"{kept[0]} for {shapes} ({told})", *wrong.values()]))
+    return Chosen(kept, "; ".join([f"{kept[0]} for {shapes} ({told} an item)", *wrong.values()]))
 
 
 def _cases(call: Call) -> list[Case]:
@@ -190,7 +213,7 @@ def _cases(call: Call) -> list[Case]:
 def _seconds(
     name: str, calls: Sequence[Call], device: torch.device, precision: Precision
 ) -> float | None:
-    """Forward and backward of all calls, once each; None where the kernel takes one of them not."""
+    """Of an item through all calls and back; None where the kernel takes one of them not."""
     from torch.nn.attention import sdpa_kernel
 
     from anyrig.precision.attention import BACKENDS, DTYPES
@@ -198,18 +221,37 @@ def _seconds(
     total = 0.0
     with sdpa_kernel([BACKENDS[name]]):
         for call in calls:
-            made = _tensors(call, device, DTYPES[precision])
+            batch = timed_batch(call, DTYPES[precision].itemsize)
             try:
-                total += _timed(call, *made)
+                total += _with_room(call, batch, device, DTYPES[precision])
             except RuntimeError:
                 return None
     return total
 
 
-def _tensors(call: Call, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    batch = min(call.batch, 4)
-    query = torch.zeros(batch, call.heads, call.queries, call.head_dim, device=device, dtype=dtype)
-    key = torch.zeros(batch, call.key_heads, call.keys, call.head_dim, device=device, dtype=dtype)
+def _with_room(call: Call, batch: int, device: torch.device, dtype: torch.dtype) -> float:
+    """How long an item takes, among fewer where memory is short."""
+    while True:
+        try:
+            return _timed(call, *_tensors(call, batch, device, dtype)) / batch
+        except torch.OutOfMemoryError:
+            if batch == 1:
+                raise
+            batch //= 2
+
+
+def timed_batch(call: Call, itemsize: int) -> int:
+    """How many items a call is timed with: so many that the device takes longer than the host."""
+    flops = 14 * call.heads * call.queries * call.keys * call.head_dim  # forward and backward
+    size = call.heads * max(call.queries, call.keys) * call.head_dim * itemsize
+    return max(1, min(round(_ENOUGH_FLOPS / flops), _TENSOR_BYTES // size))
+
+
+def _tensors(
+    call: Call, batch: int, device: torch.device, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    query = torch.randn(batch, call.heads, call.queries, call.head_dim, device=device, dtype=dtype)
+    key = torch.randn(batch, call.key_heads, call.keys, call.head_dim, device=device, dtype=dtype)
     return query.requires_grad_(), key.requires_grad_(), key.clone().detach().requires_grad_()
 
 
