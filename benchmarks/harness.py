@@ -6,6 +6,7 @@ import argparse
 import datetime
 import importlib
 import json
+import math
 import os
 import platform
 import resource
@@ -45,6 +46,7 @@ THEMES = {
     "training_estimate": ("cpu", "h200"),
     "training_savings": ("h200",),
     "training_fit": ("h200",),
+    "training_overhead": ("h200",),
     "book_texts": ("cpu",),
     "book_kills": ("cpu",),
     "book": ("cpu",),
@@ -79,7 +81,7 @@ class Row:
     @property
     def met(self) -> bool:
         value = self.ratio if self.judge == "ratio" else self.ours
-        if value is None:
+        if value is None or not all(map(math.isfinite, (value, self.peer or 0.0))):
             return False
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 

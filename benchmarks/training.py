@@ -27,7 +27,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.training import Settings, Trainer
-from anyrig.training.attending import best_attention, calls_of
 from anyrig.training.head import LanguageLoss
 from anyrig.training.models.gpt import Gpt, GptShape
 from anyrig.training.protocol import StepFacts, Unwatched
@@ -147,13 +146,10 @@ def run(hardware: str) -> list[Row]:
                   precision="fp8"),
              ours("ours, selective recompute", size, size.large, data,
                   recompute="selective")]  # fmt: skip
-    bare = _run(bare_loop, size, size.batch, data)
-    return _rows(size, peers, small, large, bare) + _curves(size)
+    return _rows(size, peers, small, large) + _curves(size)
 
 
-def _rows(
-    size: Size, peers: list[Took], small: list[Took], large: list[Took], bare: Took
-) -> list[Row]:
+def _rows(size: Size, peers: list[Took], small: list[Took], large: list[Took]) -> list[Row]:
     at_small, at_large = peers[:3], peers[3:]
     fastest = min(at_small, key=lambda one: one.step_s)
     rows = [
@@ -165,10 +161,6 @@ def _rows(
         Row(f"{first.name}: a step of {size.batch}", first.step_s * 1000, "ms",
             fastest.step_s * 1000, f"{fastest.name}, the fastest", high=1.0, judge="ratio",
             spread=first.spread)
-    )  # fmt: skip
-    rows.append(
-        Row("loop's overhead: a step beside a bare loop of the same work", first.step_s * 1000,
-            "ms", bare.step_s * 1000, "bare loop", high=1.01, judge="ratio", spread=bare.spread)
     )  # fmt: skip
     best = max((_tokens(size, one, batch), one.name, batch)
                for batch, many in ((size.batch, at_small), (size.large, at_large))
@@ -303,33 +295,6 @@ def plain(took: Took, size: Size, batch: int, data: Tokens) -> None:
             loss = quick(given)
         loss.backward()
         nn.utils.clip_grad_norm_(whole.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        clock.step()
-
-
-def bare_loop(took: Took, size: Size, batch: int, data: Tokens) -> None:
-    """What our trainer computes, in a loop that does nothing else."""
-    model = _made(size).to(size.device)
-    loss_of = LanguageLoss()
-    calls = calls_of(model, loss_of, {"tokens": data.rows[:batch]})
-    if size.device == "cuda":
-        model.compile()
-    with best_attention(calls, torch.device(size.device), "bf16"):
-        _bare_steps(took, size, batch, data, model, loss_of)
-
-
-def _bare_steps(
-    took: Took, size: Size, batch: int, data: Tokens, model: nn.Module, loss_of: LanguageLoss
-) -> None:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
-    clock, batches = Clock(took, size.device), _endless(_loader(size, batch, data))
-    for _ in range(STEPS):
-        given = {"tokens": next(batches)["tokens"].to(size.device, non_blocking=True)}
-        with torch.autocast(size.device, torch.bfloat16):
-            loss = loss_of(model, given)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         clock.step()

@@ -75,7 +75,7 @@ def test_calls_are_timed_with_so_many_items_that_the_device_is_slower_than_the_h
 
 
 def test_code_compiled_with_one_kernel_is_not_taken_for_another() -> None:
-    config: Any = torch.compiler.config  # type: ignore[attr-defined]
+    config: Any = torch.compiler.config
     with attending._compiled_apart(("cudnn",)):
         one = config.cache_key_tag
     with attending._compiled_apart(("flash",)):

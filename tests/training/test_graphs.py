@@ -299,3 +299,8 @@ def test_a_wait_in_the_model_is_seen_and_a_broken_recording_repaired() -> None:
         tape.record(lambda: torch.dropout(x, 0.5, True).sum() * x.sum().item())
     tape.erase()
     assert torch.rand(3, device="cuda").isfinite().all()
+    recorded.release()
+    kept = torch.cuda.memory_reserved()
+    torch.zeros(64 << 20, device="cuda")
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() <= kept

@@ -70,18 +70,27 @@ class CudaTape:
         """As a CUDA graph. Other threads may go on: pinning, checkpoints."""
         graph = torch.cuda.CUDAGraph()
         self._graph = graph
+        pool = torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self._device)
         before = torch.cuda.get_rng_state(self._device)
         try:
-            with torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool, self._side, capture_error_mode="thread_local"):
                 loss = work()
         except Exception:
-            self._repair(before)
+            self._repair(before, pool)
             raise
         return graph.replay, loss
 
-    def _repair(self, before: torch.Tensor) -> None:
-        """A recording that broke off leaves the generator recording: it gets a fresh state."""
+    def _repair(self, before: torch.Tensor, pool: Any) -> None:
+        """What a recording that broke off leaves recording: the generator, and the allocator.
+
+        An allocator that believes in a recording frees nothing for the rest of the process.
+        """
+        index = torch.cuda.current_device() if self._device.index is None else self._device.index
+        ends: Any = torch._C
+        with contextlib.suppress(RuntimeError, AttributeError):
+            ends._cuda_endAllocateToPool(index, pool)  # refused where torch has ended it
+            ends._cuda_releasePool(index, pool)
         generator: Any = torch.cuda.default_generators[self._device.index or 0]
         with contextlib.suppress(RuntimeError, AttributeError):
             generator.graphsafe_set_state(generator.clone_state())
