@@ -39,10 +39,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("cache", "see what is kept of finished work; prune, export, import, verify it"),
     "classify": ("classify", "sort documents by labels: by name, by examples, by a model"),
     "train": ("train", "train a model by a TOML file: text, images, diffusion, fine-tuning"),
+    "serve": ("serve", "every ability over HTTP, and a page in the browser"),
+    "keys": ("keys", "who may call the server: add, list and remove API keys"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
-PLANNED = "serve keys worker coordinator cluster".split()
+PLANNED = "worker coordinator cluster".split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 

@@ -77,6 +77,16 @@ class Folders(NamedTuple):
         """What is queued, runs and was done: beside what it has made so far."""
         return self.cache / "jobs.sqlite"
 
+    @property
+    def keys(self) -> Path:
+        """Who may call the server: keys, hashed."""
+        return self.config / "keys.json"
+
+    @property
+    def server(self) -> Path:
+        """The server's data: uploads, and what jobs that came over HTTP have made."""
+        return self.cache / "server"
+
 
 def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
     """The folders of this user."""

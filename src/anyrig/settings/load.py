@@ -17,6 +17,7 @@ from anyrig.errors import BadSetting
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
 from anyrig.settings.documents import DocumentSettings
+from anyrig.settings.server import ServerSettings
 from anyrig.units import is_number
 
 log = logging.getLogger(__name__)
@@ -77,20 +78,6 @@ class SpeechSettings:
         for name, value in vars(self).items():
             if name.startswith("pause_") and not 0 <= value <= 60:
                 raise BadSetting(f"speech.{name} is {value:g}", hint="Seconds from 0 to 60.")
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Where `anyrig serve` listens."""
-
-    host: str = "127.0.0.1"
-    port: int = 3000
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise BadSetting(
-                f"server.port is {self.port}", hint="A port lies between 1 and 65535; 0 is any."
-            )
 
 
 @dataclass(frozen=True)

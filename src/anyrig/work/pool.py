@@ -117,11 +117,12 @@ class Pool:
         look_ahead: int = LOOK_AHEAD,
         report: Report | None = None,
         noted: Callable[[Outcome[Any]], None] | None = None,
+        ordered: bool = True,
     ) -> Iterator[Outcome[Any]]:
         """An outcome for every item, in the order of the input; see `work.run.run`.
 
         `noted` is told of each as soon as it is there, before those that it overtook: what is kept
-        then is not lost with the process.
+        then is not lost with the process. Without `ordered` outcomes come as they are made.
         """
         if self._closed or self._running:
             state = "closed" if self._closed else "busy with another run"
@@ -139,7 +140,8 @@ class Pool:
         self._shift = (shift, thread)
         try:
             there = taken(ready)
-            for outcome in in_order(there if noted is None else told(there, noted)):
+            there = there if noted is None else told(there, noted)
+            for outcome in in_order(there) if ordered else there:
                 source.done()
                 self._events.put(WAKE)
                 yield outcome

@@ -1,0 +1,14 @@
+"""`anyrig keys`: who may call the server."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Not there yet."""
+    return 0

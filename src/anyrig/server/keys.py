@@ -1,0 +1,7 @@
+"""API keys."""
+
+from __future__ import annotations
+
+
+class Keys:
+    """Not there yet."""

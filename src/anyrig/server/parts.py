@@ -1,0 +1,99 @@
+"""What the server is made of, handed in by whoever starts it.
+
+The routes know these alone: no route opens a model, reads a setting or asks for the environment.
+Everything here is synchronous and safe to call from many threads; answers that take a while are
+futures of `concurrent.futures` or calls to be made in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from anyrig.jobs import Jobs
+    from anyrig.server.figures import Figures
+    from anyrig.server.keeper import Keeper
+    from anyrig.server.keys import Keys
+    from anyrig.server.speaking import Speaking
+    from anyrig.server.uploads import Uploads
+    from anyrig.settings.server import ServerSettings
+    from anyrig.work.live import Lane
+
+
+class Embedding(Protocol):
+    """Texts to vectors, many clients' texts together."""
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        """Those that can be asked for here: `id`, `dimension`, `longest`, `languages`."""
+
+    def submit(
+        self, texts: Sequence[str], *, model: str = "", use: str = "passage", lane: Lane = "live"
+    ) -> Sequence[Future[Any]]:
+        """A vector (fp32, one row) for each text. Loads the model at need: call it in a thread."""
+
+    def tokens(self, texts: Sequence[str], *, model: str = "") -> int:
+        """How many tokens these are."""
+
+    def text_of(self, tokens: Sequence[int], *, model: str = "") -> str:
+        """What a list of tokens stands for."""
+
+
+class Clerks(Protocol):
+    """Everything else that needs a model: done in a worker process, by the name of the task."""
+
+    def submit(
+        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live"
+    ) -> Future[Any]:
+        """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`."""
+
+
+class Rig(Protocol):
+    """The machine: what is there, what is used, how it is doing."""
+
+    def devices(self) -> Mapping[str, Any]:
+        """As `anyrig devices --json`, with the chosen one."""
+
+    def use(self, device: str) -> Mapping[str, Any]:
+        """Choose one from now on, as `anyrig use`."""
+
+    def now(self) -> Mapping[str, Any]:
+        """The last sample of every device: load, memory, temperature, power, processes."""
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Samples of the last minutes, the oldest first."""
+
+    def figures(self) -> Sequence[Mapping[str, Any]]:
+        """What `anyrig bench` measured here."""
+
+
+@dataclass
+class Parts:
+    """Handed to every route."""
+
+    settings: ServerSettings
+    data: Path
+    """The only folder that requests may read from or write to."""
+    jobs: Jobs
+    figures: Figures
+    keeper: Keeper
+    keys: Keys
+    uploads: Uploads
+    rig: Rig
+    speech: Speaking
+    embedding: Embedding
+    clerks: Clerks
+    open: bool = True
+    """Whether no key is needed: only this machine can call, or `--insecure` was said."""
+    places: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the user by name: indexes, classifiers, runs."""
+    preload: Sequence[str] = ()
+    """What is loaded before the server says that it is ready: `speech`, `embeddings`, tasks."""
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """Called in reverse when the server ends."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """`ready` once everything of `preload` is loaded; `error` where that failed."""

@@ -1,0 +1,1 @@
+"""What can be asked for: a file for each kind, each with `router(parts)`."""

@@ -1,0 +1,49 @@
+"""How the server behaves, as a person sets it once: `[server]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyrig.errors import BadSetting
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What `anyrig serve` stands on."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on; any other than this machine's own needs API keys."""
+    port: int = 3000
+    """The port it listens on."""
+    hosts: str = ""
+    """Further names it may be called by, with commas; others are refused."""
+    cors: str = ""
+    """Web pages, with commas, whose scripts may call it: https://example.org."""
+    models: str = ""
+    """Folders, with commas, from which requests may name models."""
+    upload_mb: float = 500.0
+    """The largest file that may be uploaded."""
+    upload_files: int = 1000
+    """How many uploaded files are kept at once."""
+    text_characters: int = 200_000
+    """The longest text of one request."""
+    queue: int = 2000
+    """Sentences or texts that may wait; over it requests are answered with 429."""
+    deadline_s: float = 600.0
+    """How long a request may wait for its turn."""
+    idle_s: float = 900.0
+    """A model that nobody asked for this long is unloaded; 0 keeps it."""
+    requests_per_minute: int = 600
+    """What one key may ask for; a key may have its own limit."""
+    log_texts: bool = False
+    """Whether the log may hold texts of the users."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
+        for name in ("upload_mb", "upload_files", "text_characters", "queue", "deadline_s",
+                     "requests_per_minute"):  # fmt: skip
+            if not 0 < getattr(self, name) < 1e12:
+                raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
+        if not 0 <= self.idle_s < 1e9:
+            raise BadSetting("server.idle_s is no time", hint="Seconds; 0 keeps models loaded.")

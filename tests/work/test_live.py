@@ -1,0 +1,120 @@
+"""One counter for many: lanes, turns, cancellations, deadlines, failures, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.errors import TooBusy, WorkFailed
+from anyrig.placement import Placement
+from anyrig.work.engine import Recipe
+from anyrig.work.live import Live
+from anyrig.work.pool import Pool
+
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+
+
+@contextlib.contextmanager
+def counter(*names: str, **options: Any) -> Iterator[Live[float, float]]:
+    recipe = Recipe("anyrig.work.rehearse:Rehearsal", options.pop("engine", {}))
+    seats = [Placement(Device(name, "cpu", "test", name), DRIVE) for name in names]
+    pool = Pool(seats, recipe, environment=os.environ)
+    pool.wait_ready()
+    live: Live[float, float] = Live(pool, cost=lambda item: item, **options)
+    with live:
+        yield live
+
+
+def test_many_threads_are_answered_each_with_its_own() -> None:
+    found: dict[int, float] = {}
+    with counter("a", "b") as live:
+
+        def ask(number: int) -> None:
+            found[number] = live.submit(0.001 + number / 1e6).result(timeout=30)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert live.running == 0
+    assert found == {number: pytest.approx(0.002 + number / 5e5) for number in range(50)}
+
+
+def test_a_live_item_passes_bulk_work_and_turns_come_in_order() -> None:
+    done: list[str] = []
+    with counter("a", ahead=1) as live:
+        first = live.submit(0.3, lane="bulk")
+        time.sleep(0.1)
+        futures = []
+        for name, lane, turn in (("bulk", "bulk", 0), ("second", "live", 1), ("first", "live", 0)):
+            future = live.submit(0.02, lane=lane, turn=turn)  # type: ignore[arg-type]
+            future.add_done_callback(lambda _, name=name: done.append(name))  # type: ignore[misc]
+            futures.append(future)
+        assert live.waiting("live") + live.waiting("bulk") >= 2
+        for future in (first, *futures):
+            future.result(timeout=30)
+    assert done.index("first") < done.index("second")
+    assert done.index("bulk") != 1  # taken before they came, or passed by both
+
+
+def test_what_is_cancelled_or_late_is_not_done() -> None:
+    now = [0.0]
+    with counter("a", ahead=1, clock=lambda: now[0]) as live:
+        busy = live.submit(0.3)
+        time.sleep(0.1)
+        taken = live.submit(0.01)  # may be taken already, to be the next
+        gone, late = live.submit(0.02), live.submit(0.03, deadline=1.0)
+        assert gone.cancel()
+        now[0] = 2.0
+        with pytest.raises(TooBusy):
+            late.result(timeout=30)
+        assert busy.result(timeout=30) == pytest.approx(0.6)
+        assert taken.result(timeout=30) == pytest.approx(0.02)
+        assert live.report.num_items == 2
+
+
+def fill(live: Live[float, float]) -> None:
+    for _ in range(8):
+        live.submit(0.001)
+
+
+def test_too_much_is_refused() -> None:
+    with counter("a", most_waiting=2, ahead=1) as live:
+        first = live.submit(0.2)
+        with pytest.raises(TooBusy):
+            fill(live)
+        first.result(timeout=30)
+
+
+def test_what_fails_or_kills_its_worker_fails_alone() -> None:
+    with counter("a", engine={"bad": [0.05], "deadly": [0.06]}) as live:
+        good = [live.submit(0.001) for _ in range(4)]
+        bad, deadly = live.submit(0.05), live.submit(0.06)
+        good += [live.submit(0.001) for _ in range(4)]
+        with pytest.raises(WorkFailed, match="a bad item"):
+            bad.result(timeout=60)
+        with pytest.raises(WorkFailed):
+            deadly.result(timeout=60)
+        assert [one.result(timeout=60) for one in good] == [0.002] * 8
+        assert live.open
+        assert not live.report.set_aside
+
+
+def test_the_end_is_told_to_all_who_wait() -> None:
+    with counter("a", ahead=1) as live:
+        futures = [live.submit(0.2) for _ in range(5)]
+        time.sleep(0.05)
+        live.close()
+        assert not live.open
+        with pytest.raises(WorkFailed):
+            futures[-1].result(timeout=10)
+        with pytest.raises(WorkFailed):
+            live.submit(0.1)
