@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+HELP = """Who may call the server."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""

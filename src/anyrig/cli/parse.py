@@ -28,6 +28,7 @@ _WITH_VALUE = (
     " --shape --tokens --length --sizes --most --longest"
     " --similar --sentences --share"
     " --run --resume --steps --nproc --strategy --export"
+    " --host --port --scopes --expires"
 ).split()
 
 

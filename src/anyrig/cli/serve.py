@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute
@@ -12,46 +23,67 @@ from anyrig.cli.context import Context
 from anyrig.errors import BadInput
 
 if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
     from anyrig.server.parts import Parts
 
-_LOCAL = ("127.0.0.1", "::1", "localhost")
+HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and
+training. It listens on this machine alone unless --host says otherwise; then callers need a key
+(`anyrig keys add`). Ctrl+C ends it; jobs that run go on at the next start."""
+_END_S = 3
+"""How long answers that are being sent may take after the end was asked for."""
+_LAST_S = 12.0
+"""By then the process has ended, whatever its workers do."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("--host", metavar="ADDRESS", help="where it listens; this machine alone")
-    parser.add_argument("--port", type=int, metavar="N", help="3000 when not given")
+    parser.add_argument("--port", type=int, metavar="N", help="3000 when not given; 0 any free one")
     parser.add_argument(
         "--preload", metavar="NAMES", nargs="?", const="speech,embeddings", default="",
         help="load models before saying that it is ready: speech,embeddings",
     )  # fmt: skip
-    parser.add_argument(
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument(
         "--insecure", action="store_true",
         help="let anybody in who can reach the address, without a key",
     )  # fmt: skip
+    keys.add_argument(
+        "--require-keys", action="store_true", help="ask for a key on this machine too"
+    )
     parser.add_argument("--no-page", action="store_true", help="HTTP alone, without the page")
     parser.add_argument("--no-jobs", action="store_true", help="queue jobs, and work on none")
+    parser.add_argument(
+        "--log-json", action="store_true", help="log a line of JSON for each request and event"
+    )
     compute.arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stopped."""
-    import uvicorn
-
-    from anyrig.server.app import create_app
+    from anyrig.cli import serve_log
 
     context = Context(options)
     settings = context.loaded.settings.server
-    host, port = (
-        options.host or settings.host,
-        settings.port if options.port is None else options.port,
-    )
+    host = options.host or settings.host
+    port = settings.port if options.port is None else options.port
     if not 0 <= port < 65536:
         raise BadInput(f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one.")
-    with ExitStack() as stack:
-        parts = build(context, stack, local=host in _LOCAL)
+    inside = in_container(context.environment)
+    serve_log.configure(as_json=options.log_json or inside, verbose=options.verbose)
+    with _ends_well(), ExitStack() as stack:
+        door = stack.enter_context(_bound(host, port))
+        parts = build(context, stack, local=is_local(host))
+        bound = door.getsockname()
+        parts.state["bound"] = (host, bound[1])
+        parts.state["insecure"] = bool(options.insecure)
+        from anyrig.server.app import create_app
+
         app = create_app(parts, page=not options.no_page)
-        uvicorn.run(app, host=host, port=port, log_level="warning")
+        url = f"http://{_shown(host)}:{bound[1]}"
+        _serve(app, door, lambda: _say(context, url))
     return 0
 
 
@@ -72,15 +104,148 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     for name in ("keys", "uploads", "rig", "speech", "embedding", "clerks"):
         module = importlib.import_module(f"anyrig.cli.serve_{name}")
         made[name] = module.made(context, stack, keeper)
+    options = context.options
     return Parts(
         settings=settings,
         data=folders.server,
         jobs=stack.enter_context(open_jobs(context)),
         figures=Figures(),
         keeper=keeper,
-        open=local or bool(context.options.insecure),
+        open=bool(options.insecure) or (local and not options.require_keys),
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
                 "runs": folders.runs},
-        preload=[word for word in context.options.preload.split(",") if word],
+        preload=[word for word in options.preload.split(",") if word],
         **made,
     )  # fmt: skip
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def in_container(environment: Any) -> bool:
+    """Whether this runs in a container, where nobody sits at a terminal."""
+    said = environment.get("ANYRIG_CONTAINER", "").lower()
+    return said not in ("0", "no", "false") if said else Path("/.dockerenv").exists()
+
+
+@contextlib.contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket at the address; taken before anything is loaded, so that a mistake is told at once."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM,
+                                   flags=socket.AI_PASSIVE)  # fmt: skip
+    except (OSError, UnicodeError) as error:
+        raise BadInput(f"--host {host} is no address of this machine: {error}",
+                       hint="127.0.0.1 is this machine alone, 0.0.0.0 everybody.") from None  # fmt: skip
+    family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
+    with socket.socket(family, kind, protocol) as door:
+        if sys.platform != "win32":  # there it would let two servers have one port
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind(address)
+        except OSError as error:
+            raise BadInput(
+                f"cannot listen on {host} port {port}: {error.strerror}",
+                hint="Another server may be there: --port takes another, --port 0 any free one.",
+            ) from None
+        yield door
+
+
+def _shown(host: str) -> str:
+    """An address that a browser on this machine can open."""
+    plain = host.strip("[]")
+    if plain in ("0.0.0.0", "::", ""):
+        return "127.0.0.1"
+    return f"[{plain}]" if ":" in plain else plain
+
+
+def _say(context: Context, url: str) -> None:
+    if context.options.json:
+        print(json.dumps({"event": "listening", "url": url}))
+    else:
+        print(f"Listening on {url}  (Ctrl+C ends it)")
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+
+
+def _serve(app: FastAPI, door: socket.socket, listening: Callable[[], None]) -> None:
+    """Answer until a signal comes."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                listening()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.parts.state["ending"] = True  # streams without end look here
+            await super().shutdown(sockets)
+
+    Server(_config(app)).run([door])
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    import uvicorn
+
+    try:
+        from anyrig.server.wire import Bounded
+
+        reader: Any = Bounded
+    except ImportError:  # a bare uvicorn: its own reader bounds heads too
+        reader = "h11"
+    return uvicorn.Config(
+        app,
+        http=reader,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=512,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_END_S,
+        ws_max_size=1 << 20,
+        ws_max_queue=16,
+        ws_per_message_deflate=False,  # sound does not shrink, and a bomb cannot unfold
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+
+
+@contextlib.contextmanager
+def _ends_well() -> Iterator[None]:
+    """SIGTERM and Ctrl+C end the server by way of everything it has to close; twice, at once.
+
+    While it serves, uvicorn takes the signals, and raises them again when it is done: so they
+    arrive here as if it had not been there.
+    """
+    asked = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            os._exit(128 + number)
+        asked.set()
+        _end_at_last()
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_last() -> None:
+    """End the process some seconds from now, should a worker keep it from ending by itself."""
+    timer = threading.Timer(_LAST_S, os._exit, args=(0,))
+    timer.daemon = True
+    timer.start()
