@@ -9,6 +9,7 @@ ends, the pool is gone, and so is the worker at once, whatever it is computing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -25,6 +26,9 @@ from anyrig.work.engine import Engine, make
 from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item, Packer
+
+BEAT_S = 2.0
+"""How often a worker says that it lives."""
 
 
 def main() -> int:
@@ -85,8 +89,25 @@ def _load(request: wire.Load, line: wire.Wire) -> Engine:
     engine = make(request.factory, request.placement, request.options)
     if engine.bound is not None and request.placement.budget_bytes is not None:
         engine.bound.limit(request.placement.budget_bytes)
+    line.send(wire.Beat(_holds(engine)))
     line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
+    beat = threading.Thread(target=_beat, args=(engine, line), name="anyrig-beat", daemon=True)
+    beat.start()
     return engine
+
+
+def _beat(engine: Engine, line: wire.Wire) -> None:
+    """Say that this process lives, whatever it computes."""
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            time.sleep(BEAT_S)
+            line.send(wire.Beat(_holds(engine)))
+
+
+def _holds(engine: Engine) -> tuple[str, ...]:
+    """The models that are loaded here: an engine of several says which."""
+    told = getattr(engine, "holds", None)
+    return tuple(told()) if callable(told) else (engine.name,)
 
 
 def _refusal(error: Exception) -> wire.Refused:

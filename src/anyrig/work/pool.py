@@ -22,6 +22,7 @@ from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report, in_order, told
 from anyrig.work.pack import LOOK_AHEAD
 from anyrig.work.run import taken
+from anyrig.work.seen import Seen
 from anyrig.work.shift import WAKE, Shift
 from anyrig.work.source import Source
 from anyrig.work.staff import Staff
@@ -88,6 +89,10 @@ class Pool:
     def pids(self) -> list[int]:
         """The workers' process numbers."""
         return self._staff.pids
+
+    def workers(self) -> tuple[Seen, ...]:
+        """Its processes as they were last seen, and the last that died; asks nobody."""
+        return self._staff.seen()
 
     def wait_ready(self) -> None:
         """Wait until every worker has loaded its engine or was set aside."""

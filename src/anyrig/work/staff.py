@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from anyrig.work.blame import Ledger
 from anyrig.work.engine import Recipe
 from anyrig.work.known import Sizes
 from anyrig.work.schedule import Lane
+from anyrig.work.seen import Seen, State
 from anyrig.work.worker import Gone, Said, Worker
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LOADING_S = 1800.0
 """Large weights from a slow disk take minutes; nothing takes half an hour."""
+_DEAD_KEPT = 16
 
 
 class Staff:
@@ -57,6 +60,7 @@ class Staff:
         self._lock = threading.Lock()
         self.ledger = Ledger()
         self.warnings: list[str] = []
+        self._dead: deque[Seen] = deque(maxlen=_DEAD_KEPT)
 
     @property
     def num_loading(self) -> int:
@@ -67,6 +71,30 @@ class Staff:
     def pids(self) -> list[int]:
         """The process numbers of all that live."""
         return [worker.pid for worker in (*self.ready.values(), *self._loading.values())]
+
+    def seen(self) -> tuple[Seen, ...]:
+        """Everybody as last seen, from any thread; the last dead first."""
+        living = [self._fact(worker, "ready") for worker in list(self.ready.values())]
+        living += [self._fact(worker, "loading") for worker in list(self._loading.values())]
+        return (*list(self._dead), *living)
+
+    def _fact(self, worker: Worker, state: State, said: str = "") -> Seen:
+        placement, lane = worker.placement, self._lanes.get(worker.number)
+        hand = list(lane.hand.values()) if lane is not None else []
+        rate = lane.rate if lane is not None else None
+        return Seen(
+            worker.pid,
+            placement.device.id,
+            placement.device.kind,
+            placement.drive.word,
+            state,
+            worker.started,
+            worker.heard,
+            worker.holds if state == "ready" else (),
+            lane.since if lane is not None and hand else None,
+            sum(item.cost for item in hand) / rate if rate else 0.0,
+            said,
+        )
 
     def hire(self, placement: Placement) -> None:
         """One more worker on a placement; it is ready once its engine is loaded."""
@@ -137,6 +165,7 @@ class Staff:
 
     def lose(self, worker: Worker, said: str, suspects: list[int]) -> None:
         """A ready worker is gone: strike it off, and hire another where the device may go on."""
+        self._dead.append(self._fact(worker, "dead", said))
         self.ready.pop(worker.number, None)
         self._lanes.pop(worker.number, None)
         worker.stop()
@@ -200,6 +229,7 @@ class Staff:
 
     def _refused(self, worker: Worker, message: wire.Refused) -> None:
         """The engine cannot be loaded there: once is enough."""
+        self._dead.append(self._fact(worker, "dead", message.said))
         del self._loading[worker.number]
         worker.stop()
         kind = getattr(errors, message.kind, WorkFailed)
@@ -209,6 +239,7 @@ class Staff:
         self._warn(f"the engine cannot be loaded on {name}: {message.said}")
 
     def _died_loading(self, worker: Worker, message: Gone) -> None:
+        self._dead.append(self._fact(worker, "dead", message.said))
         del self._loading[worker.number]
         worker.stop()
         self.ledger.died(worker.placement.device.id, ())

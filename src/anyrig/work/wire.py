@@ -65,6 +65,12 @@ class Ready(NamedTuple):
     version: str
 
 
+class Beat(NamedTuple):
+    """From a worker, every few seconds: it lives, and has these models loaded."""
+
+    holds: tuple[str, ...]
+
+
 class Refused(NamedTuple):
     """From a worker: the engine cannot be loaded."""
 

@@ -56,6 +56,10 @@ class Worker:
     ) -> None:
         self.number, self.placement = number, placement
         self.started = time.monotonic()
+        self.heard = self.started
+        """When it last said anything."""
+        self.holds: tuple[str, ...] = ()
+        """The models it says that it has loaded."""
         self._stopped = False
         variables, seen = bind(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
@@ -108,7 +112,12 @@ class Worker:
     def _read(self) -> None:
         try:
             while True:
-                self._events.put(Said(self.number, self._wire.receive()))
+                message = self._wire.receive()
+                self.heard = time.monotonic()
+                if isinstance(message, wire.Beat):
+                    self.holds = message.holds
+                else:
+                    self._events.put(Said(self.number, message))
         except (EOFError, OSError, ValueError):
             pass  # it is gone, and `_watch` says so
         except Exception:  # a message that cannot be read: there is no going on with this worker

@@ -1,0 +1,33 @@
+"""A worker as it was last seen: what health checks read, without asking anybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from anyrig.devices.describe import Kind
+
+State = Literal["loading", "ready", "dead"]
+
+
+class Seen(NamedTuple):
+    """Facts of one process. Times are of the monotonic clock."""
+
+    pid: int
+    device: str
+    """The id of the device it sits on."""
+    kind: Kind
+    word: str
+    """By what word it drives the device: `cuda:0`, `cpu`."""
+    state: State
+    started: float
+    heard: float
+    """When it last said anything; one that lives does so every few seconds, busy or not."""
+    holds: tuple[str, ...] = ()
+    """The models it says that it has loaded."""
+    busy_since: float | None = None
+    """When it began with what it computes; None while it waits."""
+    expected_s: float = 0.0
+    """How long that should take, by what it did before; 0 when nobody knows."""
+    said: str = ""
+    """How it ended, of one that is dead."""
