@@ -6,27 +6,20 @@ killed loses no more than what its workers had in their hands.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from anyrig.errors import StoreFailed
 from anyrig.speech.protocol import Line
-from anyrig.store import key as keys
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import Take
     from anyrig.speech.booth import Recording
     from anyrig.speech.script import Segment
-    from anyrig.store.protocol import Results
+    from anyrig.speech.shelf import Shelf
     from anyrig.work.outcome import Failure, Outcome
-
-log = logging.getLogger(__name__)
-KIND = "speech"
-"""What its results are called in the store."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +53,13 @@ class Maker:
 
     def __init__(
         self,
-        store: Results | None,
+        shelf: Shelf,
         named: Sequence[str],
         there: set[str],
         anew: bool,
         early: bool,
-        engine: str,
     ) -> None:
-        self._store, self._named, self._there, self._anew = store, named, there, anew
-        self._engine = engine
+        self._shelf, self._named, self._there, self._anew = shelf, named, there, anew
         self._first_made = threading.Event()
         if not early:
             self._first_made.set()
@@ -127,28 +118,11 @@ class Maker:
         return self._held[name] if self._uses[name] else self._held.pop(name)
 
     def _found(self, index: int, segment: Segment, name: str) -> Spoken:
-        from anyrig.speech.sound.pack import unpack
-
-        assert self._store is not None
-        result = self._store.get(name)
-        if result is None:
+        kept = self._shelf.find(name)
+        if kept is None:
             raise Vanished(name)
-        try:
-            take = unpack(result.data)
-        except StoreFailed as error:
-            log.warning("a kept take is made again: %s", error.message)
-            self._store.drop(name)
-            raise Vanished(name) from error
-        problems = cast("Sequence[str]", result.note.get("problems", ()))
-        return Spoken(index, segment, take, tuple(problems), kept=True)
+        return Spoken(index, segment, kept.take, kept.problems, kept=True)
 
     def keep(self, outcome: Outcome[Recording]) -> None:
         """Store a take the moment it is there, whatever must still be made before it."""
-        recording = outcome.result
-        if self._store is None or recording is None or recording.hopeless:
-            return  # the next run tries again
-        note: dict[str, keys.Plain] = {
-            "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
-        }  # fmt: skip
-        put = self._store.replace if self._anew else self._store.put
-        put(self._asked[outcome.index], recording.data, kind=KIND, note=note)
+        self._shelf.keep(self._asked[outcome.index], outcome.result, anew=self._anew)

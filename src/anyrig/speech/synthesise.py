@@ -15,25 +15,22 @@ import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anyrig.backends import heap
 from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
-from anyrig.speech.engines import engine_class
-from anyrig.speech.engines.packaged import hash_now
-from anyrig.speech.maker import KIND, Maker, Spoken, Vanished
-from anyrig.speech.protocol import Found, Line, Value, options_of
+from anyrig.speech.maker import Maker, Spoken, Vanished
+from anyrig.speech.protocol import Found, Line, Value
+from anyrig.speech.shelf import KIND, Shelf
+from anyrig.speech.stage import Stage
 from anyrig.store import key as keys
 from anyrig.units import plural
-from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report
-from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placed
     from anyrig.speech.audio import AudioChunk
     from anyrig.speech.script import Script, Segment
     from anyrig.store.protocol import Results
@@ -97,27 +94,12 @@ class Studio:
             limits: batch sizes that earlier runs found.
             stamp: driver and library versions, under which those hold.
         """
-        self._kind = engine_class(engine)
-        self._found, self._store = found, store
-        self._options = options_of(self._kind.spec, options or {})
-        self._precision = _precision_class(placed.placements)
-        gpu = any(placement.device.kind == "gpu" for placement in placed.placements)
-        self._look_ahead = LOOK_AHEAD if gpu else LOOK_AHEAD_CPU
-        recipe = Recipe(
-            "anyrig.speech.booth:Booth",
-            {
-                "engine": engine,
-                "folder": found.folder,
-                "environment": found.environment,
-                "options": self._options,
-            },
-            name=f"speech {engine}",
-            version=f"{found.version} {found.fingerprint[:12]}",
-        )
-        self._pool = Pool(
-            placed.placements, recipe, environment=environment, fallback=placed.fallback,
-            limits=limits, stamp=stamp,
+        self._stage = Stage(
+            engine=engine, found=found, placed=placed, environment=environment, options=options,
+            store=store, limits=limits, stamp=stamp,
         )  # fmt: skip
+        self._pool, self._shelf, self._store = self._stage.pool, self._stage.shelf, store
+        self._look_ahead = LOOK_AHEAD if self._stage.gpu else LOOK_AHEAD_CPU
         self.rate = found.sample_rate
         """Samples per second."""
 
@@ -142,21 +124,7 @@ class Studio:
 
     def key(self, line: Line) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
-        found, spec = self._found, self._kind.spec
-        return keys.Segment(
-            KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
-            self._precision, line.seed if spec.seeded else None,
-            {"language": line.language, "rate": line.rate, **self._options, **self._made_of(line)},
-        ).key  # fmt: skip
-
-    def _made_of(self, line: Line) -> dict[str, Value]:
-        """The recording behind a voice: another one under the same name is another voice."""
-        if line.voice and Path(line.voice).is_file():
-            return {"recording": hash_now(Path(line.voice))}
-        for voice in self._found.voices:
-            if voice.digest and line.voice in (voice.name, ""):
-                return {"recording": voice.digest}
-        return {}
+        return self._stage.key(line)
 
     def speak(
         self,
@@ -205,7 +173,7 @@ class Studio:
         done = 0
         while done < len(segments):
             there = set() if anew else self._there(named[done:], gone)
-            maker = Maker(self._store, named[done:], there, anew, early, self._found.engine)
+            maker = Maker(self._shelf, named[done:], there, anew, early)
             try:
                 for spoken in self._run(maker, segments[done:], tally.report):
                     spoken = replace(spoken, index=done)
@@ -220,10 +188,8 @@ class Studio:
 
     def num_kept(self, segments: Sequence[Segment]) -> int:
         """How many characters of some segments need not be made, as their takes are kept."""
-        if self._store is None:
-            return 0
         named = [(self.key(segment.line), len(segment.line.text)) for segment in segments]
-        there = self._store.has({name for name, _ in named})
+        there = self._shelf.there({name for name, _ in named})
         return sum(count for name, count in named if name in there)
 
     def again(self, segments: Sequence[Segment]) -> Generator[Spoken]:
@@ -242,29 +208,27 @@ class Studio:
             replace(segment, line=self._varied(segment.line, count))
             for segment, count in zip(segments, counts, strict=True)
         ]
-        maker = Maker(None, [str(n) for n in range(len(own))], set(), True, False, "")
+        maker = Maker(Shelf(None, ""), [str(n) for n in range(len(own))], set(), True, False)
         for spoken in self._run(maker, others, Report()):
             name, count = own[spoken.index], counts[spoken.index]
             if spoken.take is not None and not spoken.hopeless:
                 note: dict[str, keys.Plain] = {
-                    "engine": self._found.engine, "problems": spoken.problems,
+                    "engine": self._stage.found.engine, "problems": spoken.problems,
                     "tries": spoken.tries, "again": count,
                 }  # fmt: skip
                 self._store.replace(name, pack(spoken.take), kind=KIND, note=note)
             yield replace(spoken, segment=segments[spoken.index])
 
     def _varied(self, line: Line, count: int) -> Line:
-        if self._kind.spec.seeded:
+        if self._stage.spec.seeded:
             return replace(line, seed=(line.seed + count * _OTHER_TAKE) % 2**31)
         step = ((count + 1) // 2 * _OTHER_PACE - _OTHER_PACE) % _MOST_PACE + _OTHER_PACE
         return replace(line, rate=line.rate * (1 - step if count % 2 else 1 + step))
 
     def _there(self, named: Sequence[str], gone: set[str]) -> set[str]:
         """Which takes are kept. Once one has vanished, only those that can be read count."""
-        if self._store is None:
-            return set()
-        there = self._store.has(set(named)) - gone
-        return {name for name in there if self._store.get(name) is not None} if gone else there
+        there = self._shelf.there(named) - gone
+        return {name for name in there if self._shelf.readable(name)} if gone else there
 
     def _run(self, maker: Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
         made = self._pool.run(
@@ -318,8 +282,3 @@ def chunk_of(spoken: Spoken, rate: int, position: int) -> AudioChunk:
         segment.span,
         tuple(WordTime(w.text, w.start_s + offset_s, w.end_s + offset_s) for w in take.words),
     )
-
-
-def _precision_class(placements: Sequence[Placement]) -> str:
-    precision = placements[0].precision if placements else "fp32"
-    return "half" if precision in ("fp16", "bf16") else precision.replace("tf32", "fp32")

@@ -1,0 +1,74 @@
+"""Takes in the store: found by the name of what shaped them, kept with what is known of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from anyrig.errors import StoreFailed
+
+if TYPE_CHECKING:
+    from anyrig.speech.audio import Take
+    from anyrig.speech.booth import Recording
+    from anyrig.store.key import Plain
+    from anyrig.store.protocol import Results
+
+log = logging.getLogger(__name__)
+KIND = "speech"
+"""What its results are called in the store."""
+
+
+class Kept(NamedTuple):
+    """A take that was kept."""
+
+    take: Take
+    problems: tuple[str, ...]
+    """What the checks had against it."""
+
+
+class Shelf:
+    """An engine's part of a store; one without a store is always empty."""
+
+    def __init__(self, store: Results | None, engine: str) -> None:
+        self._store, self._engine = store, engine
+
+    def there(self, names: Collection[str]) -> set[str]:
+        """Which of these are kept."""
+        return self._store.has(set(names)) if self._store is not None else set()
+
+    def readable(self, name: str) -> bool:
+        """Whether one can still be had."""
+        return self._store is not None and self._store.get(name) is not None
+
+    def find(self, name: str) -> Kept | None:
+        """A take; none where it is not kept, or damaged, and then it is forgotten."""
+        from anyrig.speech.sound.pack import unpack
+
+        result = self._store.get(name) if self._store is not None else None
+        if result is None or self._store is None:
+            return None
+        try:
+            take = unpack(result.data)
+        except StoreFailed as error:
+            log.warning("a kept take is made again: %s", error.message)
+            self._store.drop(name)
+            return None
+        problems = cast("Sequence[str]", result.note.get("problems", ()))
+        return Kept(take, tuple(problems))
+
+    def keep(self, name: str, recording: Recording | None, *, anew: bool = False) -> None:
+        """Keep a take, unless nothing of its text can be heard: then the next run tries again.
+
+        Args:
+            name: what shaped it.
+            recording: the take.
+            anew: in the place of one that is kept already.
+        """
+        if self._store is None or recording is None or recording.hopeless:
+            return
+        note: dict[str, Plain] = {
+            "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
+        }  # fmt: skip
+        put = self._store.replace if anew else self._store.put
+        put(name, recording.data, kind=KIND, note=note)

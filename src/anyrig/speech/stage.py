@@ -1,0 +1,98 @@
+"""What a studio stands on: an engine's workers on devices, and the names of its takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyrig.speech.engines import engine_class
+from anyrig.speech.engines.packaged import hash_now
+from anyrig.speech.protocol import Found, Line, Value, options_of
+from anyrig.speech.shelf import KIND, Shelf
+from anyrig.store import key as keys
+from anyrig.work.engine import Recipe
+from anyrig.work.pool import Pool
+
+if TYPE_CHECKING:
+    from anyrig.memory.limits import Limits
+    from anyrig.placement import Placed, Placement
+    from anyrig.store.protocol import Results
+
+
+class Stage:
+    """An engine on every device that was placed."""
+
+    def __init__(
+        self,
+        *,
+        engine: str,
+        found: Found,
+        placed: Placed,
+        environment: Mapping[str, str],
+        options: Mapping[str, Value] | None = None,
+        store: Results | None = None,
+        limits: Limits | None = None,
+        stamp: str = "",
+    ) -> None:
+        """Start the workers; they load while this goes on.
+
+        Args:
+            engine: its name.
+            found: its weights, from the engine's `find`.
+            placed: where its workers sit.
+            environment: this process's own.
+            options: of the engine, as typed with `--set`.
+            store: where takes are kept; none makes everything anew.
+            limits: batch sizes that earlier runs found.
+            stamp: driver and library versions, under which those hold.
+        """
+        kind = engine_class(engine)
+        self.spec, self.found = kind.spec, found
+        self.shelf = Shelf(store, found.engine)
+        self._options = options_of(kind.spec, options or {})
+        self._precision = _precision_class(placed.placements)
+        self.gpu = any(placement.device.kind == "gpu" for placement in placed.placements)
+        self.lines_at_once = sum(
+            placement.workers * max(1, min(placement.threads, kind.cores or 1))
+            for placement in placed.placements
+        )
+        """How many lines are made at the same moment on a CPU."""
+        recipe = Recipe(
+            "anyrig.speech.booth:Booth",
+            {
+                "engine": engine,
+                "folder": found.folder,
+                "environment": found.environment,
+                "options": self._options,
+            },
+            name=f"speech {engine}",
+            version=f"{found.version} {found.fingerprint[:12]}",
+        )
+        self.pool = Pool(
+            placed.placements, recipe, environment=environment, fallback=placed.fallback,
+            limits=limits, stamp=stamp,
+        )  # fmt: skip
+
+    def key(self, line: Line) -> str:
+        """What a line's take is kept under: all that shapes it, and not the device."""
+        found = self.found
+        return keys.Segment(
+            KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
+            self._precision, line.seed if self.spec.seeded else None,
+            {"language": line.language, "rate": line.rate, **self._options, **self._made_of(line)},
+        ).key  # fmt: skip
+
+    def _made_of(self, line: Line) -> dict[str, Value]:
+        """The recording behind a voice: another one under the same name is another voice."""
+        if line.voice and Path(line.voice).is_file():
+            return {"recording": hash_now(Path(line.voice))}
+        for voice in self.found.voices:
+            if voice.digest and line.voice in (voice.name, ""):
+                return {"recording": voice.digest}
+        return {}
+
+
+def _precision_class(placements: Sequence[Placement]) -> str:
+    precision = placements[0].precision if placements else "fp32"
+    return "half" if precision in ("fp16", "bf16") else precision.replace("tf32", "fp32")
