@@ -1,14 +1,119 @@
-"""Not there yet."""
+"""The server's clerks: one process for what is quick, one for what takes long; kept by the keeper.
+
+Two pools rather than one of two: what waits for the quick one is never behind a long task, and a
+task that kills its process takes nothing of the other kind with it.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from anyrig.cli import clerk, compute
 from anyrig.cli.context import Context
+from anyrig.errors import AnyrigError
 from anyrig.server.keeper import Keeper
+from anyrig.work.live import Live
+
+if TYPE_CHECKING:
+    from anyrig.work.live import Lane
+
+_NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
+"""What each clerk is called by the keeper, and in `/health`."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Any:
+def made(context: Context, stack: ExitStack, keeper: Keeper) -> HiredClerks:
     """The part."""
-    return None
+    return HiredClerks(context, keeper)
+
+
+class HiredClerks:
+    """Fits `server.parts.Clerks`: tasks go to the clerk of their lane, which starts at need."""
+
+    def __init__(self, context: Context, keeper: Keeper) -> None:
+        self._context, self._keeper = context, keeper
+
+    def submit(
+        self,
+        task: str,
+        arguments: Mapping[str, Any],
+        *,
+        lane: Lane = "live",
+        turn: float = 0.0,
+    ) -> Future[Any]:
+        """A future of the task's answer. The first one starts a process: call it in a thread.
+
+        Args:
+            task: one of `clerk.TASKS`.
+            arguments: plain JSON.
+            lane: `bulk` for whatever may take more than a second or so.
+            turn: lower ones come first: a file's number in its request.
+        """
+        settings = self._context.loaded.settings.server
+        with ExitStack() as stack:
+            live = self._open(stack, lane)
+            work = live.submit(
+                {"task": task, "arguments": dict(arguments)}, lane=lane, turn=turn,
+                deadline=time.monotonic() + settings.deadline_s,
+            )  # fmt: skip
+            held = stack.pop_all()
+        return _answer(work, held)
+
+    def _open(self, stack: ExitStack, lane: Lane) -> Live[Any, Any]:
+        """The lane's counter; another where the last one broke down."""
+        live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
+        if not live.open:
+            stack.close()
+            self._keeper.drop(_NAMES[lane], live)
+            live.close()
+            live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
+        return live
+
+    def _started(self, lane: Lane) -> Live[Any, Any]:
+        from anyrig.devices.choose import Wish, choose
+        from anyrig.placement import Need
+        from anyrig.work.pool import Pool
+
+        context = self._context
+        cpu = choose(context.machine, (Wish("cpu", "flag"),))
+        need = Need("documents", gpu=False, cores=1, most_workers=1)
+        placed = compute.placed(context, cpu, need)
+        pool = Pool(
+            placed.placements[:1], clerk.recipe(context, bulk=lane == "bulk"),
+            environment=context.environment,
+        )  # fmt: skip
+        live: Live[Any, Any] = Live(
+            pool, cost=lambda _: 1.0, ahead=1, most_waiting=context.loaded.settings.server.queue
+        )
+        # A process that has answered once is known to be good: if it dies, the task is to blame.
+        try:
+            clerk.raised(live.submit({"task": "ready", "arguments": {}}).result())
+        except AnyrigError:
+            live.close()
+            raise
+        return live
+
+
+def _answer(work: Future[Any], held: ExitStack) -> Future[Any]:
+    """The task's own answer or error; cancelled with it, and the clerk given back at its end."""
+    answer: Future[Any] = Future()
+
+    def done(found: Future[Any]) -> None:
+        held.close()
+        if found.cancelled() or not answer.set_running_or_notify_cancel():
+            return
+        try:
+            answer.set_result(clerk.raised(found.result()))
+        except BaseException as error:  # noqa: BLE001 - whoever waits is told
+            answer.set_exception(error)
+
+    def left(found: Future[Any]) -> None:
+        if found.cancelled():
+            work.cancel()
+
+    answer.add_done_callback(left)
+    work.add_done_callback(done)
+    return answer

@@ -1,0 +1,203 @@
+"""A clerk: a worker process that does tasks on documents, one at a time, models kept loaded.
+
+    live.submit({"task": "search", "arguments": {"index": "default", "question": "rent"}})
+
+A task is a function of a module that is imported once it is asked for; it takes the clerk's room
+and plain arguments, and answers plain JSON. What a person can mend comes back as an error of its
+own class: `raised` raises it again in the process that asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from anyrig import errors
+from anyrig.cli.context import Context
+from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.work.engine import Recipe, Usual
+
+if TYPE_CHECKING:
+    from anyrig.placement import Placement
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Task = Callable[["ClerkRoom", Mapping[str, Any]], Any]
+TASKS: dict[str, str] = {
+    "ready": "anyrig.cli.clerk:ready",
+    "search": "anyrig.cli.clerk_search:search",
+    "similar": "anyrig.cli.clerk_search:similar",
+    "indexes": "anyrig.cli.clerk_index:indexes",
+    "index_files": "anyrig.cli.clerk_index:files",
+    "index_remove": "anyrig.cli.clerk_index:remove",
+    "index_delete": "anyrig.cli.clerk_index:delete",
+    "classifiers": "anyrig.cli.clerk_texts:classifiers",
+    "passages": "anyrig.cli.clerk_texts:passages",
+    "classify": "anyrig.cli.clerk_texts:classify",
+    "entities": "anyrig.cli.clerk_texts:entities",
+    "summarise": "anyrig.cli.clerk_texts:summarise",
+    "analyse": "anyrig.cli.clerk_texts:analyse",
+    "ocr": "anyrig.cli.clerk_ocr:ocr",
+    # Not of documents, but work of the same kind: a file is opened, a model asked.
+    "book_plan": "anyrig.cli.clerk_books:book_plan",
+    "transcribe": "anyrig.cli.clerk_transcribe:transcribe",
+}
+"""Name -> `module:function`; imported when first asked for."""
+MOST_KEPT = 6
+"""Models and open indexes that a clerk keeps; the one not used for longest goes first."""
+_OPTIONS: dict[str, Any] = {
+    "no_bench": True, "json": False, "model": None, "fetch": False, "long": "windows",
+    "deterministic": False, "no_cache": True, "ocr": None, "type": "", "language": "",
+    "precision": None, "profile": None, "memory_gb": None, "memory_fraction": None,
+    "workers_per_device": None,
+}  # fmt: skip
+"""What commands read of their flags. Nothing is measured, fetched or kept for a request."""
+
+
+def recipe(context: Context, *, bulk: bool) -> Recipe:
+    """How a worker process becomes a clerk, with this process's settings and environment."""
+    plain = {
+        name: value for name, value in vars(context.options).items()
+        if value is None or isinstance(value, str | int | float)
+    }  # fmt: skip
+    return Recipe(
+        "anyrig.cli.clerk:Clerk",
+        {"options": plain, "environment": dict(context.environment), "bulk": bulk},
+        name="clerk",
+        version="1",
+    )
+
+
+class ClerkRoom:
+    """What tasks stand on: a context of their own, and what is kept loaded from one to the next.
+
+    Attributes:
+        context: as a command has it; its options are the server's, with defaults of commands.
+        bulk: whether this clerk does long work, on the chosen device; the other one is on the CPU.
+    """
+
+    def __init__(self, context: Context, *, bulk: bool, most_kept: int = MOST_KEPT) -> None:
+        self.context, self.bulk = context, bulk
+        self._most = most_kept
+        self._kept: OrderedDict[str, tuple[Any, ExitStack]] = OrderedDict()
+
+    def keep(self, name: str, load: Callable[[], AbstractContextManager[T]]) -> T:
+        """Something under a name: opened where it is not, and open until others take its place.
+
+        It may be used until the task ends; the next one asks again.
+        """
+        if name not in self._kept:
+            with ExitStack() as stack:
+                value = stack.enter_context(load())
+                self._kept[name] = value, stack.pop_all()
+        self._kept.move_to_end(name)
+        return cast("T", self._kept[name][0])
+
+    def let_go(self, name: str) -> None:
+        """Close what is kept under a name, if anything is."""
+        if name in self._kept:
+            self._kept.pop(name)[1].close()
+
+    @property
+    def kept(self) -> list[str]:
+        """The names of all that is open."""
+        return list(self._kept)
+
+    def tidy(self) -> None:
+        """Between tasks: close what was not used for longest, where there is too much."""
+        while len(self._kept) > self._most:
+            self.let_go(next(iter(self._kept)))
+
+    def options(self, **changed: Any) -> Context:
+        """A context with other flags; machine and settings are not looked up again."""
+        own = Context.__new__(Context)
+        # A copy shares whatever was found already, as `cached_property` keeps it in there.
+        own.__dict__.update(self.context.__dict__)
+        own.options = argparse.Namespace(**{**vars(self.context.options), **changed})
+        return own
+
+
+class Clerk(Usual):
+    """Does tasks.
+
+    Args:
+        placement: where the process sits.
+        options: flags of the server, by name.
+        environment: the server's own: this process's may have devices hidden from it.
+        bulk: see `ClerkRoom`.
+    """
+
+    name = "clerk"
+    version = "1"
+    pads = False
+    batch_invariant = True
+    most_items = 1
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        options: Mapping[str, Any],
+        environment: Mapping[str, str],
+        bulk: bool,
+    ) -> None:
+        given = {**_OPTIONS, **options, "no_bench": True}
+        if not bulk:
+            given["device"] = "cpu"  # a question is short: a GPU takes longer to open
+        context = Context(argparse.Namespace(**given), environment)
+        self.room = ClerkRoom(context, bulk=bulk)
+
+    def run(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """What came of each task: `{"result": ...}` or `{"error": ...}`."""
+        return [self._one(payload) for payload in batch]
+
+    def _one(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        from anyrig.memory import oom
+
+        try:
+            return {"result": task(payload["task"])(self.room, payload["arguments"])}
+        except AnyrigError as error:
+            return {"error": told(error)}
+        except Exception as error:
+            if oom.recognise(error) is not None or oom.device_lost(error):
+                raise  # the process's own rescue knows better
+            # Its words may hold somebody's text: they stay in the log of this process.
+            log.exception("the task %s failed", payload["task"])
+            name = type(error).__name__
+            wrong = WorkFailed(f"{payload['task']} failed ({name})", hint="The log says more.")
+            return {"error": told(wrong)}
+        finally:
+            self.room.tidy()
+
+
+def task(name: str) -> Task:
+    """A task by its name."""
+    if name not in TASKS:
+        raise BadInput(f"there is no task {name!r}", hint=f"{', '.join(TASKS)}.")
+    module, _, function = TASKS[name].partition(":")
+    return cast("Task", getattr(importlib.import_module(module), function))
+
+
+def ready(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """That the process is there, and what it has open."""
+    return {"kept": room.kept}
+
+
+def told(error: AnyrigError) -> dict[str, str]:
+    """An error as plain JSON."""
+    name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    return {"class": name, "message": error.message, "hint": error.hint}
+
+
+def raised(answer: Mapping[str, Any]) -> Any:
+    """The result of a task; its error, of its own class, where it has one."""
+    if "error" not in answer:
+        return answer["result"]
+    found = answer["error"]
+    kind = getattr(errors, found["class"], WorkFailed)
+    raise cast("AnyrigError", kind(found["message"], hint=found["hint"]))
