@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import bench_speech
+from anyrig.cli import bench_speech, events
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
-from anyrig.cli.show import Progress, paint, print_json, print_warning, table
+from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.words import detour, drive_for, match
@@ -47,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="measure a speech engine instead: load, first audio, real-time factor",
     )
     parser.add_argument("--no-save", action="store_true", help="do not keep the figures")
+    events.argument(parser)
     bench_speech.arguments(parser)
 
 
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         names = ", ".join(page.name for page in pages)
         raise KernelFailed(f"{names} could not be measured", hint="Run `anyrig doctor`.")
     if options.json:
-        print_json({"devices": [asdict(page) for page in pages]})
+        events.Events(context).end({"devices": [asdict(page) for page in pages]})
     else:
         print(report(pages))
     if options.plot:
@@ -123,8 +124,10 @@ def measure_devices(
     from anyrig.bench import figures
 
     pages = []
+    told = events.Events(context, len(wanted), "measuring")
     with Progress(len(wanted), "device") as progress:
-        for device, word in wanted:
+        for count, (device, word) in enumerate(wanted):
+            told.progress(count, device.name)
             page = _measure(context, device, drive_of(device, word), quick, progress)
             pages.append(page)
             progress.done()

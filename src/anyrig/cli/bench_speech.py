@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, paint, print_json, print_warning, table, wrapped
+from anyrig.cli.events import Events
+from anyrig.cli.show import Progress, paint, print_warning, table, wrapped
 from anyrig.devices.choose import choose
 from anyrig.devices.describe import Device
 from anyrig.errors import AnyrigError, BadInput, KernelFailed
@@ -79,8 +80,10 @@ def run(context: Context, devices: Sequence[Device]) -> int:
     engine = speaker.chosen(context, context.options.language or "")
     found: list[Timed] = []
     pairs = [(device, precision) for device in devices for precision in _formats(context, engine)]
+    told = Events(context, len(pairs), "measuring")
     with Progress(len(pairs), "run") as progress:
-        for device, precision in pairs:
+        for count, (device, precision) in enumerate(pairs):
+            told.progress(count, f"{device.name}, {precision}")
             progress.step(f"{device.name}, {precision}")
             try:
                 place = _placed(context, engine, device, precision)
@@ -92,7 +95,7 @@ def run(context: Context, devices: Sequence[Device]) -> int:
     if not found:
         raise KernelFailed(f"{engine.name} runs nowhere here", hint="Run `anyrig doctor`.")
     if context.options.json:
-        print_json({"engine": engine.name, "speech": [asdict(timed) for timed in found]})
+        Events(context).end({"engine": engine.name, "speech": [asdict(one) for one in found]})
     else:
         print(report(engine.name, found))
     return 0

@@ -73,6 +73,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _about(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what the files say and carry")
     group.add_argument("--title", default="", metavar="TEXT", help="instead of the book's own")
+    group.add_argument(
+        "--untitled", default="", metavar="TEXT", help="the title of a book that has none"
+    )
     group.add_argument("--author", default="", metavar="NAME", help="instead of the book's own")
     group.add_argument("--narrator", default="", metavar="NAME", help="instead of the voice's name")
     group.add_argument("--cover", metavar="FILE", help="a JPEG or PNG instead of the book's own")

@@ -30,6 +30,7 @@ def ordered(context: Context) -> Order:
         chapters=options.chapters,
         ways=ways(context),
         title=options.title,
+        untitled=options.untitled,
         author=options.author,
         narrator=options.narrator,
         language=options.language or "",

@@ -84,6 +84,7 @@ class Show:
             self._put(
                 {"event": "begin", "title": plan.document.about.title,
                  "chapters": [part.title for part in plan.parts],
+                 "numbers": [part.number for part in plan.parts],
                  "num_segments": plan.num_segments, "num_characters": plan.num_characters,
                  "estimated_audio_s": round(audio_s, 1), "measured": rate.measured,
                  "omitted": dict(plan.omitted()), "output": str(order.output),

@@ -20,6 +20,7 @@ from anyrig.cli import speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.entries import Entry, chosen, read
+from anyrig.cli.events import Events
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.errors import AnyrigError, BadInput, CannotSpeak, WorkFailed
@@ -146,7 +147,8 @@ def _make(context: Context, engine: speaker.Chosen, format: str, made: _Run) -> 
         studio = stack.enter_context(voicing.studio(context, engine, length, store))
         progress = stack.enter_context(Progress(len(jobs), "line"))
         progress.step("loading the voice")
-        for job, audio in _spoken(studio, jobs):
+        events = Events(context, len(jobs), "speaking")
+        for count, (job, audio) in enumerate(_spoken(studio, jobs), 1):
             progress.done()
             progress.step(job.entry.text[:48])
             lost = [part.failure for part in audio if part.failure is not None]
@@ -158,6 +160,7 @@ def _make(context: Context, engine: speaker.Chosen, format: str, made: _Run) -> 
                 print_warning(f"{job.path.name}: {problem}")
             made.audio_s += _written(job, audio, studio.rate, format, context)
             made.num_made += 1
+            events.progress(count, job.entry.text[:80], audio_s=made.audio_s)
 
 
 def _show(context: Context, made: _Run) -> int:
@@ -178,7 +181,7 @@ def _show(context: Context, made: _Run) -> int:
 def _report(context: Context, engine: speaker.Chosen, made: _Run) -> None:
     """What was made; an error when something was not."""
     if context.options.json:
-        print_json({
+        Events(context).end({
             "folder": str(made.folder), "engine": engine.name, "made": made.num_made,
             "left": made.num_there, "failed": _stems(made),
             "audio_s": round(made.audio_s, 3),

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, lines, speaker, voicing
+from anyrig.cli import compute, events, lines, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import Delivered, Spool, Target, deliver
 from anyrig.cli.keep import keeping
@@ -62,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LUFS",
         help="of a file; -19 when not given, 0 as it is",
     )
+    events.argument(parser)
     voicing.arguments(parser)
     compute.arguments(parser)
 
@@ -71,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.lines:
         return lines.run(context)
+    if options.events:
+        raise BadInput("--events goes with --lines", hint="Leave it out, or name a list of lines.")
     if options.only:
         raise BadInput("--only goes with --lines", hint="`anyrig speak --lines FILE --only 3,7`.")
     text = _text(options)

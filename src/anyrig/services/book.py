@@ -61,6 +61,8 @@ class Order:
     """Such as `3-7,9`; empty is all but covers and the like."""
     ways: Ways = field(default_factory=Ways)
     title: str = ""
+    untitled: str = ""
+    """What a book is called that does not say; its file's name, when empty."""
     author: str = ""
     narrator: str = ""
     language: str = ""
@@ -128,7 +130,7 @@ def opened(order: Order) -> Document:
     about = document.about
     about = replace(
         about,
-        title=order.title or about.title or order.source.stem,
+        title=order.title or about.title or order.untitled or order.source.stem,
         authors=(order.author,) if order.author else about.authors,
         language=order.language or about.language,
     )

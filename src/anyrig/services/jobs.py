@@ -45,6 +45,12 @@ class Kind:
     """A flag for where it works: chosen when it is queued, so that another try goes on there."""
     partly: str = ""
     """The event that, said last, means that it is done, though files had to be left out."""
+    file_flag: str | None = ""
+    """The flag that names its file; the first word where empty; None for one that has no file."""
+    many: bool = False
+    """Whether it may have several: `files` instead of `file`."""
+    words: tuple[str, ...] = ()
+    """What is always said, beside `--json`."""
 
 
 _COMPUTING: dict[str, Type] = {
@@ -58,7 +64,8 @@ _SPEAKING: dict[str, Type] = {
 }  # fmt: skip
 _BOOK: dict[str, Type] = {
     "output": "path", "format": "text", "chapters": "list", "again": "list", "allow_gaps": "yes",
-    "fresh": "yes", "levels": "text", "title": "text", "author": "text", "narrator": "text",
+    "fresh": "yes", "levels": "text", "title": "text", "untitled": "text",
+    "author": "text", "narrator": "text",
     "cover": "path", "captions": "list", "read_along": "yes", "loudness": "number",
     "bitrate": "text", "cast": "path", "notes": "text", "tables": "text", "images": "text",
     "poems": "text", "code": "text", "pages": "text", "titles": "text", "matter": "text",
@@ -76,7 +83,29 @@ _TRAIN: dict[str, Type] = {
     "export": "path", "tensorboard": "yes",
     **{name: type for name, type in _COMPUTING.items() if name != "workers_per_device"},
 }  # fmt: skip
+_BATCH: dict[str, Type] = {
+    "output": "path", "format": "text", "only": "text", "fresh": "yes", "loudness": "number",
+}  # fmt: skip
+_BENCH: dict[str, Type] = {
+    "quick": "yes", "device": "text", "speech": "yes", "no_save": "yes", "engine": "text",
+    "voice": "text", "precision": "text",
+}  # fmt: skip
 KINDS: Mapping[str, Kind] = {
+    "batch": Kind(
+        "speak",
+        {**_BATCH, **_SPEAKING, **_COMPUTING},
+        ("folder", "engine", "made", "left", "failed", "audio_s", "warnings"),
+        partly="done",
+        file_flag="--lines",
+        words=("--events",),
+    ),
+    "bench": Kind(
+        "bench",
+        _BENCH,
+        ("devices", "engine", "speech", "warnings"),
+        file_flag=None,
+        words=("--events",),
+    ),
     "train": Kind(
         "train",
         _TRAIN,
@@ -91,6 +120,7 @@ KINDS: Mapping[str, Kind] = {
         ("index", "model", "new", "changed", "moved", "same", "gone", "passages", "failed",
          "wall_s", "warnings"),
         folders=True,
+        many=True,
     ),
     "transcribe": Kind(
         "transcribe",
@@ -111,12 +141,13 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
 
     Args:
         kind: one of `KINDS`.
-        arguments: what is asked for; `file` must be there.
+        arguments: what is asked for; `file` must be there, where the kind has one.
         folder: where paths begin, and where the job will run.
     """
     entry = _kind(kind)
     flags = entry.flags
-    known = ("file", *flags)
+    own = () if entry.file_flag is None else ("file", "files") if entry.many else ("file",)
+    known = (*own, *flags)
     for name in arguments:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -125,25 +156,44 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
                 hint=(f"Did you mean {near[0]!r}? " if near else "")
                 + f"It takes: {', '.join(known)}.",
             )
-    file = _value(kind, "file", "path", arguments.get("file"), folder)
-    there = Path(str(file))
-    if not (there.is_file() or (entry.folders and there.is_dir())):
-        raise BadInput(f"there is no file {file}", hint="Name one that is there.")
-    found: dict[str, Plain] = {"folder": str(folder.absolute()), "file": file}
+    found: dict[str, Plain] = {"folder": str(folder.absolute())}
+    if entry.file_flag is not None:
+        found |= _files(kind, entry, arguments, folder)
     for name, type in flags.items():
         if arguments.get(name) is not None:
             found[name] = _value(kind, name, type, arguments[name], folder)
     if entry.own_folder and entry.own_folder not in found:
         day = time.strftime("%Y-%m-%d-%H%M")
-        name = f"{there.stem}-{day}-{secrets.token_hex(2)}"
+        name = f"{Path(str(found['file'])).stem}-{day}-{secrets.token_hex(2)}"
         found[entry.own_folder] = os.path.abspath(folder / "runs" / name)
     return found
+
+
+def _files(
+    kind: str, entry: Kind, arguments: Mapping[str, Plain], folder: Path
+) -> dict[str, Plain]:
+    """The file it is of, whole and there; or several, the first of them also as `file`."""
+    several = arguments.get("files") if entry.many else None
+    if several is None:
+        given: Sequence[Plain] = [arguments.get("file")]
+    elif arguments.get("file") is not None:
+        raise BadInput(f"a {kind} has 'file' or 'files'", hint="Give one of them.")
+    elif isinstance(several, Sequence) and not isinstance(several, str) and several:
+        given = several
+    else:
+        raise BadInput(f"'files' of a {kind} is a list of paths", hint="Name at least one.")
+    paths = [_value(kind, "file", "path", one, folder) for one in given]
+    for path in paths:
+        there = Path(str(path))
+        if not (there.is_file() or (entry.folders and there.is_dir())):
+            raise BadInput(f"there is no file {path}", hint="Name one that is there.")
+    return {"file": paths[0]} if several is None else {"file": paths[0], "files": paths}
 
 
 def words_of(kind: str, arguments: Mapping[str, Plain]) -> list[str]:
     """The command line of checked arguments."""
     entry = _kind(kind)
-    words = [entry.command, str(arguments["file"]), "--json"]
+    words = [entry.command, *_named(entry, arguments), "--json", *entry.words]
     for name, type in entry.flags.items():
         value, flag = arguments.get(name), f"--{name.replace('_', '-')}"
         if value is None or value is False:
@@ -157,6 +207,17 @@ def words_of(kind: str, arguments: Mapping[str, Plain]) -> list[str]:
         else:
             words.append(f"{flag}={value}")  # one word: a value may begin with a dash
     return words
+
+
+def _named(entry: Kind, arguments: Mapping[str, Plain]) -> list[str]:
+    """Its files, as its command takes them."""
+    if entry.file_flag is None:
+        return []
+    several = arguments.get("files")
+    if isinstance(several, Sequence) and not isinstance(several, str):
+        return [str(one) for one in several]
+    file = str(arguments["file"])
+    return [f"{entry.file_flag}={file}" if entry.file_flag else file]
 
 
 def runner(environment: Mapping[str, str]) -> Run:
