@@ -16,6 +16,7 @@ from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
 
 if TYPE_CHECKING:
+    from anyrig.devices.choose import Choice
     from anyrig.documents.cache.shelf import Marks
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
@@ -79,7 +80,11 @@ def fetch(repository: str, folder: Path) -> None:
 
 @contextmanager
 def embedder(
-    context: Context, found: Model, *, num_characters: int | None = None
+    context: Context,
+    found: Model,
+    *,
+    num_characters: int | None = None,
+    choice: Choice | None = None,
 ) -> Iterator[Embedder]:
     """A model on the devices chosen; few texts on the CPU alone are done in this process.
 
@@ -87,6 +92,7 @@ def embedder(
         context: of the command.
         found: the model.
         num_characters: of all texts; None when there may be any number.
+        choice: the devices; without it a person may be asked for them.
     """
     from anyrig.bench.figures import stamp
     from anyrig.documents.embed import Embedder
@@ -99,7 +105,7 @@ def embedder(
     need = found.need()
     if num_characters is not None:
         need = replace(need, most_workers=max(1, num_characters // _FEW_CHARACTERS))
-    placed = compute.placed(context, pick(context), need)
+    placed = compute.placed(context, choice or pick(context), need)
     for placement in placed.placements:
         compute.guard(context, placement)
     stamps = {stamp(placement.device, context.machine) for placement in placed.placements}

@@ -31,6 +31,9 @@ class Embedding(Protocol):
     def models(self) -> Sequence[Mapping[str, Any]]:
         """Those that can be asked for here: `id`, `dimension`, `longest`, `languages`."""
 
+    def named(self, model: str = "") -> Mapping[str, Any]:
+        """The model that a name stands for, as in `models`; `note` where it is another's name."""
+
     def submit(
         self, texts: Sequence[str], *, model: str = "", use: str = "passage", lane: Lane = "live"
     ) -> Sequence[Future[Any]]:

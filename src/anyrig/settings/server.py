@@ -27,6 +27,8 @@ class ServerSettings:
     """How many uploaded files are kept at once."""
     text_characters: int = 200_000
     """The longest text of one request."""
+    texts: int = 2048
+    """How many texts one request may bring to be embedded."""
     queue: int = 2000
     """Sentences or texts that may wait; over it requests are answered with 429."""
     deadline_s: float = 600.0
@@ -41,7 +43,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
-        for name in ("upload_mb", "upload_files", "text_characters", "queue", "deadline_s",
+        for name in ("upload_mb", "upload_files", "text_characters", "texts", "queue", "deadline_s",
                      "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
                 raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")

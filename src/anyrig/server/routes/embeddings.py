@@ -1,12 +1,160 @@
-"""Not there yet."""
+"""Texts to vectors, and which models there are: OpenAI's interface."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
 
+import anyio
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from anyrig.errors import BadInput, PastLimit
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem
+from anyrig.server.schemas.embeddings import EmbeddingsAnswer, EmbeddingsAsked
+from anyrig.server.vectors import shortened, written
+from anyrig.server.waiting import ClientGone, all_of
+
+AT_ONCE = 32
+"""Requests that may be cut into tokens and looked up at once; the others wait their turn."""
+MOST_BYTES = 32 << 20
+_MANY = 64
+"""Vectors whose writing as numbers is no longer done on the loop."""
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": told,
+        "content": {"application/problem+json": {"schema": {"type": "object"}}},
+    }
+    for status, told in {
+        400: "An empty or unusable input", 404: "No such model", 413: "Too much at once",
+        415: "Not JSON", 422: "A field is wrong", 429: "Too much waits: see Retry-After",
+        501: "The model's package is not installed", 503: "No device can do it now",
+    }.items()
+}  # fmt: skip
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": EmbeddingsAsked.model_json_schema()}},
+    }
+}
+
+
+class Begun(NamedTuple):
+    """A request whose texts are on their way."""
+
+    model: str
+    note: str
+    num_tokens: int
+    futures: list[Future[Any]]
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(tags=["embeddings"])
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    @routes.post(
+        "/v1/embeddings", summary="Vectors of texts", response_model=EmbeddingsAnswer,
+        responses=ERRORS, openapi_extra=_BODY,
+    )  # fmt: skip
+    async def embeddings(request: Request) -> Response:
+        """A vector for each text, in order; texts of many clients are embedded together.
+
+        OpenAI's names of models stand for the default model; `X-Anyrig-Model` says which answered.
+        """
+        asked = await _asked(request)
+        begun = await to_thread.run_sync(partial(_begin, parts, asked), limiter=limiter)
+        try:
+            vectors = await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
+        except ClientGone:
+            return Response(status_code=499)  # nobody reads it
+        if asked.dimensions is not None:
+            vectors = [shortened(one, asked.dimensions) for one in vectors]
+        write = partial(
+            written, vectors, encoding=asked.encoding_format, model=begun.model,
+            num_tokens=begun.num_tokens,
+        )  # fmt: skip
+        if asked.encoding_format == "float" and len(vectors) > _MANY:
+            body = await to_thread.run_sync(write)
+        else:
+            body = write()
+        parts.figures.texts.labels(begun.model).inc(len(vectors))
+        return Response(body, headers=_headers(asked, begun), media_type="application/json")
+
+    return routes
+
+
+def _headers(asked: EmbeddingsAsked, begun: Begun) -> dict[str, str]:
+    found = {"X-Anyrig-Model": _plain(begun.model)}
+    if begun.note:
+        found["X-Anyrig-Note"] = _plain(begun.note)
+    if ignored := [*(["user"] if asked.user else []), *(asked.model_extra or {})]:
+        found["X-Anyrig-Ignored"] = _plain(", ".join(ignored[:20]))
+    return found
+
+
+def _plain(text: str) -> str:
+    """What may stand in a header."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text[:500])
+
+
+async def _asked(request: Request) -> EmbeddingsAsked:
+    """The body, read once and by a parser that is not Python's: a list of texts may be long."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise Problem(415, "the request is not JSON", hint="Send Content-Type: application/json.")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise PastLimit(
+                f"the request is over {MOST_BYTES >> 20} MiB", hint="Send fewer texts at a time."
+            )
+    try:
+        return EmbeddingsAsked.model_validate_json(bytes(body))
+    except ValidationError as error:
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(found) from None
+
+
+def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:
+    """Check, count and hand in the texts; it may load the model, and is called in a thread."""
+    embedding, limits = parts.embedding, parts.settings
+    told = embedding.named(asked.model)
+    name = str(told["id"])
+    if asked.dimensions is not None and asked.dimensions > told["dimension"]:
+        raise BadInput(
+            f"{name} has no {asked.dimensions} dimensions",
+            hint=f"It has {told['dimension']}; ask for as many or fewer.",
+        )
+    rows = _rows(asked.input)
+    if not rows or not all(rows):
+        raise BadInput("there is an empty text in the input", hint="Leave out what is empty.")
+    if len(rows) > limits.texts:
+        raise PastLimit(
+            f"{len(rows)} texts in one request", hint=f"Send {limits.texts} at a time at most."
+        )
+    texts = [one if isinstance(one, str) else embedding.text_of(one, model=name) for one in rows]
+    longest = max(len(text) for text in texts)
+    if longest > limits.text_characters:
+        raise PastLimit(
+            f"a text of {longest} characters",
+            hint=f"Cut it into texts of {limits.text_characters} at most.",
+        )
+    as_text = [one for one in rows if isinstance(one, str)]
+    num_tokens = sum(len(one) for one in rows if isinstance(one, list))
+    num_tokens += embedding.tokens(as_text, model=name) if as_text else 0
+    futures = embedding.submit(texts, model=name, use=asked.use, lane=asked.lane)
+    return Begun(name, str(told.get("note", "")), num_tokens, list(futures))
+
+
+def _rows(given: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
+    """The input as a list, whatever form it has."""
+    if isinstance(given, str):
+        return [given]
+    tokens = [one for one in given if isinstance(one, int)]
+    return [tokens] if tokens else [one for one in given if not isinstance(one, int)]
