@@ -36,6 +36,9 @@ MOST_WAITING = 10_000
 _IN_A_ROW = 15
 """So many live items before one of bulk work that waits: a stream of them must not stop it."""
 
+_SWEPT = 256
+"""Fewer cancelled items than this are left to be met in their turn."""
+
 
 @dataclass(eq=False)
 class _Waiting(Generic[T, R]):
@@ -75,6 +78,8 @@ class Live(Generic[T, R]):
         self._come = threading.Condition()
         """Its lock is for all that follows."""
         self._heaps: dict[Lane, list[tuple[float, int, _Waiting[T, R]]]] = {n: [] for n in LANES}
+        self._counts: dict[Lane, int] = dict.fromkeys(LANES, 0)
+        """Of what waits; what was cancelled stays in its heap for a while and is not counted."""
         self._running: dict[int, _Waiting[T, R]] = {}
         self._number = self._taken = self._in_a_row = 0
         self._error: BaseException | None = None
@@ -106,14 +111,16 @@ class Live(Generic[T, R]):
         with self._come:
             self._check(lane)
             heapq.heappush(self._heaps[lane], (turn, self._number, waiting))
+            self._counts[lane] += 1
             self._number += 1
             self._come.notify()
+        waiting.future.add_done_callback(lambda future: self._cancelled(future, lane))
         return waiting.future
 
     def waiting(self, lane: Lane) -> int:
-        """How many items of a lane wait; those that were cancelled count until their turn."""
+        """How many items of a lane wait."""
         with self._come:
-            return len(self._heaps[lane])
+            return self._counts[lane]
 
     @property
     def running(self) -> int:
@@ -149,8 +156,26 @@ class Live(Generic[T, R]):
             raise _told(self._error)
         if lane not in LANES:
             raise BadInput(f"there is no lane {lane!r}", hint="live or bulk.")
-        if len(self._heaps[lane]) >= self._most_waiting:
+        if self._counts[lane] >= self._most_waiting:
             raise TooBusy(f"{self._most_waiting} items wait already", hint="Try again in a moment.")
+
+    def _cancelled(self, future: Future[R], lane: Lane) -> None:
+        """Count what was cancelled no more, and clear it away once it is most of what is there."""
+        if not future.cancelled():
+            return
+        with self._come:
+            self._counts[lane] = max(0, self._counts[lane] - 1)
+            heap = self._heaps[lane]
+            if len(heap) < 2 * self._counts[lane] + _SWEPT:
+                return
+            stay: list[tuple[float, int, _Waiting[T, R]]] = []
+            gone: list[tuple[float, int, _Waiting[T, R]]] = []
+            for entry in heap:
+                (gone if entry[2].future.cancelled() else stay).append(entry)
+            heap[:] = stay
+            heapq.heapify(heap)
+        for *_, waiting in gone:
+            waiting.future.set_running_or_notify_cancel()
 
     # -- the pool's side ---------------------------------------------------------------------------
 
@@ -178,27 +203,29 @@ class Live(Generic[T, R]):
                     self._come.wait()
                 if self._closed:
                     return
-                waiting = self._next()
-                if waiting is None:
-                    continue
-                self._running[self._taken] = waiting
-                self._taken += 1
+                waiting, late = self._next()
+                if waiting is not None and not late:
+                    self._running[self._taken] = waiting
+                    self._taken += 1
+            if waiting is None:
+                continue
+            if late:  # told outside the lock: whoever hears it may ask for something else
+                waiting.future.set_exception(
+                    TooBusy("it waited longer than it may", hint="Try again when less is going on.")
+                )
+                continue
             yield waiting.payload
 
-    def _next(self) -> _Waiting[T, R] | None:
-        """The next item; None where it turned out to be nobody's any more."""
+    def _next(self) -> tuple[_Waiting[T, R] | None, bool]:
+        """The next item, and whether it is too late; None where it is nobody's any more."""
         live, bulk = self._heaps["live"], self._heaps["bulk"]
         from_live = bool(live) and not (bulk and self._in_a_row >= _IN_A_ROW)
         self._in_a_row = self._in_a_row + 1 if from_live else 0
         waiting = heapq.heappop(live if from_live else bulk)[2]
         if not waiting.future.set_running_or_notify_cancel():
-            return None
-        if waiting.deadline is not None and self._clock() > waiting.deadline:
-            waiting.future.set_exception(
-                TooBusy("it waited longer than it may", hint="Try again when less is going on.")
-            )
-            return None
-        return waiting
+            return None, False
+        self._counts[waiting.lane] -= 1
+        return waiting, waiting.deadline is not None and self._clock() > waiting.deadline
 
     def _answer(self, outcome: Outcome[Any]) -> None:
         with self._come:
@@ -216,8 +243,9 @@ class Live(Generic[T, R]):
             left = list(self._running.values())
             left += [one for heap in self._heaps.values() for *_, one in heap]
             self._running.clear()
-            for heap in self._heaps.values():
+            for lane, heap in self._heaps.items():
                 heap.clear()
+                self._counts[lane] = 0
         for waiting in left:
             if waiting.future.running() or waiting.future.set_running_or_notify_cancel():
                 waiting.future.set_exception(_told(error))

@@ -149,7 +149,8 @@ class Shift:
 
     def _news(self) -> Iterator[Said]:
         """What was said, at least one thing or a moment later."""
-        idle = any(not lane.hand for lane in self._plan.lanes.values())
+        # With nothing to hand out there is nothing to look for: what arrives says so.
+        idle = bool(self._items) and any(not lane.hand for lane in self._plan.lanes.values())
         try:
             yield self._events.get(timeout=TICK_S if idle else 25 * TICK_S)
             while True:
