@@ -1,0 +1,73 @@
+"""The page's own client: the same routes as everybody's, asked without leaving the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from anyrig.server.parts import Parts
+
+INSIDE = "x-anyrig-inside"
+"""The header that tells the guards that it is the page that asks."""
+
+
+class Refused(Exception):
+    """What a route answered with instead: a title, and what to do next."""
+
+    def __init__(self, status: int, title: str, hint: str = "") -> None:
+        super().__init__(title)
+        self.status, self.title, self.hint = status, title, hint
+
+
+class Api:
+    """Asks the routes of the app that the page is on.
+
+    `ASGITransport` hands an answer over when it is whole, so streams are not for here: the browser
+    fetches sound itself, and progress is asked for again.
+    """
+
+    def __init__(self, app: FastAPI, parts: Parts) -> None:
+        self._parts = parts
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app, raise_app_exceptions=False),
+            base_url="http://127.0.0.1", timeout=None,
+        )  # fmt: skip
+
+    async def get(self, path: str, **query: Any) -> Any:
+        """The JSON of an answer."""
+        return await self._ask("GET", path, params=query)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send JSON, get JSON."""
+        return await self._ask("POST", path, json=body)
+
+    async def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send JSON, get JSON."""
+        return await self._ask("PUT", path, json=body)
+
+    async def delete(self, path: str) -> Any:
+        """Delete something for good."""
+        return await self._ask("DELETE", path)
+
+    async def _ask(self, method: str, path: str, **more: Any) -> Any:
+        headers = {INSIDE: str(self._parts.state.get("inside", ""))}
+        answer = await self._client.request(method, path, headers=headers, **more)
+        if answer.is_success:
+            kind = answer.headers.get("content-type", "")
+            return answer.json() if "json" in kind else answer.text
+        raise refusal(answer)
+
+
+def refusal(answer: httpx.Response) -> Refused:
+    """An answer of 400 or more as something to show."""
+    try:
+        told = answer.json()
+    except ValueError:
+        told = {}
+    if not isinstance(told, dict):
+        told = {}
+    title = str(told.get("title") or f"{answer.status_code} {answer.reason_phrase}")
+    return Refused(answer.status_code, title, str(told.get("hint") or told.get("detail") or ""))

@@ -1,0 +1,66 @@
+// Files from a person: a real file input behind a real label, and the same area takes drops.
+let _number = 0;
+export default {
+  template: `
+    <div class="drop" :class="{ over }" @dragover.prevent="over = true" @dragleave="over = false"
+      @drop.prevent="dropped">
+      <input :id="name" type="file" :multiple="many" :accept="accept || undefined" class="only-read"
+        :aria-describedby="what ? name + '-what' : undefined" @change="chosen" />
+      <label :for="name"><span class="drop-title">{{ words.what }}</span>
+        <span class="button plain">{{ words.choose }}</span></label>
+      <p v-if="what" :id="name + '-what'" class="soft">{{ what }}</p>
+      <ul v-if="files.length" class="drop-files" aria-live="polite">
+        <li v-for="file in files" :key="file.key" :class="file.mood">
+          <span>{{ file.said }}</span>
+          <progress v-if="file.mood === 'sending'" :value="file.share" max="1" :aria-label="file.said"></progress>
+          <span v-if="file.hint" class="soft">{{ file.hint }}</span>
+        </li>
+      </ul>
+    </div>`,
+  props: { what: String, accept: String, many: Boolean, words: Object },
+  emits: ["files"],
+  data() {
+    return { name: "drop-" + ++_number, over: false, files: [], key: 0 };
+  },
+  methods: {
+    dropped(event) {
+      this.over = false;
+      this.send([...event.dataTransfer.files]);
+    },
+    chosen(event) {
+      this.send([...event.target.files]);
+      event.target.value = "";
+    },
+    async send(list) {
+      const there = [];
+      for (const file of this.many ? list : list.slice(0, 1)) {
+        const sent = await this.one(file);
+        if (sent) there.push(sent);
+      }
+      if (there.length) this.$emit("files", there);
+    },
+    one(file) {
+      const row = Vue.reactive({ key: ++this.key, mood: "sending", share: 0, hint: "", said: this.say("sending", file) });
+      this.files = [...this.files.slice(-4), row];
+      const body = new FormData();
+      body.append("files", file, file.name);
+      return new Promise((resolve) => {
+        const request = new XMLHttpRequest(); // fetch does not tell how much has been sent
+        request.open("POST", "/uploads");
+        request.responseType = "json";
+        request.upload.onprogress = (event) => (row.share = event.loaded / event.total);
+        request.onloadend = () => {
+          const good = request.status >= 200 && request.status < 300;
+          row.mood = good ? "done" : "failed";
+          row.said = this.say(good ? "done" : "failed", file);
+          row.hint = good ? "" : [request.response?.title, request.response?.hint].filter(Boolean).join(". ");
+          resolve(good ? request.response.files[0] : null);
+        };
+        request.send(body);
+      });
+    },
+    say(key, file) {
+      return this.words[key].replace("{name}", file.name);
+    },
+  },
+};

@@ -1,0 +1,85 @@
+// What the frame does in the browser: the menu, the theme, the language, copying, passing words.
+window.anyrig = (() => {
+  const root = document.documentElement;
+  const remember = (what) =>
+    fetch("/page/preferences", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(what),
+    });
+
+  function menu(open) {
+    const button = document.getElementById("menu-button");
+    if (!button) return;
+    root.toggleAttribute("data-menu", open);
+    button.setAttribute("aria-expanded", String(open));
+    if (open) document.querySelector("#pages a")?.focus();
+    else if (document.activeElement?.closest("#pages")) button.focus();
+  }
+
+  function theme(name) {
+    root.dataset.theme = name;
+    document.querySelectorAll("[data-theme-choice]").forEach((one) =>
+      one.setAttribute("aria-pressed", String(one.dataset.themeChoice === name)));
+    remember({ theme: name });
+    window.dispatchEvent(new Event("anyrig-theme"));
+  }
+
+  async function copy(button) {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      const area = document.createElement("textarea"); // pages that are not of a secure address
+      area.value = button.dataset.copy;
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      button.focus();
+    }
+    toast(button.dataset.copied, "good");
+  }
+
+  function toast(text, mood = "plain", hint = "") {
+    const place = document.getElementById("toasts");
+    if (!place) return;
+    const one = document.createElement("div");
+    one.className = "toast " + mood;
+    const title = document.createElement("p");
+    title.textContent = text;
+    one.append(title);
+    if (hint) {
+      const more = document.createElement("p");
+      more.className = "toast-hint";
+      more.textContent = hint;
+      one.append(more);
+    }
+    const close = document.createElement("button");
+    close.type = "button";
+    close.textContent = "×";
+    close.setAttribute("aria-label", place.dataset.close);
+    close.onclick = () => one.remove();
+    one.append(close);
+    place.append(one);
+    setTimeout(() => one.remove(), mood === "bad" ? 15000 : 5000);
+  }
+
+  document.addEventListener("click", (event) => {
+    const at = (selector) => event.target.closest?.(selector);
+    const copied = at("[data-copy]");
+    const chosen = at("[data-theme-choice]");
+    if (copied) copy(copied);
+    else if (chosen) theme(chosen.dataset.themeChoice);
+    else if (at("#menu-button")) menu(!root.hasAttribute("data-menu"));
+    else if (at("#menu-shade")) menu(false);
+  });
+  document.addEventListener("change", async (event) => {
+    if (event.target.id !== "language") return;
+    await remember({ language: event.target.value });
+    location.reload();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && root.hasAttribute("data-menu")) menu(false);
+  });
+  return { toast, theme, menu };
+})();
