@@ -179,6 +179,12 @@ def test_a_row_says_what_is_so(row: list[str]) -> None:
         assert not landed or not all(landed), here
 
 
+def _served(path: str) -> bool:
+    """Whether the server has a route of that path, or below it."""
+    files = (ROOT / "src" / "anyrig" / "server" / "routes").glob("*.py")
+    return any(f'"{path}' in file.read_text(encoding="utf-8") for file in files)
+
+
 def _exists(here: str) -> bool:
     """Whether something that a row names in backticks is there today."""
     variables = {variable(key) for key in keys()} | set(ALIASES) | {"ANYRIG_CONFIG"}
@@ -190,6 +196,8 @@ def _exists(here: str) -> bool:
         if first in variables or first in flags or (ROOT / first).exists():
             return True
         if quoted.startswith("anyrig.") and _resolves(quoted):
+            return True
+        if quoted.startswith("/") and _served(first):
             return True
     return False
 
