@@ -10,6 +10,7 @@
     │   ├── Protected            2  a file locked by its seller or by a password
     │   ├── PastLimit            2  a file that asks more of the machine than it may
     │   ├── NoSuchJob            2  an id that no job has
+    │   ├── NoSuchUpload         2  an id that no uploaded file has
     │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
     │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
     │       └── ForeignText      2  a text in a language that the chosen engine does not speak

@@ -98,6 +98,7 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     folders.server.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(settings.idle_s)
     stack.callback(keeper.close)
+    from anyrig.cli import serve_jobs
     from anyrig.cli.jobs import open_jobs
 
     made: dict[str, Any] = {}
@@ -114,6 +115,7 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
         open=bool(options.insecure) or (local and not options.require_keys),
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
                 "runs": folders.runs},
+        runner=serve_jobs.made(context),
         preload=[word for word in options.preload.split(",") if word],
         **made,
     )  # fmt: skip
@@ -137,13 +139,15 @@ def in_container(environment: Any) -> bool:
 
 @contextlib.contextmanager
 def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket at the address; taken before anything is loaded, so that a mistake is told at once."""
+    """A socket at the address, taken before anything is loaded: a mistake is told at once."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM,
                                    flags=socket.AI_PASSIVE)  # fmt: skip
     except (OSError, UnicodeError) as error:
-        raise BadInput(f"--host {host} is no address of this machine: {error}",
-                       hint="127.0.0.1 is this machine alone, 0.0.0.0 everybody.") from None  # fmt: skip
+        raise BadInput(
+            f"--host {host} is no address of this machine: {error}",
+            hint="127.0.0.1 is this machine alone, 0.0.0.0 everybody.",
+        ) from None
     family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
     with socket.socket(family, kind, protocol) as door:
         if sys.platform != "win32":  # there it would let two servers have one port

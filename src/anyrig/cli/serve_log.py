@@ -1,7 +1,7 @@
 """What a server says while it runs: a line a request, for people or for programs.
 
-No line holds anything that a user sent: routes are named by their pattern, never by the address that
-was asked for, because that may hold a text or a key.
+No line holds anything that a user sent: routes are named by their pattern, never by the address
+that was asked for, because that may hold a text or a key.
 """
 
 from __future__ import annotations

@@ -1,14 +1,19 @@
-"""Not there yet."""
+"""The server's part that keeps files which people sent."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 from anyrig.cli.context import Context
 from anyrig.server.keeper import Keeper
+from anyrig.server.uploads import Uploads
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Any:
+def made(context: Context, stack: ExitStack, keeper: Keeper) -> Uploads:
     """The part."""
-    return None
+    settings = context.loaded.settings.server
+    return Uploads(
+        context.folders.server / "uploads",
+        most_bytes=int(settings.upload_mb * 1e6),
+        most_files=settings.upload_files,
+    )

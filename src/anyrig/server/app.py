@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI
 
 from anyrig import __version__
-from anyrig.server import problems
+from anyrig.server import describe, problems
 from anyrig.server.parts import Parts
 
 ROUTES = ("speech", "stream", "embeddings", "transcriptions", "health", "metrics", "rig", "uploads",
@@ -34,6 +34,7 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
     app = FastAPI(
         title="anyrig", version=__version__, lifespan=lifespan,
         summary="Speech, documents and training on whatever hardware you own.",
+        docs_url=None, redoc_url=None, responses=problems.everywhere(),
     )  # fmt: skip
     app.state.parts = parts
     problems.install(app)
@@ -41,6 +42,7 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
         module = importlib.import_module(f"anyrig.server.routes.{name}")
         router: APIRouter = module.router(parts)
         app.include_router(router)
+    describe.install(app)
     from anyrig.server.guard import guarded
 
     guarded(app, parts)

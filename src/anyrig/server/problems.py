@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,26 +20,57 @@ from anyrig.errors import (
     NoSuchDevice,
     OutOfMemory,
     PastLimit,
+    StoreFailed,
     TooBusy,
 )
 from anyrig.jobs import NoSuchJob
+from anyrig.server.uploads import NoSuchUpload
 
 log = logging.getLogger(__name__)
 STATUS: dict[type[AnyrigError], int] = {
     NoSuchJob: 404,
     NoSuchDevice: 404,
+    NoSuchUpload: 404,
     PastLimit: 413,
     BadInput: 400,
     TooBusy: 429,
     MissingPackage: 501,
     OutOfMemory: 503,
     DeviceError: 503,
+    StoreFailed: 507,
 }
 RETRY_AFTER_S = 5
+MEDIA_TYPE = "application/problem+json"
+WORDS = {
+    400: "What was sent cannot be used", 401: "A key is needed", 403: "The key may not do that",
+    404: "There is no such thing", 405: "That is not done here", 406: "No such form of answer",
+    408: "The request took too long to come", 409: "It cannot be done now",
+    413: "More was sent than is taken", 415: "Not a form that is taken",
+    416: "No such range", 421: "Not the server that was asked for",
+    422: "What was sent does not fit the description", 429: "Too much waits already",
+    431: "The head of the request is too long", 500: "Something unforeseen went wrong",
+    501: "Something is not installed", 503: "Not now", 507: "The disk is full",
+}  # fmt: skip
+_KINDS = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    429: "rate_limit_error",
+}  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """A text that JSON can carry: half a character, which a client may send, cannot be written."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class Problem(Exception):
-    """A refusal with a status of its own."""
+    """A refusal with a status of its own.
+
+    Args:
+        status: of HTTP.
+        title: what is wrong, without anything the user sent at length.
+        hint: what to do next.
+        more: further members of the answer; `headers` are headers.
+    """
 
     def __init__(self, status: int, title: str, *, hint: str, **more: Any) -> None:
         super().__init__(title)
@@ -49,53 +82,131 @@ def status_of(error: AnyrigError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
-def problem(status: int, title: str, hint: str, **more: Any) -> JSONResponse:
-    """The answer. `error` is there for clients of OpenAI's interface, which read only that."""
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else {}
-    headers |= more.pop("headers", {})
-    body = {
-        "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
-        "error": {"message": f"{title}. {hint}", "type": _KINDS.get(status, "server_error"),
-                  "param": None, "code": None},
+def body_of(status: int, title: str, hint: str, **more: Any) -> dict[str, Any]:
+    """What a problem says. `error` is for clients of OpenAI's interface, which read only that."""
+    usual = "invalid_request_error" if status < 500 else "server_error"
+    return {
+        "type": "about:blank", "title": _plain(title), "status": status,
+        "detail": _plain(hint), "hint": _plain(hint),
+        "error": {"message": f"{_plain(title)}. {_plain(hint)}",
+                  "type": _KINDS.get(status, usual), "param": None, "code": None},
         **more,
     }  # fmt: skip
-    return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-_KINDS = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
-    404: "not_found_error", 413: "invalid_request_error", 415: "invalid_request_error",
-    422: "invalid_request_error", 429: "rate_limit_error",
-}  # fmt: skip
+def headers_of(status: int) -> dict[str, str]:
+    """Headers that a status asks for."""
+    if status in (429, 503):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    return {"WWW-Authenticate": 'Bearer realm="anyrig"'} if status == 401 else {}
+
+
+def problem(status: int, title: str, hint: str, **more: Any) -> JSONResponse:
+    """The answer."""
+    headers = headers_of(status) | more.pop("headers", {})
+    return JSONResponse(
+        body_of(status, title, hint, **more), status, headers, media_type=MEDIA_TYPE
+    )
+
+
+def of(error: Exception) -> JSONResponse:
+    """The answer to any error; what was not foreseen is told to the log alone."""
+    if isinstance(error, Problem):
+        return problem(error.status, error.title, error.hint, **error.more)
+    if isinstance(error, AnyrigError):
+        status = status_of(error)
+        if status == 500:
+            log.warning("%s: %s", type(error).__name__, error.message)
+        return problem(status, error.message, error.hint)
+    if isinstance(error, HTTPException):
+        hint = "See /docs for what there is."
+        return problem(
+            error.status_code, str(error.detail), hint, headers=dict(error.headers or {})
+        )
+    log.error("unforeseen: %s", type(error).__name__, exc_info=error)
+    return problem(500, "something unforeseen went wrong", "The server's log has the story.")
+
+
+def event_of(error: Exception) -> dict[str, Any]:
+    """What a stream says that broke after its answer had begun."""
+    found: dict[str, Any] = json.loads(bytes(of(error).body))
+    return found
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For `responses` of a route: problems with these statuses."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        found[status] = {
+            "description": WORDS.get(status, "A problem"),
+            "content": {MEDIA_TYPE: {"schema": schema}},
+        }
+        if status in (429, 503):
+            found[status]["headers"] = {
+                "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+            }
+    return found
+
+
+def everywhere() -> dict[int | str, dict[str, Any]]:
+    """Problems that any route may answer with."""
+    found = answers(400, 401, 403, 413, 421, 422, 429, 500, 503)
+    found["default"] = {"description": "A problem", "content": answers(400)[400]["content"]}
+    return found
+
+
+PROBLEM_SCHEMA: Mapping[str, Any] = {
+    "title": "Problem",
+    "description": "What went wrong, as RFC 9457 has it, and what to do next.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "hint", "error"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string", "description": "What went wrong."},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {"type": "string"},
+        "hint": {"type": "string", "description": "What to do next."},
+        "errors": {"type": "array", "items": {"type": "object"}},
+        "error": {
+            "type": "object",
+            "description": "The same for clients of OpenAI's interface.",
+            "required": ["message", "type"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        },
+    },
+    "example": body_of(404, "there is no such upload", "GET /uploads lists what is kept."),
+}
 
 
 def install(app: FastAPI) -> None:
     """Answer every error of the app with a problem."""
 
-    @app.exception_handler(AnyrigError)
-    async def _ours(request: Request, error: AnyrigError) -> JSONResponse:
-        return problem(status_of(error), error.message, error.hint)
-
-    @app.exception_handler(Problem)
-    async def _refused(request: Request, error: Problem) -> JSONResponse:
-        return problem(error.status, error.title, error.hint, **error.more)
-
     @app.exception_handler(RequestValidationError)
     async def _unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-        found = [{"where": list(one["loc"]), "said": one["msg"]} for one in error.errors()]
-        return problem(
-            422, f"{where}: {first['msg']}", "See /docs for what is taken.", errors=found
-        )
+        return _misfit(error)
 
-    @app.exception_handler(HTTPException)
-    async def _http(request: Request, error: HTTPException) -> JSONResponse:
-        headers = dict(error.headers or {})
-        hint = "See /docs for what there is."
-        return problem(error.status_code, str(error.detail), hint, headers=headers)
+    async def _any(request: Request, error: Exception) -> JSONResponse:
+        return of(error)
 
-    @app.exception_handler(Exception)
-    async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
-        log.exception("%s %s failed", request.method, request.url.path)
-        return problem(500, "something unforeseen went wrong", "The server's log has the story.")
+    for kind in (AnyrigError, Problem, HTTPException, Exception):
+        app.add_exception_handler(kind, _any)
+
+
+def _misfit(error: RequestValidationError) -> JSONResponse:
+    """What does not fit, field by field; never the value, which may be long or secret."""
+    found = [
+        {"where": [_plain(str(part)) for part in one["loc"]], "said": _plain(str(one["msg"]))}
+        for one in error.errors()[:20]
+    ]
+    where = ".".join(found[0]["where"][1:]) or found[0]["where"][0]
+    unread = any(one["type"] == "json_invalid" for one in error.errors())
+    status = 400 if unread else 422
+    return problem(
+        status, f"{where}: {found[0]['said']}", "See /docs for what is taken.", errors=found
+    )

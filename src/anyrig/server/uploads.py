@@ -1,7 +1,271 @@
-"""Files that people sent."""
+"""Files that people sent: kept under random names, found by id, deleted for good.
+
+    with uploads.receive("My book.epub") as file:
+        file.write(some_bytes)
+    uploads.path(file.made.id)
+
+What a sender calls a file is shown to people and never used as a path. A file is looked at to tell
+what kind it is; it is never run, unpacked or unpickled here. It is there once its last byte is: one
+that broke off leaves nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from anyrig.errors import AnyrigError, BadInput, PastLimit, StoreFailed
+from anyrig.server.kinds import kind_of, kind_of_name, suffix_of
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_LONGEST_NAME = 150
+_SPARE_BYTES = 256 << 20
+"""So much of the disk stays free: a full one stops jobs, the queue and the log as well."""
+
+
+class NoSuchUpload(BadInput):
+    """An id that no uploaded file has."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that somebody sent."""
+
+    id: str
+    name: str
+    """What its sender called it, made fit to be shown."""
+    size: int
+    kind: str
+    """Told by its content: epub, pdf, wav, ...; `other` where nothing is known of it."""
+    made_at: float
+
 
 class Uploads:
-    """Not there yet."""
+    """A folder of them.
+
+    Args:
+        folder: theirs alone.
+        most_bytes: of one file.
+        most_files: kept at once.
+    """
+
+    def __init__(self, folder: Path, *, most_bytes: int, most_files: int) -> None:
+        self.most_bytes, self.most_files = most_bytes, most_files
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._coming = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+        self._tidy()
+
+    def receive(self, name: str) -> Receiving:
+        """A place for a file that is coming."""
+        with self._lock:
+            if len(self._ids()) + self._coming >= self.most_files:
+                raise PastLimit(
+                    f"{self.most_files} files are kept already",
+                    hint="Delete some that are done with, or raise server.upload_files.",
+                )
+            self._coming += 1
+        return Receiving(self, self._folder, clean(name))
+
+    def get(self, upload_id: str) -> Upload:
+        """What is known of one."""
+        try:
+            return Upload(**json.loads(self._card(upload_id).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            raise NoSuchUpload(
+                "there is no such upload", hint="GET /uploads lists what is kept."
+            ) from None
+
+    def all(self) -> list[Upload]:
+        """All of them, the newest first."""
+        found = []
+        for upload_id in self._ids():
+            with contextlib.suppress(NoSuchUpload):  # deleted a moment ago
+                found.append(self.get(upload_id))
+        return sorted(found, key=lambda one: (-one.made_at, one.id))
+
+    def path(self, upload_id: str) -> Path:
+        """Where the file of an id lies; its name tells nothing but what kind it is."""
+        path = self._data(self.get(upload_id))
+        if not path.is_file():
+            raise NoSuchUpload("the upload is gone", hint="Send it again.")
+        return path
+
+    def given(self, word: str) -> Path:
+        """The path of a file that a request names as `upload:ID`."""
+        return self.path(self.named(word).id)
+
+    def named(self, word: str) -> Upload:
+        """The upload that a request names as `upload:ID`."""
+        start, _, upload_id = word.partition(":") if isinstance(word, str) else ("", "", "")
+        if start != "upload" or not _ID.fullmatch(upload_id):
+            raise BadInput(
+                "a file is named by upload:ID",
+                hint="POST /uploads takes files and tells their ids.",
+            )
+        return self.get(upload_id)
+
+    def delete(self, upload_id: str) -> Upload:
+        """Remove one for good."""
+        upload = self.get(upload_id)
+        with self._lock:
+            self._data(upload).unlink(missing_ok=True)  # first: a card alone is harmless
+            self._card(upload.id).unlink(missing_ok=True)
+        return upload
+
+    def _keep(self, part: Path, name: str, size: int) -> Upload:
+        upload_id = part.stem.removeprefix("part-")
+        upload = Upload(upload_id, name, size, kind_of(part), time.time())
+        card = part.with_name(f"card-{upload.id}")
+        card.write_text(json.dumps(asdict(upload)), encoding="utf-8")
+        os.replace(part, self._data(upload))
+        os.replace(card, self._card(upload.id))
+        return upload
+
+    def _arrived(self) -> None:
+        with self._lock:
+            self._coming -= 1
+
+    def _ids(self) -> list[str]:
+        return [one.stem for one in self._folder.glob("*.json") if _ID.fullmatch(one.stem)]
+
+    def _card(self, upload_id: str) -> Path:
+        if not isinstance(upload_id, str) or not _ID.fullmatch(upload_id):
+            raise NoSuchUpload("that is no id of an upload", hint="GET /uploads lists them.")
+        return self._folder / f"{upload_id}.json"
+
+    def _data(self, upload: Upload) -> Path:
+        return self._folder / f"{upload.id}{suffix_of(upload.kind)}"
+
+    def _tidy(self) -> None:
+        """Remove what broke off, an hour ago or more: another server may be receiving right now."""
+        known = {f"{one}.json" for one in self._ids()}
+        before = time.time() - 3600
+        for path in self._folder.iterdir():
+            upload_id = path.name.partition(".")[0].removeprefix("part-").removeprefix("card-")
+            if not _ID.fullmatch(upload_id) or f"{upload_id}.json" in known:
+                continue
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
+
+class Receiving:
+    """A file that is coming: `write` its bytes; `made` once all are there."""
+
+    made: Upload
+
+    def __init__(self, uploads: Uploads, folder: Path, name: str) -> None:
+        self._uploads, self._name = uploads, name
+        # How it ends is one of our own words, whatever the sender called it.
+        self._part = folder / f"part-{secrets.token_hex(16)}{suffix_of(kind_of_name(name))}"
+        self._size = self._checked = 0
+        self._over = False
+        try:
+            self._room(0)
+            self._file = os.fdopen(
+                os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb"
+            )
+        except BaseException:
+            uploads._arrived()
+            raise
+
+    def __enter__(self) -> Receiving:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if kind is None:
+            self.finish()
+        else:
+            self.abandon()
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+        self._size += len(data)
+        if self._size > self._uploads.most_bytes:
+            raise PastLimit(
+                f"{self._name} is larger than {self._uploads.most_bytes / 1e6:,.6g} MB",
+                hint="Split it, or raise server.upload_mb.",
+            )
+        with self._disk():
+            if self._size - self._checked > 32 << 20:
+                self._room(self._size)
+            self._file.write(data)
+
+    def finish(self) -> Upload:
+        """All is there."""
+        if not self._size:
+            self.abandon()
+            raise BadInput(f"{self._name} is empty", hint="Send a file with something in it.")
+        try:
+            with self._disk():
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+                self.made = self._uploads._keep(self._part, self._name, self._size)
+        except BaseException:
+            self.abandon()
+            raise
+        self._end()
+        return self.made
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._part.unlink(missing_ok=True)
+        self._part.with_name(self._part.stem.replace("part-", "card-")).unlink(missing_ok=True)
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._uploads._arrived()
+
+    def _room(self, size: int) -> None:
+        self._checked = size
+        if shutil.disk_usage(self._part.parent).free < _SPARE_BYTES:
+            raise StoreFailed("the disk is nearly full", hint="Free some space on the server.")
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except AnyrigError:
+            raise
+        except OSError as error:
+            raise StoreFailed(
+                f"the file cannot be kept: {error.strerror or error}",
+                hint="Look at the disk's space on the server.",
+            ) from error
+
+
+def clean(name: str) -> str:
+    """What a file is called, fit to be shown: one line, no folders, nothing invisible."""
+    last = re.split(r"[/\\]", unicodedata.normalize("NFC", name.replace("\x00", "")))[-1]
+    # Letters that turn the direction of writing make "exe.fdp" read as "pdf.exe".
+    kept = "".join(one for one in last if unicodedata.category(one)[0] != "C" or one == " ")
+    kept = " ".join(kept.split()).strip(". ") or "file"
+    if len(kept) <= _LONGEST_NAME:
+        return kept
+    stem, dot, suffix = kept.rpartition(".")
+    if not dot or len(suffix) > 10:
+        return kept[:_LONGEST_NAME]
+    return f"{stem[: _LONGEST_NAME - len(suffix) - 1]}.{suffix}"

@@ -1,12 +1,88 @@
-"""Not there yet."""
+"""Files that people send: POST /uploads, then `upload:ID` wherever a file is named."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+import anyio.to_thread
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import FileResponse
 
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.receiving import received
+from anyrig.server.schemas.uploads import EXAMPLE, UploadedFile, UploadedFiles, shown
+
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["files"],
+                    "properties": {
+                        "files": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {"type": "string", "format": "binary"},
+                        }
+                    },
+                }
+            }
+        },
+    }
+}
+_BYTES = {"type": "string", "format": "binary"}
+_Id = Annotated[str, Path(description="As POST /uploads answered it.", examples=[EXAMPLE["id"]])]
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(prefix="/uploads", tags=["uploads"])
+    uploads = parts.uploads
+
+    @routes.post(
+        "", status_code=201, response_model=UploadedFiles, summary="Send files",
+        openapi_extra=_FORM, responses=answers(413, 415, 507),
+    )  # fmt: skip
+    async def send(request: Request) -> UploadedFiles:
+        """Each file is streamed to disk; its kind is told by its content, never by its name."""
+        form = await received(request, uploads)
+        if not form.files:
+            raise Problem(400, "no file was sent", hint="curl -F files=@book.epub")
+        return UploadedFiles(files=[shown(one) for one in form.files])
+
+    @routes.get("", response_model=UploadedFiles, summary="List what was sent")
+    async def listed() -> UploadedFiles:
+        """The newest first."""
+        found = await anyio.to_thread.run_sync(uploads.all)
+        return UploadedFiles(files=[shown(one) for one in found])
+
+    @routes.get("/{id}", response_model=UploadedFile, summary="What is known of a file",
+                responses=answers(404))  # fmt: skip
+    async def one(id: _Id) -> UploadedFile:
+        return shown(await anyio.to_thread.run_sync(uploads.get, id))
+
+    @routes.get(
+        "/{id}/content", summary="The file itself", response_class=FileResponse,
+        responses={
+            200: {"content": {"application/octet-stream": {"schema": _BYTES}}},
+            **answers(404, 416),
+        },
+    )  # fmt: skip
+    async def content(id: _Id) -> FileResponse:
+        """As it was sent, to be saved and not shown: it may be a page with scripts."""
+        found = await anyio.to_thread.run_sync(uploads.get, id)
+        path = await anyio.to_thread.run_sync(uploads.path, id)
+        return FileResponse(
+            path, media_type="application/octet-stream", filename=found.name,
+            content_disposition_type="attachment",
+        )  # fmt: skip
+
+    @routes.delete("/{id}", response_model=UploadedFile, summary="Delete a file for good",
+                   responses=answers(404))  # fmt: skip
+    async def delete(id: _Id) -> UploadedFile:
+        return shown(await anyio.to_thread.run_sync(uploads.delete, id))
+
+    return routes

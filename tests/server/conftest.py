@@ -1,0 +1,180 @@
+"""A real server in a process of its own, and the app within the test's process.
+
+`server` is shared by all tests of a process: leave nothing behind that others would trip over.
+`start` is for tests that need a server of their own, with options. `app_client` calls the app
+directly, and is built anew for each test; `make_app` builds one with options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import _SHAPING
+
+_START_S = 60.0
+_END_S = 20.0
+
+
+@dataclass
+class Server:
+    """One that runs."""
+
+    url: str
+    client: httpx.Client
+    process: subprocess.Popen[str]
+    home: Path
+    """Its user's folder; settings and keys lie under .config/anyrig, data under .cache/anyrig."""
+    said: list[str]
+    """What it printed until it listened."""
+
+    @property
+    def data(self) -> Path:
+        """The only folder that requests may reach."""
+        return self.home / ".cache" / "anyrig" / "server"
+
+    def log(self) -> str:
+        """What it has said on the error stream so far."""
+        return (self.home / "log.txt").read_text(encoding="utf-8")
+
+
+def environment_of(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A person's environment, without anything of the developer's."""
+    kept = {n: v for n, v in os.environ.items() if not n.startswith(_SHAPING)}
+    return {
+        **kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
+        **(more or {}),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def running(
+    home: Path, *words: str, environment: Mapping[str, str] | None = None,
+    key: str = "", command: tuple[str, ...] = (),
+) -> Iterator[Server]:  # fmt: skip
+    """A server for as long as the block lasts.
+
+    Args:
+        home: its user's folder.
+        words: further options.
+        environment: further variables.
+        key: its client carries this one.
+        command: runs it, in place of a plain start.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    order = [*command, sys.executable, "-m", "anyrig", "serve", "--port", "0", "--json",
+             "--no-bench", *words]  # fmt: skip
+    with (home / "log.txt").open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            order, stdout=subprocess.PIPE, stderr=log, text=True, cwd=home,
+            env=environment_of(home, environment),
+        )  # fmt: skip
+    try:
+        said = _until_listening(process, home)
+        url = str(json.loads(said[-1])["url"])
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
+            yield Server(url, client, process, home, said)
+    finally:
+        _end(process)
+
+
+def _until_listening(process: subprocess.Popen[str], home: Path) -> list[str]:
+    assert process.stdout is not None
+    said: list[str] = []
+    until = time.monotonic() + _START_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < until and selector.select(until - time.monotonic()):
+            line = process.stdout.readline()
+            if not line:
+                break
+            said.append(line.rstrip("\n"))
+            if '"listening"' in line:
+                return said
+    log = (home / "log.txt").read_text(encoding="utf-8")
+    raise AssertionError(f"the server did not start: {said} {log}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real server, shared."""
+    with running(tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers of the test's own: `start("--require-keys", environment={...})`."""
+    with ExitStack() as stack:
+        number = iter(range(1000))
+
+        def begin(*words: str, home: Path | None = None, **options: Any) -> Server:
+            where = home or tmp_path / f"server{next(number)}"
+            return stack.enter_context(running(where, *words, **options))
+
+        yield begin
+
+
+MakeApp = Callable[..., Any]
+
+
+@pytest.fixture
+def make_app(tmp_path: Path) -> Iterator[MakeApp]:
+    """Builds the app in this process: `make_app("--require-keys", local=False, page=False)`."""
+    from anyrig.cli.context import Context
+    from anyrig.cli.parse import command_line
+    from anyrig.cli.serve import build
+    from anyrig.server.app import create_app
+
+    with ExitStack() as stack:
+
+        def make(
+            *words: str, local: bool = True, page: bool = False,
+            environment: Mapping[str, str] | None = None,
+        ) -> Any:  # fmt: skip
+            _, options = command_line(["serve", "--no-bench", *words])
+            home = tmp_path / "home"
+            context = Context(options, environment_of(home, environment))
+            return create_app(build(context, stack, local=local), page=page)
+
+        yield make
+
+
+@pytest.fixture
+def app_client(make_app: MakeApp) -> Iterator[TestClient]:
+    """The app of this process, without the page, called as from this machine."""
+    with TestClient(
+        make_app(), base_url="http://127.0.0.1:3000", raise_server_exceptions=False
+    ) as client:
+        yield client

@@ -1,0 +1,194 @@
+"""Files that people send: kept whole or not at all, found by id, never by what they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.errors import BadInput, PastLimit
+from anyrig.server.uploads import NoSuchUpload, Uploads, clean
+from tests.server.conftest import MakeApp, Server
+
+
+def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None:
+    text = b"Once upon a time.\n" * 100_000
+    sent = server.client.post("/uploads", files={"files": ("A tale.txt", text)})
+    assert sent.status_code == 201, sent.text
+    (file,) = sent.json()["files"]
+    assert (file["name"], file["size"], file["kind"]) == ("A tale.txt", len(text), "txt")
+    assert file in server.client.get("/uploads").json()["files"]
+    assert server.client.get(f"/uploads/{file['id']}").json() == file
+    whole = server.client.get(f"/uploads/{file['id']}/content")
+    assert whole.content == text
+    assert whole.headers["content-disposition"].startswith("attachment")
+    part = server.client.get(f"/uploads/{file['id']}/content", headers={"Range": "bytes=5-8"})
+    assert (part.status_code, part.content) == (206, b"upon")
+    assert server.client.delete(f"/uploads/{file['id']}").json() == file
+    assert server.client.get(f"/uploads/{file['id']}").status_code == 404
+    assert not [one for one in (server.data / "uploads").iterdir() if file["id"] in one.name]
+
+
+@pytest.fixture
+def uploads(tmp_path: Path) -> Uploads:
+    return Uploads(tmp_path / "uploads", most_bytes=1000, most_files=3)
+
+
+def _sent(uploads: Uploads, name: str, data: bytes = b"something") -> str:
+    with uploads.receive(name) as file:
+        file.write(data)
+    return file.made.id
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\windows\\system32\\x.dll", "x.dll"),
+        ("/etc/shadow", "shadow"),
+        ("..", "file"),
+        ("", "file"),
+        ("a\x00b.txt", "ab.txt"),
+        ("line\r\nSet-Cookie: x=1", "lineSet-Cookie: x=1"),
+        ("book\u202efdp.exe", "bookfdp.exe"),
+        ("x" * 500 + ".epub", "x" * 145 + ".epub"),
+        ("  the   cat .txt ", "the cat .txt"),
+        ("livre été.pdf", "livre été.pdf"),
+        ("\ud800.txt", "txt"),
+    ],
+)
+def test_names_are_shown_and_are_no_paths(uploads: Uploads, name: str, shown: str) -> None:
+    assert clean(name) == shown
+    upload_id = _sent(uploads, name)
+    path = uploads.path(upload_id)
+    assert path.parent == uploads.path(upload_id).parent.resolve()
+    assert path.name.partition(".")[0] == upload_id
+    json.dumps(uploads.get(upload_id).name).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["", "upload:", "upload:../../etc/passwd", "/etc/passwd", "upload:" + "0" * 32,
+     "UPLOAD:" + "0" * 32, "upload:" + "0" * 31 + "\n", "file:///etc/passwd"],
+)  # fmt: skip
+def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
+    with pytest.raises(BadInput):
+        uploads.given(word)
+    with pytest.raises(NoSuchUpload):
+        uploads.path(word)
+
+
+def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
+    upload_id = _sent(uploads, "a.txt")
+    assert uploads.given(f"upload:{upload_id}").read_bytes() == b"something"
+
+
+def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
+    big = uploads.receive("big.txt")
+    big.write(b"x" * 900)
+    with pytest.raises(PastLimit, match="larger than"), big:
+        big.write(b"x" * 101)
+    with pytest.raises(BadInput, match="empty"), uploads.receive("empty.txt"):
+        pass
+    assert list((tmp_path / "uploads").iterdir()) == []
+    for number in range(3):
+        _sent(uploads, f"{number}.txt")
+    with pytest.raises(PastLimit, match="kept already"):
+        uploads.receive("4.txt")
+    uploads.delete(uploads.all()[0].id)
+    _sent(uploads, "4.txt")
+
+
+def test_files_that_are_coming_count(uploads: Uploads) -> None:
+    coming = [uploads.receive("a.txt") for _ in range(3)]
+    with pytest.raises(PastLimit):
+        uploads.receive("b.txt")
+    for one in coming:
+        one.abandon()
+        one.abandon()  # twice does no harm
+    _sent(uploads, "b.txt")
+
+
+def test_another_process_sees_them(uploads: Uploads, tmp_path: Path) -> None:
+    upload_id = _sent(uploads, "a.txt")
+    other = Uploads(tmp_path / "uploads", most_bytes=1000, most_files=3)
+    assert other.path(upload_id).read_bytes() == b"something"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("x.txt", b"%PDF-1.7\n" + b"0" * 50, "pdf"),
+        ("x.pdf", b"plain words that are no PDF", "other"),
+        ("x.md", b"# A heading\n", "md"),
+        ("x", b"RIFF\x00\x00\x00\x00WAVEfmt ", "wav"),
+        ("x.epub", b"fLaC\x00\x00", "flac"),
+        ("x.png", b"\x89PNG\r\n\x1a\n" + b"\x00" * 30, "png"),
+        ("x.txt", b"\x7fELF\x02\x01\x01" + b"\x00" * 40, "other"),
+        ("x.pkl", b"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00cos\nsystem\n", "other"),
+        ("x.toml", b"[train]\nsteps = 3\n", "toml"),
+        ("x.zip", b"PK\x03\x04" + b"\x00" * 40, "zip"),
+        ("x.html", b"<!doctype html><p>Hello", "html"),
+    ],
+)
+def test_kinds_are_told_by_content(uploads: Uploads, name: str, data: bytes, kind: str) -> None:
+    assert uploads.get(_sent(uploads, name, data)).kind == kind
+
+
+def _form(*parts: bytes, end: bytes = b"--B--\r\n") -> bytes:
+    return b"".join(b"--B\r\n" + part + b"\r\n" for part in parts) + end
+
+
+_HEAD = {"Content-Type": "multipart/form-data; boundary=B"}
+_LONG = {"Content-Type": "multipart/form-data; boundary=" + "B" * 500}
+_FILE = b'Content-Disposition: form-data; name="files"; filename="%s"\r\n\r\n%s'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"", _HEAD, 400),
+        (b"no form at all", _HEAD, 400),
+        (_form(_FILE % (b"a.txt", b"one"), end=b""), _HEAD, 400),
+        (_form(_FILE % (b"a.txt", b"one"), _FILE % (b"b.txt", b"")), _HEAD, 400),
+        (_form(b'Content-Disposition: form-data; name="other"; filename="x"\r\n\r\nx'), _HEAD, 400),
+        (_form(b'Content-Disposition: form-data; name="files"\r\n\r\nno file'), _HEAD, 400),
+        (_form(b"\r\nno head"), _HEAD, 400),
+        (_form(_FILE % (b"a.txt", b"one")), {"Content-Type": "text/plain"}, 415),
+        (_form(_FILE % (b"a.txt", b"one")), {"Content-Type": "multipart/form-data"}, 415),
+        (_form(_FILE % (b"a.txt", b"one")), _LONG, 400),
+        (_form(*[b'Content-Disposition: form-data; name="n"\r\n\r\nx'] * 2001), _HEAD, 413),
+        (_form(b'Content-Disposition: form-data; name="n"\r\n\r\n' + b"x" * (2 << 20)), _HEAD, 413),
+    ],
+)  # fmt: skip
+def test_bad_forms_are_refused_and_leave_nothing(
+    app_client: TestClient, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = app_client.post("/uploads", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["hint"]
+    assert app_client.get("/uploads").json() == {"files": []}
+
+
+def test_one_file_too_large_takes_the_others_of_its_form_with_it(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_MB": "0.001"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        files = [("files", ("a.txt", b"small")), ("files", ("b.txt", b"x" * 1001))]
+        assert client.post("/uploads", files=files).status_code == 413
+        assert client.get("/uploads").json() == {"files": []}
+        assert client.post("/uploads", files=files[:1]).status_code == 201
+
+
+@pytest.mark.parametrize("name", ['a"; filename="b.txt', "a;b.txt", "naïve ☃.txt", "a\\b.txt"])
+def test_odd_names_go_through_the_wire(server: Server, name: str) -> None:
+    sent = server.client.post("/uploads", files={"files": (name, b"x")})
+    assert sent.status_code == 201, sent.text
+    (file,) = sent.json()["files"]
+    assert "/" not in file["name"]
+    content = server.client.get(f"/uploads/{file['id']}/content")
+    assert content.content == b"x"
+    assert content.headers.get_list("content-disposition")[0].startswith("attachment")
+    server.client.delete(f"/uploads/{file['id']}")
