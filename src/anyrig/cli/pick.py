@@ -22,7 +22,8 @@ def pick(context: Context) -> Choice:
     saved; measures a device that has no figures yet.
     """
     several = sum(gpu.usable for gpu in context.machine.gpus) > 1
-    if several and not context.wishes and can_ask():
+    attended = not getattr(context.options, "unattended", False)
+    if several and not context.wishes and attended and can_ask():
         word = ask(context.machine, context.evidence)
         if word is not None:
             device = context.machine.find(word)

@@ -1,14 +1,286 @@
-"""Not there yet."""
+"""Speech for the server: engines chosen as on the command line, one live studio for each."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import copy
+import difflib
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
-from anyrig.server.keeper import Keeper
+from anyrig.cli.keep import keeping
+from anyrig.errors import AnyrigError, BadInput, CannotSpeak, PastLimit
+from anyrig.server.speaking import OPENAI_MODELS, OPENAI_VOICES, Reading, Wish
+from anyrig.speech import engines
+
+if TYPE_CHECKING:
+    from anyrig.cli.speaker import Chosen
+    from anyrig.server.keeper import Keeper
+    from anyrig.speech.live import LiveStudio
+    from anyrig.speech.script import Script
+    from anyrig.store.protocol import Results
+
+LEXICON = "lexicon.toml"
+_MANY = 1 << 20  # characters: as many workers as the devices carry
+_LONGEST_LEXICON = 1_000_000
+_OPENAI_FAMILIES = ("tts-", "gpt-")
+_HELLO = "Hello."
+_LONGEST_TOLD = 80
+_TAKEN = {
+    "engine": None, "voice": None, "model": None, "language": None, "rate": None, "seed": None,
+    "set": [], "lexicon": None, "ssml": False,
+}  # fmt: skip
+"""The voice's options of the command line, as nobody gave them."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Any:
+def made(context: Context, stack: ExitStack, keeper: Keeper) -> Speech:
     """The part."""
-    return None
+    store = stack.enter_context(keeping(context))
+    return Speech(context, keeper, store)
+
+
+class Speech:
+    """Fits `server.speaking.Speaking`."""
+
+    def __init__(self, context: Context, keeper: Keeper, store: Results | None) -> None:
+        self._context, self._keeper, self._store = context, keeper, store
+        self._settings = context.loaded.settings.server
+        self._loudness = context.loaded.settings.speech.loudness
+        self._path = context.folders.server / LEXICON
+        self._writing = threading.Lock()
+
+    # -- speaking ----------------------------------------------------------------------------------
+
+    def begin(self, wish: Wish) -> Reading:
+        """Prepare a text and ask for its first segments; loads the engine where it is not."""
+        if len(wish.text) > self._settings.text_characters:
+            raise PastLimit(
+                f"the text has {len(wish.text):,} characters",
+                hint=f"At most {self._settings.text_characters:,} are taken at once "
+                "(server.text_characters); POST /jobs makes longer ones.",
+            )
+        if not wish.text.strip():
+            raise CannotSpeak("the text is empty", hint="Give some words.")
+        context = self._asking(wish)
+        language = speaker.language_of(context, wish.text)
+        context.options.voice = self._voice(context, wish.voice)
+        chosen = speaker.chosen(context, language)
+        ignored = self._set(context, chosen, wish.options or {})
+        script = voicing.script(
+            context, chosen, wish.text, files=False, first_short=wish.lane == "live"
+        )
+        voice = script.segments[0].line.voice or _first_voice(chosen, script)
+        with ExitStack() as stack:
+            studio = stack.enter_context(self._lent(context, chosen))
+            recital = stack.enter_context(
+                studio.read(script.segments, lane=wish.lane, wait_s=self._settings.deadline_s)
+            )
+            return Reading(
+                recital, engine=chosen.name, voice=voice, rate=studio.rate, ignored=ignored,
+                loudness=self._loudness, release=stack.pop_all().close,
+            )  # fmt: skip
+
+    def load(self) -> None:
+        """Load the default engine and let it say something, so that the first client waits less."""
+        reading = self.begin(Wish(_HELLO, lane="bulk"))
+        try:
+            while not reading.done:
+                reading.sound(reading.next().result())
+        finally:
+            reading.close()
+
+    def _asking(self, wish: Wish) -> Context:
+        """The command line as though somebody had typed this wish."""
+        context = copy.copy(self._context)  # with all that it has found out already
+        options = argparse.Namespace(**{**vars(self._context.options), **_TAKEN})
+        options.engine = self._engine(wish.engine)
+        options.language = wish.language or None
+        options.rate = wish.speed if wish.speed != 1.0 else None
+        options.lexicon = str(self._path) if self._path.is_file() else None
+        options.unattended = True
+        context.options = options
+        return context
+
+    def _engine(self, name: str) -> str | None:
+        if not name or name in OPENAI_MODELS or name.startswith(_OPENAI_FAMILIES):
+            return None
+        known = engines.names()
+        if name in known:
+            return name
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        guess = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise BadInput(f"no speech model {name!r:.80}", hint=f"{guess}GET /v1/models lists them.")
+
+    def _voice(self, context: Context, wanted: str) -> str | None:
+        """A voice that is here; OpenAI's names stand for the default where none is called so.
+
+        A request names no file: neither whether one is there is told, nor is it read.
+        """
+        if not wanted or wanted == "default":
+            return None
+        from anyrig.speech.voices import unknown
+
+        named = context.options.engine
+        known = [
+            voice.name
+            for name in ([named] if named else engines.names())
+            if named or name != speaker.TRIAL
+            for voice in self._found(context, name)
+        ]
+        for name in [wanted] if wanted in known else speaker.blended(wanted):
+            if name in known:
+                continue
+            if wanted in OPENAI_VOICES:
+                return None
+            raise unknown(name[:_LONGEST_TOLD], known, more="GET /config tells more of each.")
+        return wanted
+
+    def _found(self, context: Context, name: str) -> Sequence[Any]:
+        try:
+            return speaker.found(context, name, engines.engine_class(name)).voices
+        except AnyrigError:
+            return ()
+
+    def _set(self, context: Context, chosen: Chosen, wanted: Mapping[str, str]) -> list[str]:
+        """Take the options that the engine has; those that it has not."""
+        from anyrig.speech.protocol import options_of
+
+        known = {option.name for option in chosen.spec.options}
+        taken = {name: value for name, value in wanted.items() if name in known}
+        chosen.options.update(options_of(chosen.spec, taken) if taken else {})
+        return [name for name in wanted if name not in known]
+
+    @contextlib.contextmanager
+    def _lent(self, context: Context, chosen: Chosen) -> Any:
+        """The engine's studio, loaded where it is not, anew where it has failed."""
+        options = "".join(f" {key}={value}" for key, value in sorted(chosen.options.items())
+                          if value != _default(chosen, key))  # fmt: skip
+        name = f"speech {chosen.name}{options}"
+        with ExitStack() as stack:
+            studio = stack.enter_context(
+                self._keeper.lend(name, lambda: self._studio(context, chosen))
+            )
+            if not studio.open:
+                self._keeper.drop(name, studio)
+                stack.close()
+                studio = stack.enter_context(
+                    self._keeper.lend(name, lambda: self._studio(context, chosen))
+                )
+            yield studio
+
+    def _studio(self, context: Context, chosen: Chosen) -> LiveStudio:
+        from anyrig.memory.limits import Limits
+        from anyrig.speech.live import LiveStudio
+
+        context.__dict__.pop("saved", None)  # another device may have been chosen meanwhile
+        found = voicing.placed(context, chosen, _MANY)
+        for placement in found.placements:
+            compute.guard(context, placement)
+        return LiveStudio(
+            engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
+            options=chosen.options, store=self._store, limits=Limits.load(context.folders.limits),
+            stamp=voicing.stamp(context, found), most_waiting=self._settings.queue,
+        )  # fmt: skip
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def config(self) -> Mapping[str, Any]:
+        """Voices, the default one, engines, as `GET /config` tells them."""
+        from anyrig.cli.engines import row_of
+
+        context = self._asking(Wish(""))
+        rows = [row_of(context, name) for name in engines.names()]
+        details = [voice for row in rows for voice in self._voices(context, row)]
+        first = self._default_voice(context)
+        return {
+            "voices": list(dict.fromkeys(one["name"] for one in details)),
+            "default_voice": first,
+            "engines": [
+                {
+                    "name": row.spec.name, "summary": row.spec.summary,
+                    "languages": list(row.languages or row.spec.languages),
+                    "ready": row.state == "ready",
+                    "why": " ".join(filter(None, (row.lacks, row.fix))) or None,
+                    "licence": row.spec.weights_licence or row.spec.code_licence,
+                }
+                for row in rows
+            ],
+            "details": details,
+        }  # fmt: skip
+
+    def _default_voice(self, context: Context) -> str:
+        try:
+            default = speaker.chosen(context)
+        except AnyrigError:  # not installed: `engines` says so
+            return ""
+        saved = speaker.voice_of(context, default)
+        return saved or next((voice.name for voice in default.found.voices), "")
+
+    def _voices(self, context: Context, row: Any) -> list[dict[str, Any]]:
+        if row.state != "ready" or row.spec.name == speaker.TRIAL:
+            return []
+        return [
+            {
+                "name": voice.name, "engine": voice.engine, "language": voice.language,
+                "gender": voice.gender or None, "title": voice.title or None,
+            }
+            for voice in self._found(context, row.spec.name)
+        ]  # fmt: skip
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        """Engines that can be asked for here."""
+        from anyrig.cli.engines import row_of
+
+        context = self._asking(Wish(""))
+        rows = (row_of(context, name) for name in engines.names())
+        return [
+            {
+                "id": row.spec.name, "languages": list(row.languages),
+                "summary": row.spec.summary,
+                "voices": [voice.name for voice in self._found(context, row.spec.name)],
+            }
+            for row in rows
+            if row.state == "ready"
+        ]  # fmt: skip
+
+    # -- pronunciations ----------------------------------------------------------------------------
+
+    def lexicon(self) -> str:
+        """The text of the user's lexicon; empty where there is none."""
+        if self._path.is_file():
+            return self._path.read_text(encoding="utf-8")
+        named = self._context.loaded.settings.speech.lexicon
+        if not named or Path(named).suffix.lower() != ".toml":
+            return ""
+        return voicing.read_text(Path(named).expanduser())
+
+    def set_lexicon(self, text: str) -> int:
+        """Take another one, checked; how many entries it has."""
+        from anyrig.speech.lexicon import parse
+        from anyrig.store.atomic import write_text
+
+        if len(text) > _LONGEST_LEXICON:
+            raise PastLimit(
+                f"the lexicon has {len(text):,} characters",
+                hint=f"At most {_LONGEST_LEXICON:,} are taken.",
+            )
+        found = parse(text, name="the lexicon")
+        with self._writing:
+            write_text(self._path, text)
+        return len(found.entries)
+
+
+def _default(chosen: Chosen, key: str) -> object:
+    return next(option.default for option in chosen.spec.options if option.name == key)
+
+
+def _first_voice(chosen: Chosen, script: Script) -> str:
+    from anyrig.speech.voices import pick
+
+    return pick(chosen.found.voices, script.segments[0].line).name if chosen.found.voices else ""

@@ -128,17 +128,17 @@ def blended(voice: str) -> list[str]:
     return [part.partition(":")[0].strip() for part in voice.split("+")]
 
 
-def checked_voice(voice: str, chosen: Chosen) -> str:
+def checked_voice(voice: str, chosen: Chosen, *, files: bool = True) -> str:
     """A voice's name, or a blend of several; for an engine that clones, a recording's path.
 
-    Anything else is an error.
+    Anything else is an error; so is a path, without `files`.
     """
     from anyrig.speech.voices import unknown
 
     known = [each.name for each in chosen.found.voices]
-    if not known or voice in known:
+    if (files and not known) or voice in known:
         return voice
-    if Path(voice).is_file():
+    if files and Path(voice).is_file():
         return _recording(voice, chosen)
     for name in blended(voice):
         if name not in known:

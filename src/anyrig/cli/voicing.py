@@ -125,20 +125,23 @@ def studio(
         options=chosen.options,
         store=store,
         limits=Limits.load(context.folders.limits),
-        stamp=_stamp(context, found),
+        stamp=stamp(context, found),
     ) as made:
         yield made
 
 
-def _stamp(context: Context, found: Placed) -> str:
+def stamp(context: Context, found: Placed) -> str:
+    """Driver and library versions, under which batch sizes hold."""
     from anyrig.bench.figures import stamp
 
     stamps = {stamp(placement.device, context.machine) for placement in found.placements}
     return " | ".join(sorted(stamps))
 
 
-def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
-    """A text as this engine will speak it."""
+def script(
+    context: Context, chosen: Chosen, text: str, *, files: bool = True, **more: Any
+) -> Script:
+    """A text as this engine will speak it; `files` where its voices may be recordings."""
     from anyrig.errors import ForeignText
     from anyrig.speech.prepare import prepare
 
@@ -152,7 +155,7 @@ def script(context: Context, chosen: Chosen, text: str, **more: Any) -> Script:
         made = prepare(text, **(arguments | more))
     except ForeignText as error:
         raise refusal(context, error, chosen) from error
-    check_voices(made.segments, chosen)  # the text may name some itself
+    check_voices(made.segments, chosen, files=files)  # the text may name some itself
     return made
 
 
@@ -184,7 +187,7 @@ def terms_of(context: Context, chosen: Chosen) -> Terms:
     )
 
 
-def check_voices(segments: Sequence[Segment], chosen: Chosen) -> None:
+def check_voices(segments: Sequence[Segment], chosen: Chosen, *, files: bool = True) -> None:
     """That each segment's voice is there and speaks its language, before anything is loaded."""
     from anyrig.speech.protocol import Line
     from anyrig.speech.voices import pick as pick_voice
@@ -192,8 +195,8 @@ def check_voices(segments: Sequence[Segment], chosen: Chosen) -> None:
     known = chosen.found.voices
     lines = [segment.line for segment in segments if segment.line.voice]
     for voice, language in dict.fromkeys((line.voice, line.language) for line in lines):
-        checked_voice(voice, chosen)
-        for name in blended(voice) if known and not Path(voice).is_file() else ():
+        checked_voice(voice, chosen, files=files)
+        for name in blended(voice) if known and not (files and Path(voice).is_file()) else ():
             pick_voice(known, Line("", language, name))
 
 

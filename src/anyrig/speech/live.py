@@ -192,7 +192,9 @@ class LiveStudio:
         with self._lock:
             making = self._making.get(name)
             if making is None:
-                future = self.live.submit(segment.line, lane=lane, turn=number, deadline=deadline)
+                future = self.live.submit(
+                    segment.line, lane=lane, turn=number, deadline=deadline, admitted=number > 0
+                )
                 making = _Making(segment.line, lane, number, deadline, future, [mine])
                 self._making[name] = making
             elif making.answered:
@@ -219,9 +221,10 @@ class LiveStudio:
         making.deadline = deadline if later else making.deadline
         try:
             making.future = self.live.submit(
-                making.line, lane=making.lane, turn=making.turn, deadline=making.deadline
-            )
-        except AnyrigError as error:  # full, or closed: nobody may be left waiting
+                making.line, lane=making.lane, turn=making.turn, deadline=making.deadline,
+                admitted=True,
+            )  # fmt: skip
+        except AnyrigError as error:  # closed: nobody may be left waiting
             self._forget(name, making)
             making.future = Future()
             making.future.set_exception(error)

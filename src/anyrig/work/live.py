@@ -26,6 +26,7 @@ from anyrig.work.outcome import Report
 if TYPE_CHECKING:
     from anyrig.work.outcome import Failure, Outcome
     from anyrig.work.pool import Pool
+    from anyrig.work.seen import Seen
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,7 +97,13 @@ class Live(Generic[T, R]):
     # -- asking ------------------------------------------------------------------------------------
 
     def submit(
-        self, payload: T, *, lane: Lane = "live", turn: float = 0.0, deadline: float | None = None
+        self,
+        payload: T,
+        *,
+        lane: Lane = "live",
+        turn: float = 0.0,
+        deadline: float | None = None,
+        admitted: bool = False,
     ) -> Future[R]:
         """A future of the item's result.
 
@@ -106,10 +113,11 @@ class Live(Generic[T, R]):
             turn: lower ones of a lane come first: the number of a sentence in its text, say, so
                 that everybody's first sentence comes before anybody's second.
             deadline: by the clock; what still waits then is not worth doing.
+            admitted: it belongs to something that was taken before, and is not refused now.
         """
         waiting: _Waiting[T, R] = _Waiting(payload, lane, deadline)
         with self._come:
-            self._check(lane)
+            self._check(lane, admitted)
             heapq.heappush(self._heaps[lane], (turn, self._number, waiting))
             self._counts[lane] += 1
             self._number += 1
@@ -133,6 +141,10 @@ class Live(Generic[T, R]):
         """Whether items are taken; not after its pool has failed as a whole."""
         return not self._closed and self._error is None
 
+    def workers(self) -> tuple[Seen, ...]:
+        """Who works, as last seen; asks nobody."""
+        return self._pool.workers()
+
     @property
     def pool(self) -> Pool:
         """Who works."""
@@ -149,14 +161,14 @@ class Live(Generic[T, R]):
         self._thread.join(timeout=10)
         self._refuse(_closed())
 
-    def _check(self, lane: Lane) -> None:
+    def _check(self, lane: Lane, admitted: bool) -> None:
         if self._closed:
             raise _closed()
         if self._error is not None:
             raise _told(self._error)
         if lane not in LANES:
             raise BadInput(f"there is no lane {lane!r}", hint="live or bulk.")
-        if self._counts[lane] >= self._most_waiting:
+        if not admitted and self._counts[lane] >= self._most_waiting:
             raise TooBusy(f"{self._most_waiting} items wait already", hint="Try again in a moment.")
 
     def _cancelled(self, future: Future[R], lane: Lane) -> None:
