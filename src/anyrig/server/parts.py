@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from anyrig.jobs import Jobs
+    from anyrig.jobs import Jobs, Run
+    from anyrig.monitor import Snapshot
     from anyrig.server.figures import Figures
     from anyrig.server.keeper import Keeper
     from anyrig.server.keys import Keys
@@ -64,6 +65,9 @@ class Rig(Protocol):
     def use(self, device: str) -> Mapping[str, Any]:
         """Choose one from now on, as `anyrig use`."""
 
+    def snapshot(self) -> Snapshot | None:
+        """The last samples as the monitor made them; None before the first."""
+
     def now(self) -> Mapping[str, Any]:
         """The last sample of every device: load, memory, temperature, power, processes."""
 
@@ -94,6 +98,8 @@ class Parts:
     """Whether no key is needed: only this machine can call, or `--insecure` was said."""
     places: Mapping[str, Path] = field(default_factory=dict)
     """Folders of the user by name: indexes, classifiers, runs."""
+    runner: Run | None = None
+    """Does a job of the queue; none where the queue is left to others (`--no-jobs`)."""
     preload: Sequence[str] = ()
     """What is loaded before the server says that it is ready: `speech`, `embeddings`, tasks."""
     closing: list[Callable[[], None]] = field(default_factory=list)

@@ -35,6 +35,12 @@ class ServerSettings:
     """How long a request may wait for its turn."""
     idle_s: float = 900.0
     """A model that nobody asked for this long is unloaded; 0 keeps it."""
+    memory_free_mb: float = 0.0
+    """Memory to leave free: idle models are unloaded before; 0 is a twentieth, 1 GiB at most."""
+    jobs_at_once: int = 1
+    """How many jobs run side by side; a book uses all there is."""
+    folders: str = ""
+    """Folders, with commas, that requests may have indexed."""
     requests_per_minute: int = 600
     """What one key may ask for; a key may have its own limit."""
     log_texts: bool = False
@@ -47,5 +53,9 @@ class ServerSettings:
                      "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
                 raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
+        if not 1 <= self.jobs_at_once <= 64:
+            raise BadSetting("server.jobs_at_once is no number of jobs", hint="From 1 to 64.")
+        if not 0 <= self.memory_free_mb < 1e9:
+            raise BadSetting("server.memory_free_mb is no memory", hint="MiB; 0 leaves it to us.")
         if not 0 <= self.idle_s < 1e9:
             raise BadSetting("server.idle_s is no time", hint="Seconds; 0 keeps models loaded.")

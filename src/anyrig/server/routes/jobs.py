@@ -1,12 +1,217 @@
-"""Not there yet."""
+"""Long work: begun, followed, paused, given up, its files fetched, all of it deleted."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Annotated, Any, Protocol, TypeVar
 
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi.responses import FileResponse, StreamingResponse
+
+from anyrig.errors import BadInput
+from anyrig.jobs import Job, NoSuchJob
+from anyrig.server import results
+from anyrig.server.following import Following
+from anyrig.server.orders import ordered
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.ranged import file_answer
+from anyrig.server.schemas.jobs import (
+    JobDeleted,
+    JobFile,
+    JobFiles,
+    JobShown,
+    JobsShown,
+    NewJob,
+)
+
+T = TypeVar("T")
+
+
+class Inside(Protocol):
+    """Runs work in one of a few threads."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """What it answers."""
+
+
+_BEAT_S = 15.0
+_MOST_NUMBER = 2**53
+_STOPS_S, _LOOK_S = 8.0, 0.2
+JobId = Annotated[str, Path(description="As POST /jobs told.", examples=["k3vq2mzx7a4hn5we"])]
+FileNumber = Annotated[int, Path(ge=1, le=_MOST_NUMBER, examples=[1])]
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+PARTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The whole file.", "content": {"application/octet-stream": BINARY}},
+    206: {"description": "The part that `Range` asked for.",
+          "content": {"application/octet-stream": BINARY}},
+    304: {"description": "The client has it already."},
+}  # fmt: skip
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events as they happen, until the job is over.",
+        "content": {"text/event-stream": {
+            "schema": {"type": "string"},
+            "example": 'id: 3\nevent: progress\ndata: {"number": 3, "time": 1794700805.1, '
+            '"kind": "progress", "data": {"done": 0.4, "speed": 20.1, "left_s": 12.0}}\n\n',
+        }},
+    },
+    204: {"description": "The job is over, and everything was told: do not ask again."},
+}  # fmt: skip
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(prefix="/jobs", tags=["jobs"])
+    jobs = parts.jobs
+    following = Following(jobs)
+    few = anyio.CapacityLimiter(8)  # threads: requests for jobs must not take those of others
+
+    async def inside(work: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(work, limiter=few)
+
+    @routes.post("", status_code=201, response_model=JobShown, summary="Begin long work",
+                 responses=answers(404, 507))  # fmt: skip
+    async def begin(new: NewJob) -> dict[str, Any]:
+        """It is queued, and done beside the requests; it goes on after a restart of the server."""
+        return await inside(partial(_begun, parts, new))
+
+    @routes.get("", response_model=JobsShown, summary="List all jobs")
+    async def listed() -> dict[str, Any]:
+        """The oldest first."""
+        return await inside(lambda: {"jobs": [results.shown(parts, job) for job in jobs.list()]})
+
+    @routes.get("/{id}", response_model=JobShown, summary="How a job stands",
+                responses=answers(404))  # fmt: skip
+    async def one(id: JobId) -> dict[str, Any]:
+        return await inside(lambda: results.shown(parts, jobs.get(id)))
+
+    @routes.get("/{id}/events", summary="Follow a job", response_class=StreamingResponse,
+                responses={**_STREAM, **answers(404)})  # fmt: skip
+    async def events(
+        id: JobId,
+        last_event_id: Annotated[
+            str, Header(max_length=40, description="The `id` of the last event that was seen.")
+        ] = "",
+    ) -> Response:
+        """Server-sent events: states, progress with speed and time left, and what else is told.
+
+        After a break, `Last-Event-ID` goes on where it was. A comment is sent now and then, so that
+        nobody in between takes the connection for dead.
+        """
+        after = min(int(last_event_id), _MOST_NUMBER) if _is_number(last_event_id) else 0
+        job = await inside(lambda: jobs.get(id))
+        if job.over and after and not await inside(lambda: list(jobs.events(id, after))):
+            return Response(status_code=204)
+        return StreamingResponse(
+            _stream(parts, job, following, after), media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )  # fmt: skip
+
+    for word, words in (("pause", "Let a job rest"), ("resume", "Go on with a job, or try again"),
+                        ("cancel", "Give a job up")):  # fmt: skip
+        _change(routes, parts, inside, word, words)
+
+    _deleting(routes, parts, inside)
+    _files(routes, parts, inside)
+    return routes
+
+
+def _deleting(routes: APIRouter, parts: Parts, inside: Inside) -> None:
+    @routes.delete("/{id}", response_model=JobDeleted, summary="Delete a job and its files",
+                   responses=answers(404, 409))  # fmt: skip
+    async def delete(id: JobId) -> JobDeleted:
+        """For good. One that runs is cancelled first, and waited for."""
+        job = await inside(lambda: parts.jobs.get(id))
+        if job.state == "running":
+            await inside(lambda: _possible(lambda: parts.jobs.cancel(id)))
+            with anyio.move_on_after(_STOPS_S):
+                while (await inside(lambda: parts.jobs.get(id))).state == "running":
+                    await anyio.sleep(_LOOK_S)
+        await inside(partial(_deleted, parts, job))
+        return JobDeleted(id=job.id)
+
+
+def _files(routes: APIRouter, parts: Parts, inside: Inside) -> None:
+    jobs = parts.jobs
+
+    @routes.get("/{id}/files", response_model=JobFiles, summary="What a job made",
+                responses=answers(404))  # fmt: skip
+    async def files(id: JobId) -> JobFiles:
+        """Of a batch: each line as soon as it was spoken; of all others: at the end."""
+        job = await inside(lambda: jobs.get(id))
+        found = await inside(lambda: results.files_of(parts, job))
+        return JobFiles(files=[_file(job, one) for one in found])
+
+    @routes.head("/{id}/files/{number}", include_in_schema=False)
+    @routes.get("/{id}/files/{number}", summary="A file that a job made",
+                response_class=FileResponse, responses={**PARTS, **answers(404, 416)})  # fmt: skip
+    async def file(request: Request, id: JobId, number: FileNumber) -> Response:
+        """Whole, or the part that `Range` asks for."""
+        job = await inside(lambda: jobs.get(id))
+        found = await inside(lambda: results.files_of(parts, job))
+        made = next((one for one in found if one.number == number), None)
+        if made is None:
+            raise Problem(404, f"the job has no file {number}", hint=f"GET /jobs/{job.id}/files.")
+        return await file_answer(request, made.path, made.name, media_type=made.type)
+
+
+def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: str) -> None:
+    """One of pause, resume, cancel."""
+
+    @routes.post(f"/{{id}}/{word}", response_model=JobShown, summary=words, name=word,
+                 operation_id=f"{word}_job", responses=answers(404, 409))  # fmt: skip
+    async def change(id: JobId) -> dict[str, Any]:
+        def work() -> dict[str, Any]:
+            with_word: Callable[[str], Job] = getattr(parts.jobs, word)
+            return results.shown(parts, _possible(lambda: with_word(id)))
+
+        return await inside(work)
+
+
+def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
+    with ordered(parts, new.kind, new.arguments) as checked:
+        job = parts.jobs.submit(new.kind, checked)
+    return results.shown(parts, job)
+
+
+def _deleted(parts: Parts, job: Job) -> None:
+    folder = results.folder_of(parts, job)
+    _possible(lambda: parts.jobs.delete(job.id))
+    results.remove_files(folder)
+
+
+def _possible(work: Callable[[], T]) -> T:
+    """What cannot be done with a job as it stands is a conflict, not a mistake in the request."""
+    try:
+        return work()
+    except NoSuchJob:
+        raise
+    except BadInput as error:
+        raise Problem(409, error.message, hint=error.hint) from error
+
+
+def _file(job: Job, made: results.MadeFile) -> JobFile:
+    return JobFile(number=made.number, name=made.name, size=made.size, type=made.type,
+                   url=f"/jobs/{job.id}/files/{made.number}")  # fmt: skip
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+async def _stream(
+    parts: Parts, job: Job, following: Following, after: int
+) -> AsyncIterator[bytes]:  # fmt: skip
+    yield b"retry: 2000\n\n"
+    async for event in following.events(job.id, after, beat_s=_BEAT_S):
+        if event is None:
+            yield b": still here\n\n"
+            continue
+        kind = "".join(sign for sign in event.kind if sign.isprintable())
+        data = json.dumps(results.told(parts, job, event), allow_nan=False)
+        yield f"id: {event.number}\nevent: {kind}\ndata: {data}\n\n".encode()

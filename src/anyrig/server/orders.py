@@ -1,0 +1,285 @@
+"""What may be asked of a job from outside: files by their uploads, places of our own choosing.
+
+    with ordered(parts, "book", {"file": "upload:9f0c...", "voice": "af_heart"}) as checked:
+        job = parts.jobs.submit("book", checked)
+
+The command line trusts whoever types: a path is a path. Here nothing that a request says is ever
+used as one. A file is `upload:ID`; outputs go below a fresh folder of the server's data; models and
+folders to be indexed lie below those that the settings allow; everything else is a plain word.
+Arguments are kept as they were asked, beside what became of them, for whoever looks at the job.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anyrig.audiobooks.names import safe_name
+from anyrig.errors import BadInput
+from anyrig.jobs import Plain
+from anyrig.server import orders_lines, orders_train
+from anyrig.server.parts import Parts
+from anyrig.server.working import FOLDER
+from anyrig.services.jobs import KINDS, check
+
+OUT = "out"
+"""Below a job's folder: what it made."""
+_LONGEST = 10_000
+_NAME = re.compile(r"[\w][\w .@-]{0,99}")
+_VOICE = re.compile(r"[\w][\w .:+@-]{0,199}")
+_MODEL = re.compile(r"[\w][\w.@-]{0,99}")
+_NEVER = ("config", "output", "run", "export", "again", "untitled", "fetch", "no_save", "only")
+"""Flags of commands that write elsewhere, read settings, or go out to the network."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, while it is looked at."""
+
+    parts: Parts
+    kind: str
+    folder: Path
+    arguments: Mapping[str, Any]
+
+
+@contextmanager
+def ordered(
+    parts: Parts, kind: str, arguments: Mapping[str, Any]
+) -> Iterator[dict[str, Plain]]:  # fmt: skip
+    """What is queued for a request; its folder is gone again where the block fails.
+
+    Args:
+        parts: of the server.
+        kind: one of `services.jobs.KINDS`.
+        arguments: as they came.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"there are no jobs of the kind {kind[:40]!r}", hint=f"{', '.join(KINDS)}.")
+    _sound(arguments)
+    folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
+    (folder / OUT).mkdir(parents=True)
+    try:
+        asked = Asked(parts, kind, folder, arguments)
+        found, called = _translated(asked)
+        checked = check(kind, found, folder)
+        yield {**checked, "asked": dict(arguments), "called": called}
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def takes(kind: str) -> tuple[str, ...]:
+    """The names of what a kind of job takes from outside."""
+    own = {"batch": ("file", "lines"), "index": ("file", "files", "folder"), "bench": ()}
+    first = own.get(kind, ("file",))
+    return (*first, *(name for name in KINDS[kind].flags if name not in _NEVER))
+
+
+# -- what was said ---------------------------------------------------------------------------------
+
+
+def _sound(value: Any, depth: int = 0) -> None:
+    """Refuse what no command line carries: half characters, nulls, texts and nests without end."""
+    if isinstance(value, str):
+        if len(value) > _LONGEST and depth < 3:
+            raise BadInput("a text among the arguments is too long", hint="Send it as a file.")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise BadInput("a text holds half a character", hint="Send whole ones.") from None
+        if "\0" in value:
+            raise BadInput("a text holds a null", hint="Leave it out.")
+    elif depth > 6:
+        raise BadInput("the arguments are nested too deeply", hint="See /docs for what is taken.")
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            _sound(str(name), depth + 1)
+            _sound(one, depth + 1)
+    elif isinstance(value, Sequence):
+        for one in value:
+            _sound(one, depth + 1)
+
+
+def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
+    """Arguments for `services.jobs.check`, and what the job is of."""
+    kind, known = asked.kind, takes(asked.kind)
+    for name in asked.arguments:
+        if name not in known:
+            raise BadInput(f"a {kind} takes no {name[:40]!r} here", hint=f"{', '.join(known)}.")
+    found: dict[str, Plain] = {}
+    for name, value in asked.arguments.items():
+        if value is None or name in ("file", "files", "folder", "lines"):
+            continue
+        rule = _RULES.get(name)
+        found[name] = rule(asked, name, value) if rule is not None else value
+    called = _WHAT.get(kind, _one_file)(asked, found)
+    return found, called
+
+
+def upload(asked: Asked, name: str, value: Any) -> str:
+    """The path of a file that is named by its upload."""
+    if not isinstance(value, str) or not value.startswith("upload:"):
+        raise BadInput(
+            f"{name!r} of a {asked.kind} is a file that was sent",
+            hint='POST /uploads takes it; name it as "upload:ID".',
+        )
+    return str(asked.parts.uploads.given(value))
+
+
+def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any], Plain]:
+    def rule(asked: Asked, name: str, value: Any) -> Plain:
+        if not isinstance(value, str) or not form.fullmatch(value) or ".." in value:
+            raise BadInput(f"{name!r} is {what}", hint="No path, and nothing that looks like one.")
+        return value
+
+    return rule
+
+
+def _model(asked: Asked, name: str, value: Any) -> Plain:
+    """A model by its name, or a folder below those that are allowed."""
+    if isinstance(value, str) and ("/" in value or "\\" in value):
+        return allowed(asked.parts, value, "models")
+    if KINDS[asked.kind].flags.get(name) == "path":
+        raise BadInput(
+            f"{name!r} of a {asked.kind} is a folder", hint="One of those in server.models."
+        )
+    return _plain_word(_MODEL, "the name of a model")(asked, name, value)
+
+
+def allowed(parts: Parts, value: str, setting: str) -> str:
+    """A path that lies below the folders of a setting; links are followed before it is judged."""
+    roots = [Path(one.strip()).expanduser() for one in getattr(parts.settings, setting).split(",")
+             if one.strip()]  # fmt: skip
+    try:
+        there = Path(value).resolve()
+        below = Path(value).is_absolute() and any(
+            there.is_relative_to(root.resolve()) for root in roots
+        )
+    except (OSError, ValueError, RuntimeError):
+        below = False
+    if not below:
+        raise BadInput(
+            "that folder may not be named by a request",
+            hint=f"The server's owner allows folders by the setting server.{setting}.",
+        )
+    return str(there)
+
+
+def _options(asked: Asked, name: str, value: Any) -> Plain:
+    """An engine's options: numbers and plain words."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{name!r} is an object of texts and numbers", hint='{"pitch": 1.1}')
+    for key, one in value.items():
+        if isinstance(one, str) and ("/" in one or "\\" in one or one.startswith("~")):
+            raise BadInput(f"the option {key[:40]!r} names a path", hint="Give a plain word.")
+    return dict(value)
+
+
+def _chapters(asked: Asked, name: str, value: Any) -> Plain:
+    """Numbers of chapters, as a list or as `3-7,9`."""
+    several = value if isinstance(value, list) else [value]
+    words = [str(one).strip() for one in several if not isinstance(one, bool)]
+    if not re.fullmatch(r"[\d\s,-]*", ",".join(words), re.ASCII):
+        raise BadInput(f"{name!r} are numbers of chapters", hint='Such as "3-7,9" or [3, 4].')
+    return ",".join(words)
+
+
+_RULES: Mapping[str, Callable[[Asked, str, Any], Plain]] = {
+    "cover": upload, "cast": upload, "lexicon": upload, "model": _model, "set": _options,
+    "voice": _plain_word(_VOICE, "the name of a voice"),
+    "engine": _plain_word(_NAME, "the name of an engine"),
+    "index": _plain_word(_NAME, "the name of an index"),
+    "device": _plain_word(_VOICE, "the name of a device"),
+    "chapters": _chapters,
+}  # fmt: skip
+
+
+# -- what it is of, and where it goes --------------------------------------------------------------
+
+
+def _one_file(asked: Asked, found: dict[str, Plain]) -> str:
+    """The file of a book or a recording; its output lies in the job's folder."""
+    value = asked.arguments.get("file")
+    found["file"] = upload(asked, "file", value)
+    return asked.parts.uploads.named(str(value)).name
+
+
+def _book(asked: Asked, found: dict[str, Plain]) -> str:
+    called = _one_file(asked, found)
+    whole = found.get("format") in (None, "", "m4b")
+    found["output"] = str(asked.folder / OUT / ("book.m4b" if whole else "chapters"))
+    found["untitled"] = safe_name(Path(called).stem)
+    return called
+
+
+def _transcript(asked: Asked, found: dict[str, Plain]) -> str:
+    called = _one_file(asked, found)
+    forms = found.get("format") or "txt"
+    words = forms.split(",") if isinstance(forms, str) else list(forms)  # type: ignore[arg-type]
+    first = str(words[0]).strip() if words else "txt"
+    if not first.isalnum() or len(first) > 8:
+        raise BadInput("'format' names no format", hint="txt, md, srt, vtt or json.")
+    found["output"] = str(asked.folder / OUT / f"transcript.{first}")
+    return called
+
+
+def _index(asked: Asked, found: dict[str, Plain]) -> str:
+    given = asked.arguments
+    if given.get("folder") is not None:
+        if given.get("file") is not None or given.get("files") is not None:
+            raise BadInput("an index has files or a folder", hint="Give one of them.")
+        folder = given["folder"]
+        found["file"] = allowed(asked.parts, folder if isinstance(folder, str) else "", "folders")
+        return Path(str(found["file"])).name
+    if given.get("files") is None:
+        return _one_file(asked, found)
+    files = given["files"]
+    if not isinstance(files, list) or not files or given.get("file") is not None:
+        raise BadInput("'files' is a list of files that were sent", hint='["upload:ID", ...]')
+    found["files"] = [upload(asked, "files", one) for one in files]
+    names = [asked.parts.uploads.named(one).name for one in files]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _batch(asked: Asked, found: dict[str, Plain]) -> str:
+    called = "lines"
+    rows = asked.arguments.get("lines")
+    if rows is None:
+        path = Path(upload(asked, "file", asked.arguments.get("file")))
+        called = asked.parts.uploads.named(str(asked.arguments["file"])).name
+        rows = orders_lines.read(path, called)
+    elif asked.arguments.get("file") is not None:
+        raise BadInput("a batch has lines or a file of them", hint="Give one of them.")
+    lines = orders_lines.checked(rows, _VOICE)
+    (asked.folder / "lines.jsonl").write_text(orders_lines.written(lines), encoding="utf-8")
+    found["file"] = str(asked.folder / "lines.jsonl")
+    found["output"] = str(asked.folder / OUT)
+    return called if called != "lines" else str(lines[0]["text"])[:60]
+
+
+def _train(asked: Asked, found: dict[str, Plain]) -> str:
+    called = _one_file(asked, found)
+    config = asked.folder / f"{safe_name(Path(called).stem).replace(' ', '-')[:60]}.toml"
+    orders_train.copied(
+        Path(str(found["file"])), config, asked.parts.uploads.given,
+        lambda path: allowed(asked.parts, path, "models"), found.get("set"),
+    )  # fmt: skip
+    found["file"] = str(config)
+    found["run"] = str(asked.folder / "run")
+    return called
+
+
+def _bench(asked: Asked, found: dict[str, Plain]) -> str:
+    return "this machine"
+
+
+_WHAT: Mapping[str, Callable[[Asked, dict[str, Plain]], str]] = {
+    "book": _book, "transcribe": _transcript, "index": _index, "batch": _batch, "train": _train,
+    "bench": _bench,
+}  # fmt: skip

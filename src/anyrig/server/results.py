@@ -1,0 +1,173 @@
+"""A job as outsiders see it: what was asked, how far it is, what it made; no path of this machine.
+
+Jobs of the command line are in the same queue and are listed too; their files lie elsewhere on the
+machine, and are not handed out.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anyrig.audiobooks.names import safe_name
+from anyrig.jobs import Event, Job, Plain
+from anyrig.server.orders import OUT
+from anyrig.server.parts import Parts
+from anyrig.server.ranged import type_of
+from anyrig.server.working import FOLDER
+
+_HIDDEN = ("folder", "files", "beside", "run")
+_NATURAL = re.compile(r"\d+|\D+")
+
+
+@dataclass(frozen=True)
+class MadeFile:
+    """A file that a job made."""
+
+    number: int
+    """From 1. Of a batch it is the line's."""
+    name: str
+    """What it is saved as."""
+    path: Path
+    size: int
+    type: str
+
+
+def folder_of(parts: Parts, job: Job) -> Path | None:
+    """Where a job's files lie; none for one that did not come over HTTP."""
+    folder = Path(str(job.arguments.get("folder", "")))
+    root = parts.data.absolute() / FOLDER
+    return folder if folder.parent == root and folder.name not in ("", ".", "..") else None
+
+
+def title_of(job: Job) -> str:
+    """What it is of, in few words."""
+    called = job.arguments.get("called")
+    if called:
+        return str(called)
+    file = job.arguments.get("file")
+    return Path(str(file)).name if file else job.kind
+
+
+def files_of(parts: Parts, job: Job) -> list[MadeFile]:
+    """What a job made so far that can be handed out."""
+    folder = folder_of(parts, job)
+    if folder is None:
+        return []
+    if job.kind == "batch":
+        numbered = ((int(path.stem), path) for path in (folder / OUT).glob("*.*")
+                    if path.stem.isdecimal() and not path.name.startswith("."))  # fmt: skip
+        return _made(job, sorted(numbered))
+    result = job.result if isinstance(job.result, Mapping) else {}
+    named = [Path(str(path)) for name in ("files", "beside") for path in _list(result.get(name))]
+    inside = [path for path in named if _below(path, folder)]
+    return _made(job, enumerate(inside, 1))
+
+
+def _made(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[MadeFile]:
+    found = []
+    for number, path in numbered:
+        try:
+            size = path.stat().st_size if path.is_file() and not path.is_symlink() else None
+        except OSError:
+            continue
+        if size is not None:
+            found.append(MadeFile(number, _saved_as(job, path), path, size, type_of(path)))
+    return found
+
+
+def _saved_as(job: Job, path: Path) -> str:
+    """`book.m4b` of a book is saved under the book's name."""
+    ending = path.name.partition(".")[2] if path.stem.startswith(("book", "transcript")) else ""
+    if not ending or job.kind not in ("book", "transcribe"):
+        return path.name
+    asked = job.arguments.get("asked")
+    title = str(asked.get("title") or "") if isinstance(asked, Mapping) else ""
+    return f"{safe_name(title or Path(title_of(job)).stem)}.{ending}"
+
+
+def _below(path: Path, folder: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except OSError:
+        return False
+
+
+def _list(value: Plain) -> list[Plain]:
+    return list(value) if isinstance(value, list) else []
+
+
+def remove_files(folder: Path | None) -> None:
+    """Take a job's files away for good."""
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def shown(parts: Parts, job: Job) -> dict[str, Any]:
+    """A job for outsiders."""
+    clean = _Clean(parts, job)
+    asked = job.arguments.get("asked")
+    arguments = asked if isinstance(asked, Mapping) else _words(job.arguments)
+    result = job.result if isinstance(job.result, Mapping) else None
+    return {
+        "id": job.id, "kind": job.kind, "title": title_of(job), "state": job.state,
+        "asked": job.asked, "created": job.created, "started": job.started, "ended": job.ended,
+        "attempts": job.attempts, "arguments": dict(arguments),
+        "progress": clean(job.progress), "error": clean(job.error._asdict()) if job.error else None,
+        "result": None if result is None else
+        clean({name: one for name, one in result.items() if name not in _HIDDEN}),
+        "num_files": len(files_of(parts, job)),
+        "here": folder_of(parts, job) is not None,
+    }  # fmt: skip
+
+
+def told(parts: Parts, job: Job, event: Event) -> dict[str, Any]:
+    """An event for outsiders."""
+    data = {name: one for name, one in event.data.items() if name not in ("output", *_HIDDEN)}
+    return {"number": event.number, "time": event.time, "kind": event.kind,
+            "data": _Clean(parts, job)(data)}  # fmt: skip
+
+
+def _words(arguments: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Arguments of the command line, paths as mere names."""
+    found: dict[str, Plain] = {}
+    for name, value in arguments.items():
+        if name != "folder":
+            path = isinstance(value, str) and Path(value).is_absolute()
+            found[name] = Path(str(value)).name if path else value
+    found.pop("files", None)
+    return found
+
+
+class _Clean:
+    """Takes the machine's paths out of whatever a command said."""
+
+    def __init__(self, parts: Parts, job: Job) -> None:
+        self._swaps: list[tuple[str, str]] = []
+        file = str(job.arguments.get("file") or "")
+        if file:
+            self._swaps.append((file, title_of(job)))
+            self._swaps.append((Path(file).name, title_of(job)))
+        folder = str(job.arguments.get("folder") or "")
+        if folder:
+            self._swaps += [(f"{folder}/", ""), (folder, "")]
+        self._swaps.append((str(parts.data.absolute()), ""))
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for path, word in self._swaps:
+                if path in value:
+                    value = value.replace(path, word)
+            return value
+        if isinstance(value, Mapping):
+            return {name: self(one) for name, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self(one) for one in value]
+        return value

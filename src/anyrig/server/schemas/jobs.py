@@ -1,0 +1,124 @@
+"""Jobs: what is sent to begin one, and how one looks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JobKind = Literal["book", "batch", "index", "transcribe", "train", "bench"]
+JobState = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
+_ID = "k3vq2mzx7a4hn5we"
+JOB: dict[str, Any] = {
+    "id": _ID, "kind": "book", "title": "The Tide Clock.epub", "state": "running", "asked": "",
+    "created": 1794700800.5, "started": 1794700801.0, "ended": None, "attempts": 1,
+    "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "voice": "af_heart"},
+    "progress": {"stage": "making", "done": 0.42, "chapter": 3, "num_chapters": 7,
+                 "title": "The harbour", "speed": 21.5, "left_s": 48.0},
+    "error": None, "result": None, "num_files": 0, "here": True,
+}  # fmt: skip
+
+
+class NewJob(BaseModel):
+    """Long work that shall be done."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "book",
+                    "arguments": {
+                        "file": "upload:9f0c1e2d3b4a59687786950413223140",
+                        "voice": "af_heart",
+                        "chapters": [2, 3],
+                    },
+                },
+                {"kind": "batch", "arguments": {"lines": ["Hello.", "Good bye."], "format": "mp3"}},
+                {"kind": "bench", "arguments": {"quick": True}},
+            ]
+        },
+    )
+
+    kind: JobKind
+    arguments: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The long names of the command's flags, `read_along` for `--read-along`. Files "
+        'are named as "upload:ID"; outputs have places of their own.',
+    )
+
+
+class JobTrouble(BaseModel):
+    """Why a job failed."""
+
+    message: str
+    hint: str = Field(description="What to do next.")
+
+
+class JobShown(BaseModel):
+    """A job as it stands."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [JOB]})
+
+    id: str
+    kind: str
+    title: str = Field(description="What it is of.")
+    state: JobState
+    asked: Literal["", "pause", "cancel"] = Field(
+        description="What a running job was asked to do and has not done yet."
+    )
+    created: float = Field(description="Seconds since 1970, as all times are.")
+    started: float | None
+    ended: float | None
+    attempts: int = Field(description="How often work on it was begun.")
+    arguments: dict[str, Any]
+    progress: dict[str, Any] | None = Field(
+        description="`done` from 0 to 1, `left_s`, `speed` in times real time, `stage`, `title`."
+    )
+    error: JobTrouble | None
+    result: dict[str, Any] | None
+    num_files: int = Field(description="How many files of it can be had.")
+    here: bool = Field(description="Whether it came over HTTP: only then its files can be had.")
+
+
+class JobsShown(BaseModel):
+    """All jobs, the oldest first."""
+
+    jobs: list[JobShown]
+
+
+class JobFile(BaseModel):
+    """A file that a job made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "number": 1,
+                    "name": "The Tide Clock.m4b",
+                    "size": 1048576,
+                    "type": "audio/mp4",
+                    "url": f"/jobs/{_ID}/files/1",
+                }
+            ]
+        }
+    )
+
+    number: int = Field(ge=1)
+    name: str
+    size: int = Field(ge=0)
+    type: str
+    url: str
+
+
+class JobFiles(BaseModel):
+    """What a job made so far."""
+
+    files: list[JobFile]
+
+
+class JobDeleted(BaseModel):
+    """A job that is gone, and its files with it."""
+
+    id: str
+    deleted: bool = True

@@ -1,0 +1,84 @@
+"""The queue of jobs, worked beside the requests: each job's command in a process of its own.
+
+    with working(parts):
+        ...
+
+A server that is killed leaves its jobs to the next one: a lease that nobody renews is free. What a
+job made lies in a folder of its own; folders of jobs that are forgotten are taken away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from anyrig.errors import StoreFailed
+from anyrig.jobs import LocalJobs, work
+from anyrig.server.parts import Parts
+
+log = logging.getLogger(__name__)
+FOLDER = "jobs"
+"""Below the server's data: a folder for each job that came over HTTP."""
+_AGAIN_S = 5.0
+_SWEEP_S = 3600.0
+_LEAVE_S = 12.0  # a little longer than those who are told to stop are waited for
+
+
+@contextmanager
+def working(parts: Parts) -> Iterator[None]:
+    """Work the queue from now until the end of the block; nothing where jobs are left to others."""
+    if parts.runner is None or not isinstance(parts.jobs, LocalJobs):
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=_work, args=(parts, stop), name="queue of jobs", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_LEAVE_S)
+        if thread.is_alive():  # its lease runs out, and the next server takes the job
+            log.warning("a job did not stop in time; it goes on at the next start")
+
+
+def _work(parts: Parts, stop: threading.Event) -> None:
+    """A file that cannot be used for a while must not end the server's work for good."""
+    assert parts.runner is not None
+    assert isinstance(parts.jobs, LocalJobs)
+    threading.Thread(target=_sweeping, args=(parts, stop), daemon=True).start()
+    while not stop.is_set():
+        try:
+            work(parts.jobs, parts.runner, num_at_once=parts.settings.jobs_at_once, stop=stop)
+        except StoreFailed as error:
+            log.warning("the queue of jobs rests for %.0f s: %s", _AGAIN_S, error.message)
+        except Exception:
+            log.exception("the queue of jobs rests for %.0f s", _AGAIN_S)
+        stop.wait(_AGAIN_S)
+
+
+def _sweeping(parts: Parts, stop: threading.Event) -> None:
+    while not stop.is_set():
+        with contextlib.suppress(StoreFailed, OSError):
+            sweep(parts)
+        stop.wait(_SWEEP_S)
+
+
+def sweep(parts: Parts, *, older_than_s: float = _SWEEP_S) -> list[Path]:
+    """Take away folders whose job is not there any more; those that were."""
+    root = parts.data / FOLDER
+    before = time.time() - older_than_s
+    if not root.is_dir():
+        return []
+    there = [one for one in root.iterdir() if one.is_dir() and one.stat().st_mtime < before]
+    known = {str(job.arguments.get("folder")) for job in parts.jobs.list()}
+    gone = [one for one in there if str(one.absolute()) not in known]
+    for folder in gone:
+        shutil.rmtree(folder, ignore_errors=True)
+    return gone
