@@ -12,14 +12,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from anyrig import errors
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.work.carried import revived, told
 from anyrig.work.engine import Recipe, Usual
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ TASKS: dict[str, str] = {
     "transcribe": "anyrig.cli.clerk_transcribe:transcribe",
 }
 """Name -> `module:function`; imported when first asked for."""
-MOST_KEPT = 6
+MOST_KEPT = 8
 """Models and open indexes that a clerk keeps; the one not used for longest goes first."""
 _OPTIONS: dict[str, Any] = {
     "no_bench": True, "json": False, "model": None, "fetch": False, "long": "windows",
@@ -152,6 +153,10 @@ class Clerk(Usual):
         context = Context(argparse.Namespace(**given), environment)
         self.room = ClerkRoom(context, bulk=bulk)
 
+    def holds(self) -> tuple[str, ...]:
+        """What is loaded, for those who look after the process."""
+        return tuple(self.room.kept)
+
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
         """What came of each task: `{"result": ...}` or `{"error": ...}`."""
         return [self._one(payload) for payload in batch]
@@ -163,14 +168,14 @@ class Clerk(Usual):
             return {"result": task(payload["task"])(self.room, payload["arguments"])}
         except AnyrigError as error:
             return {"error": told(error)}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a task throws is its answer
             if oom.recognise(error) is not None or oom.device_lost(error):
                 raise  # the process's own rescue knows better
-            # Its words may hold somebody's text: they stay in the log of this process.
-            log.exception("the task %s failed", payload["task"])
+            # Without its words: they may hold somebody's text, and this is for the server's log.
             name = type(error).__name__
+            trace = "".join([*traceback.format_tb(error.__traceback__), name])
             wrong = WorkFailed(f"{payload['task']} failed ({name})", hint="The log says more.")
-            return {"error": told(wrong)}
+            return {"error": told(wrong), "trace": trace}
         finally:
             self.room.tidy()
 
@@ -188,16 +193,10 @@ def ready(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"kept": room.kept}
 
 
-def told(error: AnyrigError) -> dict[str, str]:
-    """An error as plain JSON."""
-    name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
-    return {"class": name, "message": error.message, "hint": error.hint}
-
-
 def raised(answer: Mapping[str, Any]) -> Any:
     """The result of a task; its error, of its own class, where it has one."""
     if "error" not in answer:
         return answer["result"]
-    found = answer["error"]
-    kind = getattr(errors, found["class"], WorkFailed)
-    raise cast("AnyrigError", kind(found["message"], hint=found["hint"]))
+    if trace := answer.get("trace"):
+        log.warning("a task failed:\n%s", trace)
+    raise revived(answer["error"])

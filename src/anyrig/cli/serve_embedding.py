@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from anyrig.documents.cache.desk import Desk
+    from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Use
     from anyrig.work.live import Lane
+    from anyrig.work.seen import Seen
 
 log = logging.getLogger(__name__)
 OTHERS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
@@ -187,7 +189,7 @@ class Embeddings:
                 shelf = Shelf(store, embedding.marks(made), model.dimension) if store else None
             waiting = max(settings.queue, settings.texts)
             desk = stack.enter_context(Desk(made, shelf, most_waiting=waiting))
-            return Opened(desk, stack.pop_all())
+            return Opened(desk, made, stack.pop_all())
 
     def _forget(self, name: str, opened: Opened) -> None:
         """A model whose devices are gone: who asks next, loads it anew."""
@@ -233,16 +235,37 @@ class Found:
 
 
 class Opened:
-    """A desk and all it stands on."""
+    """A desk and all it stands on; a `keeper.Counter`."""
 
-    def __init__(self, desk: Desk, stack: ExitStack) -> None:
-        self.desk, self._stack = desk, stack
+    def __init__(self, desk: Desk, embedder: Embedder, stack: ExitStack) -> None:
+        self.desk, self._embedder, self._stack = desk, embedder, stack
         self._lock = threading.Lock()
+        self._ended = False
+        self.report = embedder.report
+
+    @property
+    def open(self) -> bool:
+        """Whether it takes anything."""
+        return not self._ended
+
+    @property
+    def running(self) -> int:
+        """Texts that are being made."""
+        return self.desk.running
+
+    def waiting(self, lane: Lane) -> int:
+        """Texts that wait."""
+        return self.desk.waiting("bulk" if lane == "bulk" else "single")
+
+    def workers(self) -> tuple[Seen, ...]:
+        """Its processes, as last seen."""
+        return self._embedder.workers()
 
     def close(self) -> None:
         """End it, once."""
         with self._lock:
             stack, self._stack = self._stack, ExitStack()
+            self._ended = True
         stack.close()
 
 

@@ -1,14 +1,261 @@
-"""Not there yet."""
+"""The server's view of the machine: devices and live samples, the choice of one, its figures."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
-from anyrig.server.keeper import Keeper
+from anyrig.devices.choose import suggested_workers
+from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.server.keeper import Keeper, counter
+
+if TYPE_CHECKING:
+    from anyrig.devices.choose import Choice
+    from anyrig.devices.describe import Device
+    from anyrig.monitor import Snapshot
+    from anyrig.monitor.sample import ProcessUse, Sample
+
+INTERVAL_S = 2.0
+KEPT = 300
+"""Samples of each device: ten minutes of them."""
+_DRAWN = ("compute_percent", "memory_used_bytes", "memory_total_bytes", "temperature_c", "power_w")
+"""What history keeps of a sample for charts."""
 
 
-def made(context: Context, stack: ExitStack, keeper: Keeper) -> Any:
+def made(context: Context, stack: ExitStack, keeper: Keeper) -> WatchedRig:
     """The part."""
-    return None
+    rig = WatchedRig(context, keeper)
+    stack.callback(rig.close)
+    return rig
+
+
+class WatchedRig:
+    """Fits `server.parts.Rig`: one monitor samples for everybody who asks."""
+
+    def __init__(self, context: Context, keeper: Keeper) -> None:
+        from anyrig.monitor import Monitor
+
+        self._context, self._keeper = context, keeper
+        self._lock = threading.Lock()
+        """One at a time reads or changes the choice."""
+        self._monitor: Monitor | None = None
+        self._recorded: Snapshot | None = None
+        self._shown: tuple[Snapshot | None, Mapping[str, Any]] = (None, {})
+        if context.record is None:
+            self._monitor = Monitor(context.machine, INTERVAL_S, KEPT).start()
+        else:
+            from anyrig.cli.top import recorded
+
+            self._recorded = recorded(context.machine)
+
+    def close(self) -> None:
+        """Sample no more."""
+        if self._monitor is not None:
+            self._monitor.stop()
+
+    # -- samples -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot | None:
+        """The last samples; None before the first."""
+        return self._monitor.latest() if self._monitor is not None else self._recorded
+
+    def now(self) -> Mapping[str, Any]:
+        """The last sample of every device and of the host; made once of each sample."""
+        snapshot = self.snapshot()
+        if snapshot is None:
+            return {"time": None, "devices": [], "host": None, "warnings": []}
+        known, shown = self._shown
+        if known is not snapshot:
+            from anyrig.monitor.report import snapshot_json
+
+            alerts = self._monitor.warnings() if self._monitor is not None else []
+            data = snapshot_json(snapshot, alerts)
+            kinds = {device.id: device.kind for device in self._context.machine.devices}
+            for row in data["devices"]:
+                row["kind"] = kinds.get(row["device"], "gpu")
+            for process in data["host"]["processes"]:
+                del process["command"], process["user"]  # nobody's business over a network
+            shown = data
+            self._shown = (snapshot, shown)
+        return shown
+
+    def history(self) -> Sequence[Mapping[str, Any]]:
+        """Samples of the last minutes, the oldest first: a row for each moment."""
+        if self._monitor is None:
+            return []
+        rows: dict[float, dict[str, Any]] = {}
+        for host in self._monitor.host_history():
+            rows[host.monotonic_s] = {
+                "time": host.wall_s,
+                "devices": {},
+                "cpu_percent": host.cpu_percent,
+                "memory_available_bytes": host.memory_available_bytes,
+                "memory_ours_bytes": host.memory_ours_bytes,
+            }
+        for device in self._context.machine.devices:
+            for sample in self._monitor.history(device.id):
+                row = rows.get(sample.monotonic_s)
+                if row is not None:
+                    row["devices"][device.id] = {name: getattr(sample, name) for name in _DRAWN}
+        return [rows[moment] for moment in sorted(rows)]
+
+    # -- devices -----------------------------------------------------------------------------------
+
+    def devices(self) -> Mapping[str, Any]:
+        """As `anyrig devices --json`, a row for each, with its last sample and what runs on it."""
+        from anyrig.cli.devices import choice_json
+        from anyrig.devices.choose import explain
+
+        context, machine = self._context, self._context.machine
+        with self._lock:
+            try:
+                choice = context.choose()
+            except (NoSuchDevice, DeviceUnusable) as error:
+                # A wrong word in some file must not hide what is there.
+                rows = [self._row(device, None) for device in machine.devices]
+                return {"devices": rows, "reason": error.message, "warnings": [error.hint],
+                        "word": "", "choice": None}  # fmt: skip
+            rows = [self._row(device, choice) for device in machine.devices]
+            return {
+                "devices": rows,
+                "reason": explain(choice),
+                "warnings": list(choice.warnings),
+                "word": choice.word,
+                "choice": choice_json(choice),
+            }
+
+    def use(self, device: str) -> Mapping[str, Any]:
+        """Choose one from now on, as `anyrig use`; what is loaded elsewhere leaves.
+
+        Raises:
+            NoSuchDevice: nothing here answers to the word.
+        """
+        from anyrig.cli.pick import remember
+        from anyrig.devices.words import detour, match
+
+        context, word = self._context, device.strip()
+        warnings: list[str] = []
+        saved = name = word.lower()
+        if saved not in ("auto", "all"):
+            if saved == "gpu" and not context.machine.gpus:
+                raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
+            found = match(context.machine, word)[0]
+            warnings += self._objections(found, detour(found, word))
+            saved, name = found.id, found.name
+        with self._lock:
+            before = _ids(context)
+            remember(context, saved, name)
+            stronger = context.loaded.origins.get("device")
+            if getattr(context.options, "device", None):
+                warnings.append("the server was started with --device, which comes first")
+            elif stronger and stronger[0] != "default":
+                asked = context.loaded.settings.device
+                warnings.append(f"{stronger[1]} asks for {asked!r}, which comes first")
+            changed = _ids(context) != before
+        if changed:
+            self._keeper.renew()
+        return {"saved": {"device": saved, "name": name}, "warnings": warnings, **self.devices()}
+
+    def _objections(self, device: Device, other_way: str) -> list[str]:
+        """What speaks against a device; an error where the user wants it strict."""
+        strict = self._context.loaded.settings.strict
+        if device.why_not and device.kind == "gpu":
+            text = f"{device.name} cannot be used: {device.why_not}"
+            if strict:
+                raise DeviceUnusable(text, hint=self._fix(device) or "Run `anyrig doctor`.")
+            return [f"{text}; until that is mended the CPU is used"]
+        if other_way and strict:
+            raise DeviceUnusable(other_way, hint="Run `anyrig doctor`.")
+        return [other_way] if other_way else []
+
+    def _row(self, device: Device, choice: Choice | None) -> dict[str, Any]:
+        from anyrig.devices.describe import to_json
+
+        snapshot = self.snapshot()
+        sample = snapshot.of(device.id) if snapshot is not None else None
+        passed = next((p.reason for p in choice.passed_over if p.device.id == device.id), ""
+                      ) if choice is not None else ""  # fmt: skip
+        usable = device.usable or device.kind == "cpu"
+        broken = self._context.evidence.broken.get(device.id, "")
+        lost = sample.lost if sample is not None else ""
+        return {
+            **to_json(device),
+            "usable": usable and not broken and not lost,
+            "why": lost or broken or ("" if device.kind == "cpu" else device.why_not) or passed,
+            "fix": "anyrig doctor" if broken or lost else "" if usable else self._fix(device),
+            "chosen": choice is not None and any(d.id == device.id for d in choice.devices),
+            "suggested_workers": suggested_workers(device),
+            **_live(device, sample),
+            "running": self._running(device, sample),
+        }
+
+    def _fix(self, device: Device) -> str:
+        from anyrig.cli.show import local_fix
+
+        fix = device.why_not_fix
+        return local_fix(fix) if fix and self._context.record is None else fix
+
+    def _running(self, device: Device, sample: Sample | None) -> list[dict[str, Any]]:
+        """Our workers there by what they have loaded, then the processes of others."""
+        snapshot = self.snapshot()
+        host = snapshot.host.processes if snapshot is not None else ()
+        resident = {process.pid: process.memory_bytes for process in host}
+        uses: dict[int, ProcessUse] = {}
+        if sample is not None:
+            uses = {use.pid: use for use in sample.processes or ()}
+        rows = []
+        for one in self._keeper.kept():
+            live = counter(one.value)
+            for worker in live.workers() if live is not None else ():
+                if worker.device != device.id or worker.state == "dead":
+                    continue
+                use = uses.pop(worker.pid, None)
+                memory = use.memory_bytes if use is not None else resident.get(worker.pid)
+                rows.append({"pid": worker.pid, "name": one.name, "memory_bytes": memory,
+                             "ours": True})  # fmt: skip
+        rows += [{"pid": use.pid, "name": use.name or "", "memory_bytes": use.memory_bytes,
+                  "ours": use.ours} for use in uses.values()]  # fmt: skip
+        return rows
+
+    def figures(self) -> Sequence[Mapping[str, Any]]:
+        """What `anyrig bench` measured here: read anew, since a job may have measured meanwhile."""
+        from anyrig.bench import figures
+
+        context = self._context
+        if context.record is not None:
+            return []
+        book = figures.load(context.folders.figures)
+        context.book = book  # the choice of a device goes by it
+        rows = []
+        for device in context.machine.devices:
+            page = book.of(device, context.machine)
+            for figure in page.figures if page is not None else ():
+                rows.append({"device": device.id, "name": device.name, "when": page.when
+                             if page else "", **asdict(figure)})  # fmt: skip
+        return rows
+
+
+def _live(device: Device, sample: Sample | None) -> dict[str, Any]:
+    """What changes of a device, from its last sample, else from its description."""
+    memory = device.memory
+    free = sample.memory_free_bytes if sample is not None else memory.free_bytes
+    total = sample.memory_total_bytes if sample is not None else None
+    return {
+        "memory_total_bytes": total if total is not None else memory.total_bytes,
+        "memory_free_bytes": free,
+        "load": sample.compute_percent if sample is not None else None,
+        "temperature_c": sample.temperature_c if sample is not None else None,
+        "power_w": sample.power_w if sample is not None else None,
+        "power_limit_w": sample.power_limit_w if sample is not None else None,
+    }
+
+
+def _ids(context: Context) -> list[str]:
+    try:
+        return [device.id for device in context.choose().devices]
+    except (NoSuchDevice, DeviceUnusable):
+        return []

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     machine = _wanted(context)
     if context.record is not None:
-        return _print(options, machine, iter([_recorded(machine)]), {})
+        return _print(options, machine, iter([recorded(machine)]), {})
     live = is_terminal() and not (options.json or options.prometheus or options.once)
     monitor = Monitor(machine, options.interval, ours=running("anyrig"))
     if live:
@@ -130,7 +130,7 @@ def _print(
     return 0
 
 
-def _recorded(machine: Machine) -> Snapshot:
+def recorded(machine: Machine) -> Snapshot:
     """What a recorded machine's description tells; nothing of it can be sampled."""
     from anyrig.monitor.readers import NoReader
     from anyrig.monitor.sample import HostSample, Moment

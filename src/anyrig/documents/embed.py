@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placed
     from anyrig.work.engine import Engine
     from anyrig.work.pool import Pool
+    from anyrig.work.seen import Seen
 
 LOOK_AHEAD, NEAR_AHEAD = 1024, 32
 """Bundles that may be made ahead; and on a CPU, where that many take a quarter of a minute.
@@ -78,6 +79,8 @@ class Embedder:
         self._chunk = FEW if on_cpu else CHUNK
         self._ahead = NEAR_AHEAD if on_cpu else LOOK_AHEAD
         self._tokeniser = _tokeniser(model, long, self._chunk)
+        self.report = Report()
+        """The figures of everything so far."""
         self._engine: Engine | None = None
         self._pool: Pool | None = None
         self._closed = False
@@ -115,6 +118,10 @@ class Embedder:
                 f"{self.model.name} takes: what is behind them is not in the vector"
             )
         return found
+
+    def workers(self) -> tuple[Seen, ...]:
+        """Its processes as last seen; none where the model is in this one."""
+        return self._pool.workers() if self._pool is not None else ()
 
     def found(self, texts: Sequence[str], use: Use = "passage") -> None:
         """Count those that were cut, of texts whose vectors were kept: that is told every time."""
@@ -184,6 +191,13 @@ class Embedder:
     def _outcomes(
         self, parcels: Iterator[bytes], report: Report | None
     ) -> Iterator[Outcome[bytes]]:
+        report = report if report is not None else Report()
+        try:
+            yield from self._begun(parcels, report)
+        finally:
+            self.report.join(report)
+
+    def _begun(self, parcels: Iterator[bytes], report: Report) -> Iterator[Outcome[bytes]]:
         if not self._here:
             return self._workers().run(parcels, cost=cost, look_ahead=self._ahead, report=report)
         from anyrig.work.pace import Pace

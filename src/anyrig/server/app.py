@@ -43,9 +43,11 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
         router: APIRouter = module.router(parts)
         app.include_router(router)
     describe.install(app)
+    from anyrig.server.counting import counted
     from anyrig.server.guard import guarded
 
     guarded(app, parts)
+    counted(app, parts)
     if page:
         from anyrig.server.page.main import attach
 

@@ -1,8 +1,19 @@
-"""Figures for Prometheus: what happened, counted where it happens."""
+"""Figures for Prometheus: what happened, counted where it happens, and what is, when asked."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from anyrig.server.keeper import Kept, counter
+
+if TYPE_CHECKING:
+    from anyrig.work.outcome import Report
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Figures:
@@ -10,10 +21,56 @@ class Figures:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        made = {"registry": self.registry, "namespace": "anyrig"}
-        self.requests = Counter("requests", "Requests", ["route", "method", "status"], **made)  # type: ignore[arg-type]
-        self.seconds = Histogram("request_seconds", "Time of requests", ["route"], **made)  # type: ignore[arg-type]
-        self.audio = Counter("audio_seconds", "Audio made", ["engine"], **made)  # type: ignore[arg-type]
-        self.first_audio = Histogram("first_audio_seconds", "Until audio began", [], **made)  # type: ignore[arg-type]
-        self.texts = Counter("texts_embedded", "Texts embedded", ["model"], **made)  # type: ignore[arg-type]
-        self.tasks = Counter("tasks", "Tasks on documents", ["task", "outcome"], **made)  # type: ignore[arg-type]
+        made: dict[str, Any] = {"registry": self.registry, "namespace": "anyrig"}
+        self.requests = Counter("requests", "Requests", ["route", "method", "status"], **made)
+        self.seconds = Histogram(
+            "request_seconds", "Time of requests", ["route"], buckets=_SECONDS, **made
+        )
+        self.audio = Counter("audio_seconds", "Audio made", ["engine"], **made)
+        self.first_audio = Histogram(
+            "first_audio_seconds", "Until audio began", [], buckets=_SECONDS, **made
+        )
+        self.texts = Counter("texts_embedded", "Texts embedded", ["model"], **made)
+        self.tasks = Counter("tasks", "Tasks on documents", ["task", "outcome"], **made)
+        self.batches = Counter("batches", "Calls of engines", ["model"], **made)
+        self.items = Counter("batch_items", "Items in these calls", ["model"], **made)
+        self.busy = Counter("engine_busy_seconds", "Time inside engines", ["model"], **made)
+        self.out_of_memory = Counter(
+            "out_of_memory", "Batches or loads that found too little memory", ["model"], **made
+        )
+        self.deaths = Counter("worker_deaths", "Workers that died", ["model"], **made)
+        self._seen: dict[int, tuple[Report, list[float]]] = {}
+        """By a report's id, what of it was counted; the report is held so that ids stay its own."""
+        self._died: set[int] = set()
+        self._lock = threading.Lock()
+
+    def observe(self, kept: Iterable[Kept]) -> None:
+        """Count what loaded models did since the last look; done before each answer and often
+        enough between that none is unloaded unseen.
+        """
+        with self._lock:
+            reports: set[int] = set()
+            pids: set[int] = set()
+            for one in kept:
+                live = counter(one.value)
+                if live is None:
+                    continue
+                self._count(one.name, live.report)
+                reports.add(id(live.report))
+                for worker in live.workers():
+                    if worker.state != "dead":
+                        continue
+                    pids.add(worker.pid)
+                    if worker.pid not in self._died:
+                        self.deaths.labels(one.name).inc()
+            self._died = pids
+            self._seen = {key: told for key, told in self._seen.items() if key in reports}
+
+    def _count(self, name: str, report: Report) -> None:
+        now = [float(report.num_batches), float(report.num_items), report.busy_s,
+               float(report.num_out_of_memory)]  # fmt: skip
+        before = self._seen.get(id(report), (report, [0.0] * len(now)))[1]
+        counters = (self.batches, self.items, self.busy, self.out_of_memory)
+        for figure, new, old in zip(counters, now, before, strict=True):
+            figure.labels(name).inc(max(0.0, new - old))
+        self._seen[id(report)] = (report, now)

@@ -51,9 +51,12 @@ class Clerks(Protocol):
     """Everything else that needs a model: done in a worker process, by the name of the task."""
 
     def submit(
-        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live"
+        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
     ) -> Future[Any]:
-        """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`."""
+        """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`.
+
+        The first one of a lane starts a process: call it in a thread.
+        """
 
 
 class Rig(Protocol):

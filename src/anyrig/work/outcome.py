@@ -78,6 +78,14 @@ class Report:
         if peak is not None:
             self.peak_bytes = max(peak, self.peak_bytes or 0)
 
+    def join(self, other: Report) -> None:
+        """Add the figures of another run; what was set aside and warned of stays its own."""
+        self.num_items += other.num_items
+        self.num_out_of_memory += other.num_out_of_memory
+        self.batch_done(
+            other.real_cost, other.padded_cost, other.busy_s, other.peak_bytes, other.num_batches
+        )
+
     def add(self, outcome: Outcome[R]) -> None:
         """One more item is through."""
         self.num_items += 1

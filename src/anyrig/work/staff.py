@@ -80,6 +80,8 @@ class Staff:
 
     def _fact(self, worker: Worker, state: State, said: str = "") -> Seen:
         placement, lane = worker.placement, self._lanes.get(worker.number)
+        if worker.ended and not said:  # where nothing runs, nobody has heard of it yet
+            state, said = "dead", worker.ended
         hand = list(lane.hand.values()) if lane is not None else []
         rate = lane.rate if lane is not None else None
         return Seen(

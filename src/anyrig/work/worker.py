@@ -60,6 +60,8 @@ class Worker:
         """When it last said anything."""
         self.holds: tuple[str, ...] = ()
         """The models it says that it has loaded."""
+        self.ended = ""
+        """How the process ended; empty while it lives."""
         self._stopped = False
         variables, seen = bind(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
@@ -133,7 +135,7 @@ class Worker:
         code = self._process.wait()
         spawn.sweep(self._process)
         self._reader.join(timeout=_LAST_WORDS_S)
-        said = spawn.death(code, self._murmur.lines())
+        self.ended = said = spawn.death(code, self._murmur.lines())
         if not self._stopped:
             log.debug("worker %d %s", self.number, said)
         self._events.put(Said(self.number, Gone(said)))

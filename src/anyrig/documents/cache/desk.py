@@ -108,6 +108,16 @@ class Desk:
         """Whose vectors they are."""
         return self._vectors.model
 
+    @property
+    def running(self) -> int:
+        """How many texts are being made."""
+        with self._come:
+            return sum(one.running for one in self._wanted.values())
+
+    def waiting(self, lane: Lane) -> int:
+        """How many texts of a lane wait."""
+        return len(self._lanes[lane])
+
     # -- asking ------------------------------------------------------------------------------------
 
     def submit(

@@ -1,12 +1,73 @@
-"""Not there yet."""
+"""Whether the server lives, and whether it is ready: what was observed, in a few milliseconds."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Any
 
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from anyrig.server import observed
 from anyrig.server.parts import Parts
+from anyrig.server.problems import problem
+from anyrig.server.schemas.health import Alive, Health
+
+_TITLES = {
+    "starting": ("models are being loaded", "Try again in a few seconds."),
+    "failed": ("a model could not be loaded", "`problems` says why; the server's log says more."),
+    "stalled": ("no worker can answer", "Workers are started again; try again in a few seconds."),
+    "ending": ("the server is ending", "Ask again when it is back."),
+}
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(tags=["health"])
+
+    @routes.get("/health/live", response_model=Alive, summary="Whether the process answers")
+    async def live() -> Any:
+        """Open to everybody, and the same whatever goes on: for probes."""
+        return JSONResponse({"status": "alive"})
+
+    @routes.get(
+        "/health", response_model=Health, summary="Whether it is ready, and how its workers are",
+        responses={503: {"description": "Not ready yet, or no more; the same figures are in it.",
+                         "content": {"application/problem+json": {}}}},
+    )  # fmt: skip
+    async def health() -> Response:
+        """Reports what was seen of worker processes and devices, never what was asked for."""
+        facts = told(parts)
+        if facts["ready"]:
+            return JSONResponse(facts)
+        title, hint = _TITLES[facts["state"]]
+        return problem(503, title, hint, **facts)
+
+    return routes
+
+
+def told(parts: Parts) -> dict[str, Any]:
+    """Everything that `/health` says."""
+    problems = observed.problems(parts)
+    error = parts.state.get("error")
+    if error:
+        problems.insert(0, str(error))
+    state = _state(parts)
+    return {
+        "ready": state == "ready",
+        "state": state,
+        "workers": observed.health(parts),
+        "models": parts.keeper.loaded(),
+        "problems": problems,
+    }
+
+
+def _state(parts: Parts) -> str:
+    if parts.state.get("ending"):
+        return "ending"
+    if parts.state.get("error"):
+        return "failed"
+    if not parts.state.get("ready"):
+        return "starting"
+    # What nobody asked to have ready at the start is loaded at need, by whoever needs it.
+    wanted = tuple(parts.state.get("preloaded", ()))
+    return "stalled" if any(name in wanted for name in observed.stalled(parts)) else "ready"

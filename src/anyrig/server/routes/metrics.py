@@ -1,12 +1,145 @@
-"""Not there yet."""
+"""Figures for machines: Prometheus' text, and JSON of every device with its history."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+import anyio
+from anyio import to_thread
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from anyrig.jobs import ENDED, State
+from anyrig.monitor.report import prometheus_text
+from anyrig.server import observed
+from anyrig.server.keeper import counter
 from anyrig.server.parts import Parts
+from anyrig.server.schemas.health import Gpus
+from anyrig.work.live import LANES
+
+log = logging.getLogger(__name__)
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_STATES: tuple[State, ...] = ("queued", "running", "paused", *ENDED)
+_STATUSES: tuple[observed.Status, ...] = ("ready", "busy", "loading", "hangs", "dead")
+Family = GaugeMetricFamily | CounterMetricFamily
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(tags=["metrics"])
+    aside = anyio.CapacityLimiter(2)
+    registry = CollectorRegistry()
+    registry.register(Now(parts))
+
+    @routes.get(
+        "/metrics", summary="Figures for Prometheus", response_class=PlainTextResponse,
+        responses={200: {"content": {"text/plain": {"example": "anyrig_ready 1.0\n"}}}},
+    )  # fmt: skip
+    async def metrics() -> Response:
+        """Requests, queues, batches, audio, memory, jobs, and every device's figures."""
+        text = await to_thread.run_sync(lambda: _text(parts, registry), limiter=aside)
+        return Response(text, headers={"Content-Type": TYPE})
+
+    @routes.get("/metrics/gpu", response_model=Gpus, summary="Every device, now and lately")
+    async def gpu() -> Any:
+        """The last samples, and those of the last minutes for charts."""
+
+        def told() -> JSONResponse:
+            return JSONResponse({"now": parts.rig.now(), "history": list(parts.rig.history())})
+
+        return await to_thread.run_sync(told, limiter=aside)
+
+    return routes
+
+
+def _text(parts: Parts, registry: CollectorRegistry) -> bytes:
+    parts.figures.observe(parts.keeper.kept())
+    snapshot = parts.rig.snapshot()
+    devices = prometheus_text(snapshot).encode() if snapshot is not None else b""
+    return generate_latest(parts.figures.registry) + generate_latest(registry) + devices
+
+
+class Now(Collector):
+    """What is, at the moment of asking."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def describe(self) -> Iterable[Family]:
+        """Nothing is asked when it is registered."""
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        """Every figure that is read rather than counted."""
+        parts = self._parts
+        yield _gauge("ready", "1 once the server is ready.", parts.state.get("ready", False))
+        yield from self._models()
+        yield from self._workers()
+        yield from self._keeper()
+        yield from self._jobs()
+
+    def _models(self) -> Iterator[Family]:
+        loaded = GaugeMetricFamily("anyrig_models_loaded", "Models that are loaded.", labels=[])
+        queue = GaugeMetricFamily("anyrig_queue", "Items that wait.", labels=["model", "lane"])
+        running = GaugeMetricFamily("anyrig_running", "Items at work.", labels=["model"])
+        idle = GaugeMetricFamily("anyrig_model_idle_seconds", "Not asked for.", labels=["model"])
+        kept = self._parts.keeper.kept()
+        loaded.add_metric([], len(kept))
+        for one in kept:
+            idle.add_metric([one.name], one.idle_s)
+            live = counter(one.value)
+            if live is None:
+                continue
+            running.add_metric([one.name], live.running)
+            for lane in LANES:
+                queue.add_metric([one.name, lane], live.waiting(lane))
+        yield from (loaded, queue, running, idle)
+
+    def _workers(self) -> Iterator[Family]:
+        counts: dict[tuple[str, str], int] = {}
+        for worker in observed.workers(self._parts):
+            for status in _STATUSES:
+                counts.setdefault((worker.model, status), 0)
+            counts[worker.model, worker.status] += 1
+        found = GaugeMetricFamily("anyrig_workers", "Processes.", labels=["model", "status"])
+        for (model, status_), count in counts.items():
+            found.add_metric([model, status_], count)
+        yield found
+
+    def _keeper(self) -> Iterator[Family]:
+        tally = self._parts.keeper.tally
+        yield _counter("model_loads", "Models that were loaded.", tally.loads)
+        yield _counter("model_load_seconds", "Time that took.", tally.load_s)
+        yield _counter("model_load_failures", "Loads that failed.", tally.failures)
+        yield _counter("model_load_out_of_memory", "Loads without room.", tally.out_of_memory)
+        found = CounterMetricFamily("anyrig_model_unloads", "Models unloaded.", labels=["reason"])
+        for reason, count in tally.unloads.items():
+            found.add_metric([reason], count)
+        yield found
+
+    def _jobs(self) -> Iterator[Family]:
+        found = GaugeMetricFamily("anyrig_jobs", "Jobs by state.", labels=["state"])
+        counts = dict.fromkeys(_STATES, 0)
+        try:
+            for job in self._parts.jobs.list():
+                counts[job.state] += 1
+        except Exception:
+            # Figures of everything else are wanted most when one thing is broken.
+            log.exception("jobs cannot be counted")
+            return
+        for state, count in counts.items():
+            found.add_metric([state], count)
+        yield found
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"anyrig_{name}", text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"anyrig_{name}", text, value=float(value))

@@ -1,0 +1,112 @@
+"""What was seen of the workers: from the processes themselves and the last samples, never from what
+was asked for. Nobody is asked: it reads what is kept, in well under a millisecond.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from anyrig.server.keeper import counter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from anyrig.server.parts import Parts
+    from anyrig.work.seen import Seen
+
+Status = Literal["ready", "busy", "loading", "hangs", "dead"]
+SILENT_S = 15.0
+"""A worker says every two seconds that it lives; one that has not for so long hangs."""
+_LONG_S, _LONG = 600.0, 30.0
+"""One batch that takes so many seconds, and so many times longer than expected, does as well."""
+DEAD_TOLD_S = 60.0
+"""For how long a worker that died is still told of."""
+_MB = 1 << 20
+
+
+class Worker(NamedTuple):
+    """One worker process."""
+
+    model: str
+    """By the keeper's name."""
+    seen: Seen
+    status: Status
+    silent_s: float
+
+
+def workers(parts: Parts) -> list[Worker]:
+    """Every worker of every model that is loaded, and those that died lately."""
+    now = time.monotonic()
+    found = []
+    for one in parts.keeper.kept():
+        live = counter(one.value)
+        for seen in live.workers() if live is not None else ():
+            if seen.state == "dead" and now - seen.heard > DEAD_TOLD_S:
+                continue
+            found.append(Worker(one.name, seen, status(seen, now), now - seen.heard))
+    return found
+
+
+def status(seen: Seen, now: float) -> Status:
+    """How a worker is doing."""
+    if seen.state != "ready":
+        return seen.state
+    if now - seen.heard > SILENT_S:
+        return "hangs"
+    if seen.busy_since is None:
+        return "ready"
+    return "hangs" if now - seen.busy_since > max(_LONG_S, _LONG * seen.expected_s) else "busy"
+
+
+def health(parts: Parts) -> list[dict[str, Any]]:
+    """For `/health`: the fields of each worker."""
+    answering = gpus(parts.rig.now())
+    return [_fields(worker, answering) for worker in workers(parts)]
+
+
+def gpus(now: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The GPUs that answered the last time they were sampled, by id."""
+    rows = [row for row in now["devices"] if row["kind"] == "gpu" and not row["lost"]]
+    return {row["device"]: row for row in rows if "device" not in row["unknown"]}
+
+
+def _fields(worker: Worker, answering: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    seen = worker.seen
+    alive = seen.state == "ready" and worker.status != "hangs"
+    mine = [answering[seen.device]] if seen.device in answering else []
+    rows = mine if seen.kind == "gpu" else list(answering.values())
+    free = [row["memory_free_bytes"] for row in rows if row["memory_free_bytes"] is not None]
+    return {
+        "worker_id": f"{worker.model}:{seen.pid}",
+        "status": worker.status,
+        "device_type": seen.word.partition(":")[0],
+        "gpu_available": bool(rows),
+        "gpu_count": len(answering),
+        "gpu_memory_free_mb": round(max(free) / _MB) if free else None if rows else 0,
+        "tts_model_loaded": alive and worker.model.startswith("speech"),
+        "cached_models": list(seen.holds) if alive else [],
+    }
+
+
+def problems(parts: Parts) -> list[str]:
+    """What is wrong with workers, for a person."""
+    found = []
+    for worker in workers(parts):
+        seen = worker.seen
+        if worker.status == "dead":
+            found.append(f"{worker.model}: worker {seen.pid} {seen.said or 'died'}")
+        elif worker.status == "hangs" and worker.silent_s > SILENT_S:
+            found.append(f"{worker.model}: worker {seen.pid} says nothing for "
+                         f"{worker.silent_s:.0f} s")  # fmt: skip
+        elif worker.status == "hangs":
+            found.append(f"{worker.model}: worker {seen.pid} does not come to an end")
+    return found
+
+
+def stalled(parts: Parts) -> list[str]:
+    """Models that are loaded, and have no worker that could answer now."""
+    able: dict[str, bool] = {}
+    for worker in workers(parts):
+        able[worker.model] = able.get(worker.model, False) or worker.status in ("ready", "busy")
+    return sorted(model for model, one in able.items() if not one)

@@ -1,0 +1,59 @@
+"""How the server is doing, as it goes over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"] = "alive"
+
+
+class WorkerHealth(BaseModel):
+    """A worker process as it was last seen."""
+
+    worker_id: str = Field(description="The model's name and the number of the process.")
+    status: Literal["ready", "busy", "loading", "hangs", "dead"]
+    device_type: str = Field(description="By what the device is driven: `cuda`, `rocm`, `cpu`.")
+    gpu_available: bool = Field(description="Whether a GPU for it answered when last sampled.")
+    gpu_count: int = Field(description="How many GPUs answered.")
+    gpu_memory_free_mb: int | None = Field(description="MiB; null where nobody can tell.")
+    tts_model_loaded: bool
+    cached_models: list[str] = Field(description="What the process says that it has loaded.")
+
+
+class Health(BaseModel):
+    """Ready, or why not."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "ready": True, "state": "ready", "models": ["speech hibari"], "problems": [],
+                    "workers": [
+                        {"worker_id": "speech hibari:4711", "status": "busy",
+                         "device_type": "cuda", "gpu_available": True, "gpu_count": 1,
+                         "gpu_memory_free_mb": 21034, "tts_model_loaded": True,
+                         "cached_models": ["hibari"]}
+                    ],
+                }
+            ]
+        }
+    )  # fmt: skip
+
+    ready: bool
+    state: Literal["starting", "ready", "failed", "stalled", "ending"]
+    workers: list[WorkerHealth]
+    models: list[str] = Field(description="Those that are loaded.")
+    problems: list[str]
+
+
+class Gpus(BaseModel):
+    """Samples of every device."""
+
+    now: dict[str, Any] = Field(description="The last sample of each device and of the host.")
+    history: list[dict[str, Any]] = Field(description="Of the last minutes, the oldest first.")
