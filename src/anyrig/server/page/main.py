@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
-from anyrig.server.page import frame, theme
-from anyrig.server.page.api import Api
+from anyrig.server.page import frame, pieces, theme
+from anyrig.server.page.api import Api, Refused
 from anyrig.server.page.frame import Page
 from anyrig.server.parts import Parts
+from anyrig.server.problems import problem
 
 PAGES = (
     Page("/", "rig", "anyrig.server.page.rig"),
@@ -53,6 +54,7 @@ def attach(app: FastAPI, parts: Parts) -> None:
     app.router.default = core.app  # only what no route of ours answers, not even with a 405
     _assets(app)
     api = Api(app, parts)
+    core.app.exception_handler(404)(_nothing_there(api))
     for page in PAGES:
         if find_spec(page.module) is not None:
             _serve(page, api)
@@ -83,9 +85,29 @@ def _serve(page: Page, api: Api) -> None:
         here = frame.here(client, api, page.path)
         frame.dress(client, here, here.t(f"page.{page.key}"), version())
         with frame.framed(client, here, PAGES):
-            await build(here)
+            try:
+                await build(here)
+            except Refused as refused:
+                with pieces.trouble(refused.title, refused.hint):
+                    pieces.link(here.t("frame.again"), page.path, classes="button plain")
 
     ui.page(page.path, response_timeout=_SLOW_S)(show)
+
+
+def _nothing_there(api: Api) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """A person is told where the pages are, a program gets the usual problem."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):
+            return problem(404, "Not Found", "See /docs for what there is.")
+        with Client(ui.page(""), request=request) as client:
+            here = frame.here(client, api, "")
+            frame.dress(client, here, here.t("frame.nothing_here"), version())
+            with frame.framed(client, here, PAGES):
+                pieces.heading(here.t("frame.nothing_here"), here.t("frame.nothing_here.hint"))
+        return client.build_response(request, 404)
+
+    return answer
 
 
 class Preferences(BaseModel):

@@ -185,6 +185,10 @@ class Bar:
             self._bar.attributes(aria_label=label)
         self._bar.attributes(aria_valuenow=round(100 * share), aria_valuetext=text or None)
 
+    def warn(self, warning: bool) -> None:
+        """Whether it is fuller than it should be."""
+        self._bar.classes("warn") if warning else self._bar.classes(remove="warn")
+
 
 class Field(ui.element, component="assets/field.js"):
     """One question to a person, with its label: the browser's own controls.

@@ -2,10 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from anyrig.server.page.frame import Here
-from anyrig.server.page.pieces import heading
+from anyrig.server.page.pieces import Field, card, copyable, empty, heading, tag, toast
+from anyrig.server.page.rig_bench import BenchCard
+from anyrig.server.page.rig_device import DeviceCard
+
+_EVERY_S = 2.0
 
 
 async def build(here: Here) -> None:
     """Fill the page."""
-    heading(here.t("page.rig"))
+    heading(here.t("page.rig"), here.t("rig.lead"))
+    await RigPage(here).show()
+
+
+class RigPage:
+    """One visitor's view of the machine."""
+
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        self._cards: dict[str, DeviceCard] = {}
+
+    async def show(self) -> None:
+        """Draw it, and keep it up to date."""
+        here, t = self._here, self._here.t
+        told = await here.api.get("/devices")
+        with card(classes="slim"):
+            self._use = Field(
+                "select", t("rig.use"), _word(told), options=self._options(told),
+                hint=t("rig.use.hint"), on_change=self._choose, name="device",
+            )  # fmt: skip
+            self._reason = tag("p", t("rig.now", reason=told["reason"]), id="reason")
+            self._warnings = tag("p", " ".join(told["warnings"]), classes="soft")
+        if not told["devices"]:
+            with empty(t("rig.none"), t("rig.none.hint"), icon_name="chip"):
+                copyable(t, "anyrig doctor")
+        with tag("div", classes="grid"):
+            for row in told["devices"]:
+                self._cards[row["id"]] = DeviceCard(t, row)
+        await BenchCard(here).show()
+        here.every(_EVERY_S, self._refresh)
+
+    async def _refresh(self) -> None:
+        self._tell(await self._here.api.get("/devices"))
+        history = (await self._here.api.get("/metrics/gpu"))["history"]
+        for device, shown in self._cards.items():
+            shown.draw(device, history)
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        self._reason.text = self._here.t("rig.now", reason=told["reason"])
+        self._warnings.text = " ".join(told["warnings"])
+        for row in told["devices"]:
+            if row["id"] in self._cards:
+                self._cards[row["id"]].tell(row)
+
+    async def _choose(self, device: str) -> None:
+        told = await self._here.api.put("/devices/chosen", {"device": device})
+        self._tell(told)
+        name = dict(self._options(told))[_word(told)]
+        toast(self._here.t("rig.used", name=name), "good", " ".join(told["warnings"]))
+
+    def _options(self, told: Mapping[str, Any]) -> list[tuple[str, str]]:
+        t = self._here.t
+        rows = [(row["id"], row["name"]) for row in told["devices"]]
+        known = [("auto", t("rig.use.auto")), ("all", t("rig.use.all")), *rows]
+        word = _word(told)
+        return known if any(word == one[0] for one in known) else [*known, (word, word)]
+
+
+def _word(told: Mapping[str, Any]) -> str:
+    """What was asked for; nothing said is `auto`."""
+    word = told.get("word") or "auto"
+    rows = [row["id"] for row in told["devices"] if word in (row["id"], *row.get("words", ()))]
+    return rows[0] if rows and word not in ("auto", "all") else str(word)
