@@ -36,6 +36,12 @@ class Api:
             base_url="http://127.0.0.1", timeout=None,
         )  # fmt: skip
 
+    @property
+    def folders(self) -> list[str]:
+        """Folders of this machine that may be indexed by name."""
+        told = str(getattr(self._parts.settings, "folders", ""))
+        return [one.strip() for one in told.split(",") if one.strip()]
+
     async def get(self, path: str, **query: Any) -> Any:
         """The JSON of an answer."""
         return await self._ask("GET", path, params=query)

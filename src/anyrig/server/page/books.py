@@ -1,0 +1,103 @@
+"""The books page: drop a file, tick chapters, hear them while the rest is made.
+
+What is shown comes from the API alone: a page that is closed finds its books again, and a plan that
+was being looked at stands in the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from anyrig.server.page import jobs_facts
+from anyrig.server.page.api import Refused
+from anyrig.server.page.books_card import BookCard
+from anyrig.server.page.books_plan import PlanCard
+from anyrig.server.page.frame import Here
+from anyrig.server.page.jobs import LOOK_S, Cards
+from anyrig.server.page.jobs_ask import Ask
+from anyrig.server.page.pieces import Drop, button, card, empty, heading, tag, toast, trouble
+
+ACCEPT = ".epub,.pdf,.docx,.odt,.fb2,.html,.htm,.xhtml,.md,.txt,.rtf,.mobi,.azw3"
+
+
+async def build(here: Here) -> None:
+    """The page."""
+    page = _Page(here)
+    if "file" in here.query:
+        here.soon(lambda: page.read(here.query["file"]))
+    here.every(LOOK_S, page.refresh)
+
+
+class _Page:
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        t = here.t
+        heading(t("page.books"), t("books.lead"))
+        self._place = tag("div", classes="stack")
+        tag("h2", t("books.shelf"), classes="section-title")
+        self._nothing = tag("div")
+        with self._nothing:
+            empty(t("books.empty"), t("books.empty.do"), icon_name="book")
+        self._nothing.set_visibility(False)
+        shelf = tag("div", classes="stack")
+        ask = Ask(t)
+        self._cards = Cards(shelf, lambda job: BookCard(here, ask, job, self.refresh))
+        if "file" not in here.query:
+            self.offer()
+
+    def offer(self) -> None:
+        """A place to drop a book."""
+        t = self._here.t
+        self._place.clear()
+        with self._place:
+            Drop(t, self._dropped, what=t("books.drop.kinds"), accept=ACCEPT, many=False)
+
+    async def _dropped(self, files: Sequence[Mapping[str, Any]]) -> None:
+        if files:
+            await self.read(str(files[0]["id"]))
+
+    async def read(self, id: str) -> None:
+        """Open a book that was sent, and show what could be made of it."""
+        t, api = self._here.t, self._here.api
+        self._place.clear()
+        with self._place, card(classes="centre"):
+            tag("p", t("books.reading"), role="status")
+        ui.navigate.history.replace(f"/books?file={id}")
+        try:
+            plan = await api.post("/books/plan", {"file": f"upload:{id}"})
+            config = await api.get("/config")
+        except Refused as refused:
+            self._refuse(refused)
+            return
+        self._place.clear()
+        with self._place:
+            PlanCard(self._here, id, plan, config, self._start, self._leave)
+
+    def _refuse(self, refused: Refused) -> None:
+        self._place.clear()
+        with self._place, trouble(refused.title, refused.hint):
+            button(self._here.t("books.other"), self._leave)
+
+    def _leave(self) -> None:
+        ui.navigate.history.replace("/books")
+        self.offer()
+
+    async def _start(self, arguments: Mapping[str, Any]) -> None:
+        await self._here.api.post("/jobs", {"kind": "book", "arguments": dict(arguments)})
+        toast(self._here.t("books.started"), "good")
+        self._leave()
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """The books as they stand."""
+        told = await self._here.api.get("/jobs")
+        books = jobs_facts.newest(told["jobs"], "book")
+        self._nothing.set_visibility(not books)
+        self._cards.show(books)
+        for job in books:
+            found = self._cards.cards[str(job["id"])]
+            assert isinstance(found, BookCard)
+            await found.look(job)

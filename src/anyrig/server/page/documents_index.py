@@ -1,0 +1,107 @@
+"""Indexes: made from files or from a folder, followed while they grow, deleted for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyrig.server.page import jobs_facts
+from anyrig.server.page.api import Refused
+from anyrig.server.page.documents_desk import Desk
+from anyrig.server.page.jobs import Cards
+from anyrig.server.page.jobs_card import JobCard
+from anyrig.server.page.pieces import Field, button, card, row, tag
+
+DEFAULT = "default"
+Told = Mapping[str, Any]
+
+
+class IndexCard:
+    """What is searched, and how it comes to be."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._here, self._t = desk, desk.here, desk.here.t
+        self._over: set[str] = set()
+        self._first = True
+        t = self._t
+        with card(t("documents.index")):
+            self._facts = tag("ul", classes="file-list", data_indexes="list")
+            self._name = Field(
+                "text", t("documents.index.name"), desk.index or DEFAULT, name="index", live=True
+            )
+            self._add = button(
+                t("documents.index.add"), self._files, kind="primary", icon_name="plus",
+                data_do="index",
+            )  # fmt: skip
+            if self._here.api.folders:
+                self._by_folder()
+            self._jobs = tag("div", classes="stack")
+        self._cards = Cards(
+            self._jobs, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
+        )
+
+    def _by_folder(self) -> None:
+        """Only below what the server's owner allows: a request may name no other."""
+        t, folders = self._t, self._here.api.folders
+        self._folder = Field(
+            "text", t("documents.index.folder"), folders[0], name="folder", live=True,
+            hint=", ".join(folders),
+        )  # fmt: skip
+        button(t("documents.index.folder.add"), self._named, icon_name="plus", data_do="folder")
+
+    async def _files(self) -> None:
+        if not self._desk.chosen:
+            raise Refused(400, self._t("documents.index.none"))
+        await self._start({"files": [f"upload:{id}" for id in self._desk.chosen]})
+
+    async def _named(self) -> None:
+        await self._start({"folder": str(self._folder.value).strip()})
+
+    async def _start(self, what: dict[str, Any]) -> None:
+        name = str(self._name.value).strip() or DEFAULT
+        await self._here.api.post("/jobs", {"kind": "index", "arguments": {**what, "index": name}})
+        self._desk.index = name
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Jobs that index: those at work, and the last one that ended."""
+        told = await self._here.api.get("/jobs")
+        jobs = jobs_facts.newest(told["jobs"], "index")
+        at_work = [job for job in jobs if job["state"] in jobs_facts.ACTIVE]
+        last = [job for job in jobs[:1] if job["state"] == "failed"]
+        self._cards.show(at_work or last)
+        over = {str(job["id"]) for job in jobs if job["state"] == "done"}
+        if over - self._over and not self._first:
+            await self.list()
+        self._over, self._first = over, False
+
+    async def list(self) -> None:
+        """The indexes there are."""
+        self._desk.offer((await self._here.api.get("/documents/indexes"))["indexes"])
+        self._facts.clear()
+        with self._facts:
+            for one in self._desk.indexes:
+                self._row(one)
+
+    def _row(self, index: Told) -> None:
+        t, name = self._t, str(index["name"])
+        with tag("li", data_index=name):
+            with tag("div", classes="grow"):
+                tag("b", name)
+                tag("p", t("documents.index.facts", files=t.number(index["files"]),
+                           passages=t.number(index["passages"])), classes="soft")  # fmt: skip
+            with row():
+                button("", lambda: self._ask(name), kind="quiet", icon_name="bin",
+                       label=f"{t('documents.index.delete')}: {name}",
+                       data_drop=name)  # fmt: skip
+
+    def _ask(self, name: str) -> None:
+        t = self._t
+
+        async def drop() -> None:
+            await self._here.api.delete(f"/documents/indexes/{name}")
+            await self.list()
+
+        self._desk.ask.open(
+            t("documents.index.ask", name=name), t("documents.index.what"), t("jobs.delete"), drop
+        )
