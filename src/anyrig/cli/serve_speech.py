@@ -32,7 +32,7 @@ _LONGEST_LEXICON = 1_000_000
 _OPENAI_FAMILIES = ("tts-", "gpt-")
 _HELLO = "Hello."
 _LONGEST_TOLD = 80
-_TAKEN = {
+_TAKEN: dict[str, Any] = {
     "engine": None, "voice": None, "model": None, "language": None, "rate": None, "seed": None,
     "set": [], "lexicon": None, "ssml": False,
 }  # fmt: skip

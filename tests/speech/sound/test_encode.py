@@ -144,7 +144,7 @@ class Pipe(io.RawIOBase):
         raise io.UnsupportedOperation("a pipe")
 
 
-@pytest.mark.parametrize("name", ["wav", "flac", "mp3", "opus"])
+@pytest.mark.parametrize("name", ["wav", "flac", "mp3", "opus", "aac"])
 def test_a_pipe_gets_what_players_read(folder: Path, sound: Samples, name: str) -> None:
     import av
 

@@ -73,7 +73,8 @@ def _brand(tags: Mapping[str, str]) -> str:
     return "M4B " if tags.get("media_type") == _AUDIOBOOK else "M4A "
 
 
-def _coder(bitrate: int) -> dict[str, str]:
+def coder_options(bitrate: int) -> dict[str, str]:
+    """How the encoder is best set for a bitrate."""
     return _FAST if bitrate >= _LOWEST_FAST else _CAREFUL
 
 
@@ -91,7 +92,7 @@ class Av:
         options = {"movie_timescale": str(rate), "brand": _brand(labels.tags)}
         self._container = av.open(str(part), "w", format="mp4", container_options=options)
         self._container.metadata.update(mp4_tags(labels.tags))
-        self._stream = self._container.add_stream("aac", rate=rate, options=_coder(bitrate))
+        self._stream = self._container.add_stream("aac", rate=rate, options=coder_options(bitrate))
         self._stream.bit_rate = bitrate
         self._stream.codec_context.layout = "mono"
         if "language" in labels.tags:
@@ -162,7 +163,7 @@ class Ffmpeg:
     """The program ffmpeg, fed through a pipe; what it needs beside it lies in a folder."""
 
     def __init__(self, program: str, part: Path, rate: int, bitrate: int, labels: Labels) -> None:
-        coder = [word for name, how in _coder(bitrate).items() for word in (f"-{name}", how)]
+        coder = [word for name, how in coder_options(bitrate).items() for word in (f"-{name}", how)]
         self._folder = tempfile.TemporaryDirectory(prefix="anyrig-")
         # The rate of the mp4's own clock is left alone: old programs have no option for it, and
         # its milliseconds are fine enough.

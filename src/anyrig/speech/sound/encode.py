@@ -1,4 +1,4 @@
-"""Samples to a file or a pipe: wav, flac, mp3, Ogg Opus, m4a and raw samples.
+"""Samples to a file or a pipe: wav, flac, mp3, Ogg Opus, m4a, bare aac and raw samples.
 
 A file is written beside its place and moved there when it is whole, so nobody ever finds half of
 one. What goes to a pipe is sent as it is made; m4a cannot, as its index comes last.
@@ -57,6 +57,7 @@ FORMATS = {
         Format("mp3", (".mp3",), _MP3_RATES, 64_000, 8_000, 320_000),
         Format("opus", (".opus", ".ogg"), _OPUS_RATES, 32_000, 6_000, 256_000),
         Format("m4a", (".m4a", ".m4b", ".mp4"), _AAC_RATES, 64_000, 32_000, 320_000, pipe=False),
+        Format("aac", (".aac",), _AAC_RATES, 64_000, 32_000, 320_000, tags=False),
         Format("pcm", (".pcm", ".raw"), tags=False),
     )
 }
@@ -356,6 +357,10 @@ def _writer(
 
         assert part is not None
         return aac_writer(part, rate, bitrate, labels)
+    if name == "aac":
+        from anyrig.speech.sound.adts import Adts
+
+        return Adts(sink, rate, bitrate)
     if name in ("wav", "pcm"):
         from anyrig.speech.sound.wave import Pcm, Wave
 
