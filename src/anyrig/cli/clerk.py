@@ -46,6 +46,8 @@ TASKS: dict[str, str] = {
     "ocr": "anyrig.cli.clerk_ocr:ocr",
     # Not of documents, but work of the same kind: a file is opened, a model asked.
     "book_plan": "anyrig.cli.clerk_books:book_plan",
+    "book_cover": "anyrig.cli.clerk_books:book_cover",
+    "book_chapter": "anyrig.cli.clerk_books:book_chapter",
     "transcribe": "anyrig.cli.clerk_transcribe:transcribe",
 }
 """Name -> `module:function`; imported when first asked for."""

@@ -121,8 +121,8 @@ def _show(context: Context, question: str, answer: Answer) -> None:
     for note in answer.notes:
         print_warning(note)
     if context.options.json:
-        hits = [_plain(hit) for hit in answer.hits]
-        nearest = _plain(answer.nearest) if answer.nearest else None
+        hits = [plain(hit) for hit in answer.hits]
+        nearest = plain(answer.nearest) if answer.nearest else None
         print_json({
             "question": question, "words": list(answer.words), "hits": hits, "nearest": nearest,
             "not_near": answer.num_far,
@@ -230,7 +230,8 @@ def _wrapped(text: str, width: int) -> list[str]:
     return [line.replace(_ON, on).replace(_OFF, off) for line in lines]
 
 
-def _plain(hit: Hit) -> dict[str, Any]:
+def plain(hit: Hit) -> dict[str, Any]:
+    """A hit for programs."""
     return {
         "score": hit.score,
         "similarity": None if hit.similarity is None else round(hit.similarity, 4),

@@ -195,12 +195,13 @@ def _shown(text: str) -> str:
 def _plain(done: Done) -> dict[str, Any]:
     return {
         "file": done.file,
-        "summaries": [{"title": one.title, **_told(one.summary)} for one in done.told],
+        "summaries": [{"title": one.title, **plain_summary(one.summary)} for one in done.told],
         "warnings": list(done.warnings),
     }
 
 
-def _told(summary: Summary | Written) -> dict[str, Any]:
+def plain_summary(summary: Summary | Written) -> dict[str, Any]:
+    """A summary for programs."""
     from dataclasses import asdict
 
     from anyrig.documents.summarise.extract import Summary

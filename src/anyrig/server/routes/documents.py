@@ -1,12 +1,224 @@
-"""Not there yet."""
+"""Documents: vectors, labels, entities, summaries, an analysis; each for JSON and for a form."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import asyncio
+import json
+import types
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args, get_origin
 
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from anyrig.errors import AnyrigError
+from anyrig.server.documents import Desk, Source, answer, done, foreseen, while_there
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.receiving import received
+from anyrig.server.schemas import documents as asked
+from anyrig.server.schemas import documents_told as told
+from anyrig.server.waiting import ClientGone
+
+Work = Callable[[Sequence[Source], Mapping[str, Any]], Awaitable[Any]]
+"""Sources and options to what is answered: a response, or plain JSON."""
+HTML = {"text/html": {"schema": {"type": "string"}}}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task in its two forms."""
+
+    name: str
+    summary: str
+    options: type[BaseModel]
+    result: Any
+    work: Work
+    more: Mapping[str, Any] | None = None
+    """Other media types of a good answer."""
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    from anyrig.server.routes import document_indexes, document_ocr, document_search
+
+    routes = APIRouter(prefix="/documents", tags=["documents"])
+    desk = Desk(parts)
+    tasks = {task.name: task for task in _tasks(parts, desk)}
+
+    @routes.post("/embed", **described(tasks["embed"]))
+    async def embed(request: Request, body: asked.EmbedAsked) -> Response:
+        """A text has a vector; a file has one for each passage, with its place."""
+        return await run(request, desk, tasks["embed"], body)
+
+    @routes.post("/classify", **described(tasks["classify"]))
+    async def classify(request: Request, body: asked.ClassifyAsked) -> Response:
+        """By the names of labels, which need no examples, or by a classifier that was trained."""
+        return await run(request, desk, tasks["classify"], body)
+
+    @routes.post("/entities", **described(tasks["entities"]))
+    async def entities(request: Request, body: asked.EntitiesAsked) -> Response:
+        """People, places, dates, amounts, numbers whose check digits hold, with their places."""
+        return await run(request, desk, tasks["entities"], body)
+
+    @routes.post("/summarise", **described(tasks["summarise"]))
+    async def summarise(request: Request, body: asked.SummariseAsked) -> Response:
+        """Sentences of the text itself, with their places, or those of a model that writes."""
+        return await run(request, desk, tasks["summarise"], body)
+
+    @routes.post("/analyse", **described(tasks["analyse"]))
+    async def analyse(request: Request, body: asked.AnalyseAsked) -> Response:
+        """Languages, key phrases, near-duplicates, clusters, passages in common, how each reads."""
+        return await run(request, desk, tasks["analyse"], body)
+
+    for task in tasks.values():
+        sent(routes, parts, desk, task)
+    for more in (document_ocr, document_search, document_indexes):
+        routes.include_router(more.router(parts, desk))
+    return routes
+
+
+def _tasks(parts: Parts, desk: Desk) -> list[Task]:
+    async def each(name: str, sources: Sequence[Source], options: Mapping[str, Any]) -> Any:
+        return answer(await desk.each(name, sources, options))
+
+    async def whole(sources: Sequence[Source], options: Mapping[str, Any]) -> Any:
+        html = options["format"] == "html"
+        arguments = {**options, "html": html, "sources": [one.plain for one in sources]}
+        found = await desk.ask("analyse", arguments, lane="bulk")
+        return Response(found["html"], media_type="text/html") if html else found
+
+    return [
+        Task("embed", "Vectors of texts and files", asked.EmbedOptions, told.Told[told.Embedded],
+             partial(_embedded, parts, desk)),
+        Task("classify", "Which label texts and files have", asked.ClassifyOptions,
+             told.Told[told.Sorted], partial(each, "classify")),
+        Task("entities", "What texts and files name", asked.EntitiesOptions,
+             told.Told[told.Named], partial(each, "entities")),
+        Task("summarise", "Texts and files in a few sentences", asked.SummariseOptions,
+             told.Told[told.Summaries], partial(each, "summarise")),
+        Task("analyse", "What documents hold, each and together", asked.AnalyseOptions,
+             told.Analysis, whole, more=HTML),
+    ]  # fmt: skip
+
+
+async def _embedded(
+    parts: Parts, desk: Desk, sources: Sequence[Source], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Texts as they are, files by their passages; all go to the one embedder, with everybody's."""
+    texts = [one for one in sources if one.path is None]
+    files = [one for one in sources if one.path is not None]
+    rows = [done(one, {"vector": one.text, "passages": None, "warnings": []}) for one in texts]
+    rows += await desk.each("passages", files, {"ocr": options["ocr"]})
+    places: list[tuple[dict[str, Any], str]] = []
+    for row in rows:
+        if row["result"] is not None:
+            pieces = row["result"]["passages"]
+            places += [(row["result"], "vector")] if pieces is None else [
+                (piece, "text") for piece in pieces
+            ]  # fmt: skip
+    ask = partial(
+        parts.embedding.submit, [place[key] for place, key in places], model=options["model"],
+        use=options["use"], lane="live" if len(places) <= 64 else "bulk",
+    )  # fmt: skip
+    try:
+        futures = await to_thread.run_sync(ask) if places else []
+        vectors = await asyncio.gather(*map(asyncio.wrap_future, futures))
+    except AnyrigError as error:
+        raise foreseen(error) from error
+    for (place, _), vector in zip(places, vectors, strict=True):
+        place["vector"] = vector.tolist()
+    return answer(rows)
+
+
+# -- the two forms of a task -----------------------------------------------------------------------
+
+
+def described(task: Task, *, form: bool = False) -> dict[str, Any]:
+    """What a route says of itself."""
+    problems = answers(404, 501) | (answers(415, 507) if form else {})
+    good: dict[int | str, dict[str, Any]] = {200: {"content": dict(task.more)}} if task.more else {}
+    return {
+        "summary": task.summary + (", sent with the request" if form else ""),
+        "response_model": task.result, "responses": problems | good,
+    }  # fmt: skip
+
+
+def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
+    """The form of a task: files come with the request, and are deleted once it is answered."""
+
+    async def upload(request: Request) -> Response:
+        """The files are deleted once the answer is made. Lists are repeated fields, or commas."""
+        form = await received(request, parts.uploads)
+        try:
+            if not form.files:
+                raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
+            options = options_of(task.options, form.fields)
+            sources = [Source(one.name, path=parts.uploads.path(one.id)) for one in form.files]
+            return await answered(request, task.work(sources, options.model_dump()))
+        finally:
+            for one in form.files:
+                parts.uploads.delete(one.id)
+
+    routes.post(
+        f"/{task.name}/upload", openapi_extra=form_of(task.options), name=f"{task.name}_upload",
+        **described(task, form=True),
+    )(upload)  # fmt: skip
+
+
+async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Response:
+    """The JSON form of a task."""
+    texts, files = getattr(body, "texts", []), getattr(body, "files", [])
+    sources = await to_thread.run_sync(desk.sources, texts, files)
+    options = body.model_dump(exclude={"texts", "files"})
+    return await answered(request, task.work(sources, options))
+
+
+async def answered(request: Request, work: Awaitable[Any]) -> Response:
+    """What work answers, while there is somebody to be answered."""
+    try:
+        found = await while_there(request, work)
+    except ClientGone:
+        return Response(status_code=499)  # nobody reads it
+    if isinstance(found, Response):
+        return found
+    # Boxes of words and long vectors make megabytes: not written on the loop.
+    body = await to_thread.run_sync(partial(json.dumps, found, ensure_ascii=False, allow_nan=False))
+    return Response(body.encode("utf-8", "replace"), media_type="application/json")
+
+
+def form_of(options: type[BaseModel], *, file: str = "files") -> dict[str, Any]:
+    """What a form takes, for the description."""
+    schema = options.model_json_schema()
+    files = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": {
+        "type": "object", "required": [file, *schema.get("required", ())],
+        "properties": {file: files, **schema["properties"]},
+    }}}}}  # fmt: skip
+
+
+def options_of(model: type[BaseModel], fields: Mapping[str, Sequence[str]]) -> BaseModel:
+    """The options that a form's fields say; an empty field says nothing."""
+    given: dict[str, Any] = {}
+    for name, values in fields.items():
+        field = model.model_fields.get(name)
+        if field is not None and _is_list(field.annotation):
+            several = values if len(values) > 1 else values[0].split(",")
+            given[name] = [value.strip() for value in several if value.strip()]
+        elif values[-1] != "":
+            given[name] = values[-1]
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(cast("Sequence[Any]", found)) from None
+
+
+def _is_list(annotation: Any) -> bool:
+    if get_origin(annotation) is types.UnionType:
+        return any(map(_is_list, get_args(annotation)))
+    return get_origin(annotation) is list

@@ -1,0 +1,115 @@
+"""A clerk's tasks that look after indexes: what there is, what is in one, taking out for good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli import index_forget, index_show
+from anyrig.cli.clerk import ClerkRoom
+from anyrig.cli.clerk_search import closed
+from anyrig.errors import AnyrigError, BadInput, StoreFailed
+
+if TYPE_CHECKING:
+    from anyrig.documents.index.forget import Removed
+
+
+def indexes(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Every index with its figures; one that cannot be read is named with what is wrong."""
+    from anyrig.documents.index.database import names, path_of
+    from anyrig.documents.index.status import status
+
+    folder = room.context.folders.indexes
+    found, failed = [], []
+    for name in names(folder):
+        try:
+            told = index_show.plain_status(status(path_of(folder, name)))
+            told["failed"] = told["failed"][: arguments.get("limit", 100)]
+            found.append(told)
+        except AnyrigError as error:
+            failed.append({"name": name, "error": error.message, "hint": error.hint})
+    return {"indexes": found, "failed": failed}
+
+
+def files(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The files of an index, in order of their paths: `index`, `start`, `limit`."""
+    from anyrig.documents.index import rows, schema
+    from anyrig.documents.index.database import translated
+
+    path = _path(room, arguments["index"])
+    with translated(path):
+        connection = schema.connect_to_read(path)
+        try:
+            known = sorted(rows.known(connection).items())
+        finally:
+            connection.close()
+    start = arguments["start"]
+    some = known[start : start + arguments["limit"]]
+    return {
+        "total": len(known),
+        "files": [
+            {"file": os.fsdecode(name), "size": one.stamp.size, "ocr_pages": one.num_ocr,
+             "error": one.error, "hint": one.hint}
+            for name, one in some
+        ],
+    }  # fmt: skip
+
+
+def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Take files or folders out of an index for good, with what is kept of them elsewhere."""
+    path = _path(room, arguments["index"])
+    closed(room, arguments["index"])
+    return _plain(_removed(room, path, [Path(file) for file in arguments["files"]]))
+
+
+def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete an index for good, with the vectors and pages that are kept of its texts."""
+    from anyrig.documents.index.database import alone
+    from anyrig.documents.index.status import status
+    from anyrig.services import index as service
+
+    path = _path(room, arguments["index"])
+    closed(room, arguments["index"])
+    try:
+        with alone(path):
+            pass
+    except StoreFailed as error:  # somebody is filling it: told before anything is taken out
+        return {"busy": error.message}
+    found = status(path)
+    told: dict[str, Any] = {"files": [], "passages": 0, "kept": 0, "clean": True}
+    if found.roots:
+        told = _plain(_removed(room, path, [root for root, _ in found.roots]))
+    service.drop(path)
+    return told
+
+
+def _path(room: ClerkRoom, name: str) -> Path:
+    from anyrig.documents.index.database import names, path_of
+
+    folder = room.context.folders.indexes
+    path = path_of(folder, name)
+    if not path.is_file():
+        known = ", ".join(names(folder))
+        raise BadInput(
+            f"there is no index {name!r}",
+            hint=f"There are: {known}." if known else "A job of the kind index makes one.",
+        )
+    return path
+
+
+def _removed(room: ClerkRoom, path: Path, named: list[Path]) -> Removed:
+    from anyrig.services import index as service
+
+    with ExitStack() as stack:
+        forget = index_forget.forgetting(room.options(model=None), path, stack)
+        return service.remove(path, named, forget)
+
+
+def _plain(removed: Removed) -> dict[str, Any]:
+    return {
+        "files": [str(one) for one in removed.files], "passages": removed.num_texts,
+        "kept": removed.num_cached, "clean": removed.clean,
+    }  # fmt: skip

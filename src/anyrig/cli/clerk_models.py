@@ -1,0 +1,213 @@
+"""What tasks of a clerk share: the models they ask for, and the files and texts they are given.
+
+A request may name a model of a package, one that was fetched into the user's folder of models, or
+a folder below those that `server.models` lists; no other path is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cli import compute, embedding, reading
+from anyrig.cli.clerk import ClerkRoom
+from anyrig.cli.context import Context
+from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+from anyrig.text.labels import one_line
+
+if TYPE_CHECKING:
+    from anyrig.documents.model import Model
+    from anyrig.documents.ocr.choose import Chosen
+    from anyrig.documents.ocr.run import Pages
+    from anyrig.documents.protocol import Vectors
+    from anyrig.documents.reading import ReadPicture, Reads, Unread
+    from anyrig.text.formats.limits import Limits
+    from anyrig.text.pages import Paged
+
+OCR_PAGES = 200
+"""Pictures of pages that one task reads: more are asked for by their numbers."""
+OCR_S = 600.0
+"""How long it may read them; a task that says nothing for much longer is taken to hang."""
+_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+
+
+# -- what is given ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """A text, or a file, and what its sender calls it."""
+
+    name: str
+    text: str = ""
+    file: Path | None = None
+
+    def told(self, words: str) -> str:
+        """An error's words with the file's own name instead of the one it is kept under."""
+        return words.replace(self.file.name, self.name) if self.file is not None else words
+
+
+def given(arguments: Mapping[str, Any]) -> list[Given]:
+    """The sources of a task: `{"name", "text"}` or `{"name", "file"}` each."""
+    found = []
+    for one in arguments["sources"]:
+        file = Path(one["file"]) if one.get("file") else None
+        found.append(Given(one_line(one["name"], 200), one.get("text", ""), file))
+    return found
+
+
+def read(room: ClerkRoom, sources: Sequence[Given], mode: str | None) -> Iterator[Paged | Unread]:
+    """Each source in pages, in order: files in processes of their own, pictures by OCR."""
+    from anyrig.documents.reading import read_all
+    from anyrig.text.pages import Page, Paged
+
+    how = reading.mode(room.options(ocr=mode))
+    reads = ocr_reads(room) if how != "never" and any(one.file for one in sources) else None
+    files = read_all(
+        [one.file for one in sources if one.file is not None],
+        ocr=reads, limits=limits(room), mode=how, workers=1 if len(sources) == 1 else 0,
+    )  # fmt: skip
+    for one in sources:
+        if one.file is not None:
+            yield next(files)
+        else:
+            yield Paged(Path(one.name), "txt", (Page(one.text),))
+
+
+def limits(room: ClerkRoom) -> Limits:
+    """How much a file may ask of the machine."""
+    return reading.limits(room.context)
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def allowed(context: Context, word: str) -> str:
+    """A model's name or folder as the rest of us take it; `BadInput` for any other path."""
+    from anyrig.documents.packaged import PACKAGED
+
+    if word in ("", "auto") or word in PACKAGED:
+        return word
+    for folder in filter(None, context.loaded.settings.server.models.split(",")):
+        root = Path(folder.strip()).expanduser().resolve()
+        place = (root / word).resolve()
+        if place.is_relative_to(root) and place.exists() and place != root:
+            return str(place)
+    if _HUB.fullmatch(word):
+        place = context.folders.models / "documents" / word.replace("/", "--")
+        if not place.is_dir():
+            raise NeedsWeights(
+                f"{word} is not on this machine",
+                hint=f"`anyrig embed --model {word} --fetch` gets it from the hub.",
+            )
+        return str(place)
+    raise BadInput(
+        f"there is no model {word!r} to be asked for here",
+        hint=f"There are: {', '.join(PACKAGED)}; folders below `server.models` may be named too.",
+    )
+
+
+def vectors(
+    room: ClerkRoom,
+    word: str = "",
+    texts: Sequence[str] = (),
+    *,
+    shares: Mapping[str, float] | None = None,
+    trusted: bool = False,
+) -> Vectors:
+    """The embedding model of a word, loaded; without one, the model for the texts' languages.
+
+    Args:
+        room: keeps it.
+        word: as a request names it.
+        texts: whose language decides.
+        shares: of the texts' languages, where they are known.
+        trusted: whether the word is the user's own, of an index or a classifier, and may be a path.
+    """
+    from anyrig.cli.classify_read import languages
+
+    known = word if trusted else allowed(room.context, word)
+    asked = known or room.context.loaded.settings.documents.model
+    if asked not in ("", "auto"):
+        shares = {}
+    return loaded(room, _model(room, known, languages(texts) if shares is None else shares))
+
+
+def _model(room: ClerkRoom, word: str, shares: Mapping[str, float]) -> Model:
+    """A model's description; looking one up reads its files, so it is kept as well."""
+    foreign = sum(share for code, share in shares.items() if code and code != "en")
+    key = f"model {word} {foreign > sum(shares.values()) / 2}"
+    return room.keep(
+        key,
+        lambda: nullcontext(embedding.model(room.options(model=word or None), languages=shares)),
+    )
+
+
+def loaded(room: ClerkRoom, found: Model) -> Vectors:
+    """A model that makes vectors: in this process on a CPU, in one of its own on a GPU."""
+    gpu = room.bulk and any(gpu.usable for gpu in room.context.machine.gpus)
+    return room.keep(
+        f"vectors {found.name} {found.fingerprint}",
+        lambda: embedding.embedder(room.options(), found, num_characters=None if gpu else 0),
+    )
+
+
+# -- reading pictures ------------------------------------------------------------------------------
+
+
+def pages(room: ClerkRoom, language: str = "", engine: str = "auto") -> Pages:
+    """What reads pictures of pages; nothing that it reads is kept. `MissingPackage` without one."""
+    from anyrig.cli.ocr import engine as choose
+
+    chosen = choose(room.context, language, engine)
+    return room.keep(
+        f"ocr {chosen.engine} {chosen.version} {language}",
+        lambda: _reader(room.context, chosen, language),
+    )
+
+
+def _reader(context: Context, chosen: Chosen, language: str) -> AbstractContextManager[Pages]:
+    from anyrig.documents.ocr.run import Pages
+
+    return Pages(
+        chosen, placed=lambda: compute.placed(context, context.choose(), chosen.need()),
+        environment=context.environment, store=None, language=language,
+    )  # fmt: skip
+
+
+def ocr_reads(room: ClerkRoom) -> Reads | None:
+    """The same for whoever reads files; None where no engine is installed."""
+    try:
+        return Bounded(pages(room))
+    except MissingPackage:
+        return None
+
+
+class Bounded:
+    """Reads pictures up to so many and so long; the rest are pages that could not be read."""
+
+    def __init__(self, inner: Reads, most: int = OCR_PAGES, seconds: float = OCR_S) -> None:
+        self._inner, self._left = inner, most
+        self._most, self._end = most, time.monotonic() + seconds
+
+    def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
+        """What stands on each picture, in order."""
+        from anyrig.documents.reading import ReadPicture
+
+        waiting = iter(pictures)
+        yield from self._inner.read(self._some(waiting))
+        for _ in waiting:
+            yield ReadPicture("", failure=f"one request reads {self._most} pictures of pages")
+
+    def _some(self, pictures: Iterator[bytes]) -> Iterator[bytes]:
+        while self._left > 0 and time.monotonic() < self._end:
+            picture = next(pictures, None)
+            if picture is None:
+                return
+            self._left -= 1
+            yield picture

@@ -1,0 +1,207 @@
+"""Tasks on documents, between routes and clerks: sources in, an outcome for each out.
+
+Files go to clerks one by one, a few of a request at a time, so that one that kills its process
+fails alone and nobody waits for all of somebody else's. Texts go together, as they are short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from anyrig.errors import AnyrigError, PastLimit
+from anyrig.server.problems import Problem, status_of
+from anyrig.server.waiting import ClientGone
+from anyrig.work.carried import revived
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from anyrig.server.parts import Parts
+    from anyrig.work.live import Lane
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+SHORT = 20_000
+"""Characters of texts up to which a person may wait for them beside others; more is long work."""
+ALL_TEXTS = 10
+"""All texts of a request may have so many times the characters of the longest."""
+_GROUP_TEXTS, _GROUP_CHARACTERS = 64, 50_000
+_AT_ONCE = 2
+"""Tasks of one request that wait for a clerk at a time."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text, or a file that was sent."""
+
+    name: str
+    text: str = ""
+    path: Path | None = None
+    upload: str = ""
+    """`upload:ID` of a file that stays; empty for one that came with the request."""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As clerks take it."""
+        if self.path is not None:
+            return {"name": self.name, "file": str(self.path)}
+        return {"name": self.name, "text": self.text}
+
+
+class Desk:
+    """Takes tasks to the clerks."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        # Handing in may start a process: those who wait for it must not use up others' threads.
+        self._limiter = anyio.CapacityLimiter(16)
+
+    # -- what is given -----------------------------------------------------------------------------
+
+    def sources(self, texts: Sequence[str], files: Sequence[str]) -> list[Source]:
+        """Texts and uploads of a request, checked; in a thread, as it looks at the disk."""
+        limits = self._parts.settings
+        if len(texts) > limits.texts:
+            raise PastLimit(
+                f"{len(texts)} texts in one request", hint=f"Send {limits.texts} at a time at most."
+            )
+        longest = max(map(len, texts), default=0)
+        if longest > limits.text_characters:
+            raise PastLimit(
+                f"a text of {longest} characters",
+                hint=f"{limits.text_characters} are taken; send more as a file.",
+            )
+        if sum(map(len, texts)) > ALL_TEXTS * limits.text_characters:
+            raise PastLimit(
+                "the texts are too long together", hint="Send fewer at a time, or as files."
+            )
+        found = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]
+        return found + [self.upload(word) for word in files]
+
+    def upload(self, word: str) -> Source:
+        """The file that a request names."""
+        one = self._parts.uploads.named(word)
+        return Source(one.name, path=self._parts.uploads.path(one.id), upload=word)
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    async def ask(
+        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+    ) -> Any:
+        """A task's answer, or its error."""
+        submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
+        future = await to_thread.run_sync(submit, limiter=self._limiter)
+        try:
+            return await asyncio.wrap_future(future)
+        except AnyrigError as error:
+            raise foreseen(error) from error
+
+    async def each(
+        self, task: str, sources: Sequence[Source], options: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """An outcome for each source, of a task that takes `sources` and answers as many rows."""
+
+        async def one(group: Sequence[Source], lane: Lane, turn: int) -> list[dict[str, Any]]:
+            arguments = {**options, "sources": [source.plain for source in group]}
+            try:
+                rows = await self.ask(task, arguments, lane=lane, turn=turn)
+            except Problem as error:
+                return [_failed(source, error) for source in group]
+            return [_outcome(source, row) for source, row in zip(group, rows, strict=True)]
+
+        calls = [
+            partial(one, group, lane, turn) for turn, (group, lane) in enumerate(_groups(sources))
+        ]
+        return [row for rows in await _few(calls) for row in rows]
+
+
+def answer(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The outcomes of a request; where all failed, the first one's problem is raised."""
+    failed = [row["error"] for row in rows if row["error"] is not None]
+    if rows and len(failed) == len(rows):
+        first = failed[0]
+        raise Problem(first["status"], first["title"], hint=first["hint"], results=list(rows))
+    return {"results": list(rows), "num_failed": len(failed)}
+
+
+async def while_there(request: Request, work: Awaitable[T]) -> T:
+    """Work that is cancelled when its client leaves; then `ClientGone` is raised."""
+    doing = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((doing, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise ClientGone
+        return doing.result()
+    finally:
+        gone.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait((doing,))
+
+
+def foreseen(error: AnyrigError) -> Problem:
+    """An error of a task as a problem; what no class foresees is the fault of what was given."""
+    status = status_of(error)
+    return Problem(422 if status == 500 else status, error.message, hint=error.hint)
+
+
+def _outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:
+    if "result" not in row:
+        return _failed(source, foreseen(revived(row["error"])))
+    return done(source, row["result"])
+
+
+def done(source: Source, result: Any) -> dict[str, Any]:
+    """The outcome of a source that was done."""
+    return {"name": source.name, "file": source.upload or None, "result": result, "error": None}
+
+
+def _failed(source: Source, error: Problem) -> dict[str, Any]:
+    said = {"status": error.status, "title": error.title, "hint": error.hint}
+    return {"name": source.name, "file": source.upload or None, "result": None, "error": said}
+
+
+def _groups(sources: Sequence[Source]) -> list[tuple[list[Source], Lane]]:
+    """Texts in groups, files alone."""
+    texts = [one for one in sources if one.path is None]
+    lane: Lane = "live" if sum(len(one.text) for one in texts) <= SHORT else "bulk"
+    groups: list[tuple[list[Source], Lane]] = []
+    size = _GROUP_CHARACTERS
+    for one in texts:
+        if size >= _GROUP_CHARACTERS or len(groups[-1][0]) >= _GROUP_TEXTS:
+            groups.append(([], lane))
+            size = 0
+        groups[-1][0].append(one)
+        size += len(one.text)
+    return groups + [([one], "bulk") for one in sources if one.path is not None]
+
+
+async def _few(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """All of them, a few at a time; a cancelled one takes the others with it."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with limit:
+            return await call()
+
+    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

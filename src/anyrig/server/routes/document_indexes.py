@@ -1,0 +1,115 @@
+"""Indexes and classifiers that are there: listed, looked into, deleted for good."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from anyrig.server.documents import Desk
+from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.schemas import documents as asked
+from anyrig.server.schemas import documents_told as told
+from anyrig.server.shelf import Shelf
+
+_Name = Annotated[str, Path(min_length=1, max_length=64, examples=["letters"])]
+
+
+def router(parts: Parts, desk: Desk) -> APIRouter:
+    """The routes."""
+    from anyrig.server.routes.documents import answered
+
+    routes = APIRouter()
+    shelf = Shelf(parts)
+
+    @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)
+    async def indexes(request: Request) -> Response:
+        """Each with its folders, model and figures, and what could not be read."""
+        return await answered(request, _listed(desk))
+
+    @routes.get("/indexes/{name}", summary="One index", response_model=told.Index,
+                responses=answers(404))  # fmt: skip
+    async def index(request: Request, name: _Name) -> Response:
+        shelf.check(name)
+        return await answered(request, _one(desk, name))
+
+    @routes.get("/indexes/{name}/files", summary="The files of an index",
+                response_model=told.IndexFiles, responses=answers(404))  # fmt: skip
+    async def files(
+        request: Request,
+        name: _Name,
+        start: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> Response:
+        """In the order of their paths; those that could not be read say why."""
+        shelf.check(name)
+        return await answered(request, _files(desk, shelf, name, start, limit))
+
+    @routes.delete("/indexes/{name}", summary="Delete an index for good", response_model=told.Gone,
+                   responses=answers(404, 409))  # fmt: skip
+    async def delete(
+        request: Request,
+        name: _Name,
+        uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
+    ) -> Response:
+        """With the vectors and pages that are kept of its texts. Files of folders stay."""
+        shelf.check(name)
+        work = desk.ask("index_delete", {"index": name})
+        return await answered(request, _gone(shelf, name, work, uploads=uploads))
+
+    @routes.post("/indexes/{name}/remove", summary="Take files out of an index for good",
+                 response_model=told.Gone, responses=answers(404))  # fmt: skip
+    async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
+        """From the index, from its file's bytes, and from what is kept of them elsewhere."""
+        shelf.check(name)
+        paths = await to_thread.run_sync(shelf.paths, body.files)
+        work = desk.ask("index_remove", {"index": name, "files": paths})
+        return await answered(request, _gone(shelf, name, work, uploads=body.uploads))
+
+    @routes.get("/classifiers", summary="List trained classifiers", response_model=told.Classifiers)
+    async def classifiers(request: Request) -> Response:
+        """With their labels and what cross-validation found."""
+        return await answered(request, _classifiers(desk))
+
+    return routes
+
+
+async def _listed(desk: Desk) -> dict[str, Any]:
+    found = await desk.ask("indexes", {})
+    for one in found["indexes"]:
+        one["name"] = one.pop("index")
+        one.pop("path")
+    return {"indexes": found["indexes"], "failed": found["failed"]}
+
+
+async def _one(desk: Desk, name: str) -> Any:
+    for one in (await _listed(desk))["indexes"]:
+        if one["name"] == name:
+            return one
+    raise Problem(422, "the index cannot be read", hint="GET /documents/indexes says why.")
+
+
+async def _files(desk: Desk, shelf: Shelf, name: str, start: int, limit: int) -> dict[str, Any]:
+    found = await desk.ask("index_files", {"index": name, "start": start, "limit": limit})
+    for row in found["files"]:
+        shelf.name(row)
+    return {"index": name, **found}
+
+
+async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[str, Any]:
+    found = await work
+    if "busy" in found:
+        raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
+    drop = partial(shelf.drop_uploads, found["files"] if uploads else ())
+    gone = await to_thread.run_sync(drop)
+    rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
+    for row in rows:
+        shelf.name(row)
+    return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": gone}
+
+
+async def _classifiers(desk: Desk) -> dict[str, Any]:
+    return {"classifiers": await desk.ask("classifiers", {})}

@@ -1,0 +1,88 @@
+"""The user's indexes as routes see them: which there are, and which of their files are uploads."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyrig.errors import AnyrigError, BadInput
+from anyrig.server.problems import Problem
+
+if TYPE_CHECKING:
+    from anyrig.server.parts import Parts
+
+_UPLOAD = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
+_ENDING = ".sqlite"
+
+
+class Shelf:
+    """Indexes by name."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._folder = parts.places["indexes"]
+
+    def check(self, name: str) -> None:
+        """That there is an index of a name; a problem of 404 else."""
+        if "/" in name or "\\" in name or "\0" in name or not self._is_there(name):
+            raise Problem(
+                404, "there is no such index",
+                hint="GET /documents/indexes lists them; a job of the kind index makes one.",
+            )  # fmt: skip
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            return (self._folder / f"{name}{_ENDING}").is_file()
+        except (OSError, ValueError):
+            return False
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def upload(self, path: str) -> str:
+        """The id of the upload that a path of an index is; nothing where it is none."""
+        found = _UPLOAD.fullmatch(Path(path).name)
+        return found[1] if found and self._is_ours(Path(path)) else ""
+
+    def _is_ours(self, path: Path) -> bool:
+        with contextlib.suppress(OSError, RuntimeError):
+            return path.resolve().is_relative_to(self._parts.data.resolve())
+        return False
+
+    def name(self, row: dict[str, Any]) -> None:
+        """Say of a row with a `file` what that is called; an upload by its id."""
+        path = row["file"]
+        row["name"] = Path(path).name
+        if upload := self.upload(path):
+            row["file"] = f"upload:{upload}"
+            with contextlib.suppress(AnyrigError):
+                row["name"] = self._parts.uploads.get(upload).name
+        for place in row.get("also", ()):
+            self.name(place)
+
+    def paths(self, words: Iterable[str]) -> list[str]:
+        """Files as the index has them, of `upload:ID` and of paths."""
+        found = []
+        for word in words:
+            if word.startswith("upload:"):
+                found.append(str(self._parts.uploads.given(word)))
+            elif "\0" in word or not Path(word).is_absolute():
+                raise BadInput(
+                    "a file of an index is named by upload:ID, or by its whole path",
+                    hint="GET /documents/indexes/{name}/files lists them.",
+                )
+            else:
+                found.append(word)
+        return found
+
+    def drop_uploads(self, paths: Iterable[str]) -> list[str]:
+        """Delete the uploads among files that are no longer indexed; which they were."""
+        gone = []
+        for path in paths:
+            if upload := self.upload(path):
+                with contextlib.suppress(AnyrigError):
+                    self._parts.uploads.delete(upload)
+                    gone.append(f"upload:{upload}")
+        return gone
