@@ -54,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--require-keys", action="store_true", help="ask for a key on this machine too"
     )
     parser.add_argument("--no-page", action="store_true", help="HTTP alone, without the page")
+    parser.add_argument("--no-cache", action="store_true", help="neither take nor keep results")
     parser.add_argument("--no-jobs", action="store_true", help="queue jobs, and work on none")
     parser.add_argument(
         "--log-json", action="store_true", help="log a line of JSON for each request and event"
@@ -76,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
     with _ends_well(), ExitStack() as stack:
         door = stack.enter_context(_bound(host, port))
         parts = build(context, stack, local=is_local(host))
+        if not parts.open:
+            from anyrig.cli.serve_keys import demand
+
+            demand(context, parts.keys, host=host, container=inside)
         bound = door.getsockname()
         parts.state["bound"] = (host, bound[1])
         parts.state["insecure"] = bool(options.insecure)

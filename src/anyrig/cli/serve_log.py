@@ -45,7 +45,8 @@ def configure(*, as_json: bool, verbose: int) -> None:
             handler.setFormatter(JsonLines())
             handler.setLevel(min(handler.level, logging.INFO))
     if as_json:
-        root.setLevel(min(root.level, logging.INFO))
+        for name in ("anyrig.requests", "anyrig.server", "anyrig.jobs"):
+            logging.getLogger(name).setLevel(min(root.level, logging.INFO))
     if verbose < 2:
         for name in ("uvicorn.error", "httpx", "httpcore", "asyncio", "engineio", "socketio"):
             logging.getLogger(name).setLevel(logging.WARNING)

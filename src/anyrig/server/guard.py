@@ -1,11 +1,352 @@
-"""Who may come in: middleware around the whole app."""
+"""Who may come in: around the whole app, WebSockets and errors included.
+
+In this order: is the server called by a name of its own; does a browser call on behalf of a page of
+others; is a key needed, there, good for this and not used too often; is the body small enough. What
+is let in is timed and counted; whatever goes out carries headers that keep strangers out.
+
+It is plain ASGI: an answer that streams goes through piece by piece.
+"""
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+import hmac
+import itertools
+import logging
+import secrets
+import time
+from dataclasses import dataclass
 
+from fastapi import FastAPI, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anyrig.server import problems
+from anyrig.server.guarding import login
+from anyrig.server.guarding.addresses import Addresses, hostname, is_loopback, words
+from anyrig.server.guarding.bodies import CLOSE, bounded
+from anyrig.server.guarding.buckets import Buckets
+from anyrig.server.guarding.headers import added, preflight
+from anyrig.server.guarding.scopes import ANYBODY, scopes_of
+from anyrig.server.guarding.sessions import Sessions, cookies
+from anyrig.server.keys import Key
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem
+
+log = logging.getLogger("anyrig.requests")
+INSIDE = b"x-anyrig-inside"
+"""The header with which the page's own client comes through."""
+KEY = "anyrig.key"
+"""In a request's scope: the key that was shown, or None where none is needed."""
+_METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
+_SAFE = frozenset("GET HEAD OPTIONS".split())
+_UPLOADS = 4
+"""A form may be so many times as large as the largest file."""
+_WRONG_A_MINUTE = 30
 
 
 def guarded(app: FastAPI, parts: Parts) -> None:
-    """Put the guards in front."""
+    """Put the guard in front of an app, and a door for people with keys."""
+    parts.state["inside"] = secrets.token_urlsafe(32)
+    host, port = parts.state.get("bound", ("127.0.0.1", 0))
+    sessions = Sessions(parts.keys, port)
+
+    @app.get("/login", include_in_schema=False)
+    async def _ask(request: Request, next: str = "/") -> Response:
+        if parts.open:
+            return RedirectResponse("/", 303)
+        return login.ask(request.headers.get("accept-language", ""), next)
+
+    @app.post("/login", include_in_schema=False)
+    async def _sign_in(request: Request) -> Response:
+        return await login.sign_in(request, parts.keys, sessions)
+
+    @app.post("/logout", include_in_schema=False)
+    async def _sign_out(request: Request) -> Response:
+        return login.sign_out(request, sessions)
+
+    build = app.build_middleware_stack
+
+    def built() -> ASGIApp:
+        return Guard(build(), parts, sessions, host)
+
+    # The outermost of all: the framework's own answer to errors goes through it too.
+    app.build_middleware_stack = built  # type: ignore[method-assign]
+
+
+def demand(request: Request, *scopes: str) -> None:
+    """Refuse a request whose key has none of these scopes, where the address does not tell."""
+    key: Key | None = request.scope.get(KEY)
+    if key is not None and not key.may(*scopes):
+        raise _not_allowed(scopes)
+
+
+@dataclass
+class _Call:
+    """What is known of a request when it comes."""
+
+    method: str
+    path: str
+    host: str
+    origin: str
+    headers: dict[bytes, bytes]
+    for_people: bool
+    inside: bool = False
+    cors: str = ""
+    key: Key | None = None
+
+
+class Guard:
+    """The middleware."""
+
+    def __init__(self, app: ASGIApp, parts: Parts, sessions: Sessions, host: str) -> None:
+        self._app, self._parts, self._sessions = app, parts, sessions
+        settings = parts.settings
+        self._addresses = Addresses(host, words(settings.hosts), words(settings.cors))
+        self._buckets = Buckets()
+        self._inside = parts.state["inside"].encode()
+        self._most_bytes = int(settings.body_mb * 1e6)
+        self._most_form_bytes = int(settings.upload_mb * 1e6) * _UPLOADS + (1 << 20)
+        self._numbers = itertools.count(1)
+        self._mark = secrets.token_hex(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a call in, or answer it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        call = self._call(scope)
+        watch = _Watch(f"{self._mark}-{next(self._numbers)}", call, send, scope)
+        try:
+            answer = self._refusal(call, scope)
+            if answer is None:
+                if scope["type"] == "http":
+                    receive = bounded(receive, self._most(call))
+                await self._app(scope, receive, watch.send)
+            else:
+                await _sent(answer, scope, receive, watch.send)
+        except Exception as error:
+            # The app has told its log and, if it could, the client.
+            if scope["type"] != "http":
+                log.error("a socket failed: %s", type(error).__name__, exc_info=error)
+                raise
+            if not watch.status:
+                await problems.of(error)(scope, receive, watch.send)
+            elif watch.status < 500:
+                log.error("%s broke off", _route(scope), exc_info=error)
+        finally:
+            self._count(watch, scope)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def _call(self, scope: Scope) -> _Call:
+        headers: dict[bytes, bytes] = {}
+        accepts = b""
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+            if name == b"accept":
+                accepts += value
+        call = _Call(
+            scope.get("method", ""), scope["path"], headers.get(b"host", b"").decode("latin-1"),
+            headers.get(b"origin", b"").decode("latin-1"), headers, b"text/html" in accepts.lower(),
+        )  # fmt: skip
+        call.inside = hmac.compare_digest(headers.get(INSIDE, b""), self._inside)
+        return call
+
+    def _refusal(self, call: _Call, scope: Scope) -> Response | None:
+        """The answer to somebody who may not come in."""
+        scope[KEY] = None
+        if call.inside:
+            return None
+        try:
+            self._check_host(call)
+            self._check_page(call)
+            if call.cors and call.method == "OPTIONS":
+                return Response(None, 204, {n.decode(): v.decode("latin-1")
+                                            for n, v in preflight(call.origin)})  # fmt: skip
+            self._check_size(call)
+            if call.path not in ANYBODY and self._needs_key(call):
+                scope[KEY] = call.key = self._check_key(call, scope)
+            elif call.path == "/login" and call.method == "POST":
+                self._check_wrong(scope, taking=True)
+        except Problem as problem:
+            if problem.status == 401 and call.for_people and call.method in _SAFE:
+                return RedirectResponse(f"/login?next={login.local(call.path)}", 303)
+            return problems.of(problem)
+        return None
+
+    def _check_host(self, call: _Call) -> None:
+        if not self._addresses.known(call.host):
+            raise Problem(
+                421, "this server is not known by that name",
+                hint="Call it by its address, or name it in server.hosts.", headers=CLOSE,
+            )  # fmt: skip
+
+    def _check_page(self, call: _Call) -> None:
+        """Whether a browser calls on behalf of a page of others."""
+        if call.origin and self._addresses.allowed(call.origin):
+            call.cors = call.origin
+            return
+        site = call.headers.get(b"sec-fetch-site", b"").lower()
+        if call.origin and self._addresses.same(call.origin, call.host):
+            return
+        if call.method in _SAFE:
+            # Following a link shows a page of ours to a person. An old browser, which does not
+            # tell, keeps the answer from the other page by itself.
+            visits = call.headers.get(b"sec-fetch-mode", b"") == b"navigate"
+            if visits or site in (b"", b"none", b"same-origin"):
+                return
+        elif not call.origin and site in (b"", b"none", b"same-origin"):
+            return  # no browser, or one that was told to do so by its user
+        raise Problem(
+            403, "a page of another address may not call this server",
+            hint="Name it in server.cors if it should.",
+        )  # fmt: skip
+
+    def _check_size(self, call: _Call) -> None:
+        told = call.headers.get(b"content-length", b"0")
+        if not told.isdigit() or len(told) > 18:
+            raise Problem(400, "Content-Length is no number", hint="Leave it to the client.")
+        most = self._most(call)
+        if int(told) > most:
+            raise Problem(
+                413, f"a request of over {most / 1e6:,.6g} MB is not taken",
+                hint="Send less at once, or raise server.body_mb or server.upload_mb.",
+                headers=CLOSE,
+            )  # fmt: skip
+
+    def _most(self, call: _Call) -> int:
+        form = call.headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        return self._most_form_bytes if form else self._most_bytes
+
+    def _needs_key(self, call: _Call) -> bool:
+        """Who comes under another name than this machine's own came from elsewhere: by a proxy."""
+        if not self._parts.open:
+            return True
+        local = is_loopback(hostname(call.host)) and b"x-forwarded-for" not in call.headers
+        return not local and not self._parts.state.get("insecure", False)
+
+    def _check_key(self, call: _Call, scope: Scope) -> Key:
+        shown = _shown(call)
+        if shown:
+            key = self._parts.keys.check(shown)
+        else:
+            key = self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
+        if key is None:
+            self._check_wrong(scope, taking=bool(shown))
+            raise Problem(
+                401, "that key is not known, or has expired" if shown else "a key is needed",
+                hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes one.",
+            )  # fmt: skip
+        most = key.requests_per_minute or self._parts.settings.requests_per_minute
+        wait_s = 0 if _is_furniture(call.path) else self._buckets.take(f"key {key.id}", most)
+        if wait_s:
+            raise Problem(
+                429, f"over {most} requests a minute", hint=f"Try again in {wait_s} s.",
+                headers={"Retry-After": str(wait_s)},
+            )  # fmt: skip
+        scopes = scopes_of(call.method, call.path, for_people=call.for_people)
+        if scopes is not None and not key.may(*scopes):
+            raise _not_allowed(scopes)
+        return key
+
+    def _check_wrong(self, scope: Scope, *, taking: bool) -> None:
+        """Whoever shows wrong keys all the time waits; those with a right one never come here."""
+        client = scope.get("client") or ("",)
+        ask = self._buckets.take if taking else self._buckets.wait
+        wait_s = ask(f"wrong {client[0]}", _WRONG_A_MINUTE)
+        if taking and wait_s:
+            raise Problem(
+                429, "too many wrong keys", hint=f"Try again in {wait_s} s.",
+                headers={"Retry-After": str(wait_s)},
+            )  # fmt: skip
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    def _count(self, watch: _Watch, scope: Scope) -> None:
+        """A line and two figures; neither holds anything that was sent."""
+        call = watch.call
+        route = _route(scope)
+        method = call.method if call.method in _METHODS else "other" if call.method else "SOCKET"
+        seconds = time.perf_counter() - watch.began
+        self._parts.figures.requests.labels(route, method, str(watch.status or 499)).inc()
+        self._parts.figures.seconds.labels(route).observe(seconds)
+        log.log(
+            logging.DEBUG if call.inside else logging.INFO,
+            "%s %s %d", method, route, watch.status or 499,
+            extra={
+                "request": watch.mark, "method": method, "route": route,
+                "status": watch.status or 499, "seconds": round(seconds, 4),
+                "bytes": watch.num_bytes, "key": call.key.id if call.key else None,
+            },
+        )  # fmt: skip
+
+
+class _Watch:
+    """Stands between the app and the client: completes headers, and remembers the status."""
+
+    def __init__(self, mark: str, call: _Call, send: Send, scope: Scope) -> None:
+        self.mark, self.call = mark, call
+        self.began = time.perf_counter()
+        self.status = self.num_bytes = 0
+        self._send, self._scope = send, scope
+
+    async def send(self, message: Message) -> None:
+        kind = message["type"]
+        if kind in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            call = self.call
+            plain = self._scope["path"] in ("/docs", "/login")
+            headers = added(
+                message.get("headers", ()), host=call.host, plain=plain, origin=call.cors
+            )
+            message = {**message, "headers": [*headers, (b"x-request-id", self.mark.encode())]}
+        elif kind == "http.response.body":
+            self.num_bytes += len(message.get("body", b""))
+        elif kind == "websocket.accept":
+            self.status = 101
+        elif kind == "websocket.close" and not self.status:
+            self.status = 403
+        await self._send(message)
+
+
+async def _sent(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a call that was not let in."""
+    if scope["type"] == "http":
+        await answer(scope, receive, send)
+    elif "websocket.http.response" in scope.get("extensions", {}):
+        start = {"status": answer.status_code, "headers": answer.raw_headers}
+        await send({"type": "websocket.http.response.start", **start})
+        await send({"type": "websocket.http.response.body", "body": bytes(answer.body)})
+    else:
+        await send({"type": "websocket.close", "code": 1008})
+
+
+def _shown(call: _Call) -> str:
+    """The key that a caller shows in a header."""
+    kind, _, word = call.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if kind.lower() == "bearer":
+        return word.strip()
+    return call.headers.get(b"x-api-key", b"").decode("latin-1").strip()
+
+
+def _not_allowed(scopes: tuple[str, ...]) -> Problem:
+    wanted = " or ".join(scopes)
+    return Problem(
+        403,
+        f"the key lacks the scope {wanted}",
+        hint=f"`anyrig keys add NAME --scopes {scopes[0]}`",
+    )
+
+
+def _is_furniture(path: str) -> bool:
+    """Scripts and styles of the page: a visit fetches dozens, and they cost nothing."""
+    return path.startswith(("/_nicegui/", "/page/"))
+
+
+def _route(scope: Scope) -> str:
+    """The pattern of the route that answered."""
+    found = getattr(scope.get("route"), "path", "")
+    if found:
+        return str(found)
+    start = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+    return start if start in ("/_nicegui", "/_nicegui_ws", "/page", "/openapi.json") else "(none)"

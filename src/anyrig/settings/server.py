@@ -25,6 +25,8 @@ class ServerSettings:
     """The largest file that may be uploaded."""
     upload_files: int = 1000
     """How many uploaded files are kept at once."""
+    body_mb: float = 32.0
+    """The largest request that is no upload."""
     text_characters: int = 200_000
     """The longest text of one request."""
     texts: int = 2048
@@ -49,8 +51,8 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
-        for name in ("upload_mb", "upload_files", "text_characters", "texts", "queue", "deadline_s",
-                     "requests_per_minute"):  # fmt: skip
+        for name in ("upload_mb", "body_mb", "upload_files", "text_characters", "texts", "queue",
+                     "deadline_s", "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
                 raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
         if not 1 <= self.jobs_at_once <= 64:

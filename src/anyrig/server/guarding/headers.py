@@ -1,0 +1,71 @@
+"""Headers that every answer carries, so that a browser keeps strangers out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+# The page's framework makes its parts out of inline scripts and templates when it runs.
+_PAGE = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
+    "font-src 'self' data:; worker-src 'self' blob:; connect-src 'self' {sockets}; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+_OTHER = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+_ALWAYS: Headers = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy",
+     b"camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"),
+]  # fmt: skip
+_EXPOSED = b"Retry-After, X-Anyrig-Ignored, Content-Disposition, X-Request-ID"
+
+
+def added(
+    headers: Iterable[tuple[bytes, bytes]], *, host: str, plain: bool, origin: str
+) -> Headers:
+    """The headers of an answer, completed.
+
+    Args:
+        headers: what the answer has.
+        host: the name that the server was called by, which is one of its own.
+        plain: the answer is no part of the page, and runs nothing.
+        origin: a page of others that may read the answer; none when empty.
+    """
+    found = [(name.lower(), value) for name, value in headers]
+    has = {name for name, _ in found}
+    kind = next((value for name, value in found if name == b"content-type"), b"")
+    for name, value in _ALWAYS:
+        if name not in has:
+            found.append((name, value))
+    if b"content-security-policy" not in has:
+        page = kind.startswith(b"text/html") and not plain
+        sockets = f"ws://{host} wss://{host}"
+        policy = _PAGE.format(sockets=sockets) if page else _OTHER
+        found.append((b"content-security-policy", policy.encode("latin-1", "replace")))
+    if b"cache-control" not in has and b"json" in kind:
+        found.append((b"cache-control", b"no-store"))
+    if origin:
+        found += [
+            (b"access-control-allow-origin", origin.encode("latin-1", "replace")),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        ]
+    return found
+
+
+def preflight(origin: str) -> Headers:
+    """Headers of the answer to a browser that asks whether it may ask."""
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1", "replace")),
+        (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
+        (b"access-control-allow-headers",
+         b"Authorization, X-API-Key, Content-Type, Last-Event-ID, Range"),
+        (b"access-control-max-age", b"600"),
+        (b"vary", b"Origin"),
+    ]  # fmt: skip
