@@ -81,6 +81,28 @@ def test_what_is_cancelled_or_late_is_not_done() -> None:
         assert live.report.num_items == 2
 
 
+def test_what_is_cancelled_waits_no_more_and_is_cleared_away() -> None:
+    with counter("a", ahead=1) as live:
+        live.submit(0.3)
+        futures = [live.submit(0.01) for _ in range(1000)]
+        kept = live.submit(0.02)
+        gone = sum(future.cancel() for future in futures)
+        assert gone >= 998
+        assert live.waiting("live") <= 3
+        assert sum(map(len, live._heaps.values())) < 600, "most of them are gone for good"
+        assert kept.result(timeout=30) == pytest.approx(0.04)
+
+
+def test_what_was_let_in_is_not_refused_later() -> None:
+    with counter("a", most_waiting=2, ahead=1) as live:
+        first = live.submit(0.2)
+        with pytest.raises(TooBusy):
+            fill(live)
+        last = live.submit(0.01, admitted=True)
+        first.result(timeout=30)
+        assert last.result(timeout=30) == pytest.approx(0.02)
+
+
 def fill(live: Live[float, float]) -> None:
     for _ in range(8):
         live.submit(0.001)

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 import logging
+import re
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from starlette.websockets import WebSocketState
 from anyrig.errors import AnyrigError, BadInput, TooBusy
 from anyrig.server import problems
 from anyrig.server.parts import Parts
-from anyrig.server.schemas.speech import log_frame
+from anyrig.server.schemas.speech import LANGUAGE, log_frame
 from anyrig.server.sounding import PCM_RATE, Sounding, Threads
 from anyrig.server.speaking import Wish
 
@@ -46,22 +47,21 @@ def router(parts: Parts) -> APIRouter:
 
 async def _serve(parts: Parts, socket: WebSocket, threads: Threads) -> None:
     try:
-        wish = await _wish(socket)
+        wish, ignored = await _wish(socket)
     except (AnyrigError, TimeoutError) as error:
         await _refuse(socket, error)
         return
     sounding = Sounding(parts, wish, "pcm", threads)
     try:
-        await _unless_gone(socket, lambda: _sound(socket, sounding, wish))
+        await _unless_gone(socket, lambda: _sound(socket, sounding, wish, ignored))
     finally:
         sounding.close()
 
 
-async def _sound(socket: WebSocket, sounding: Sounding, wish: Wish) -> None:
-    options = wish.options or {}
+async def _sound(socket: WebSocket, sounding: Sounding, wish: Wish, ignored: list[str]) -> None:
     await _tell(
         socket, "backend_request_received", text_length=len(wish.text), voice=wish.voice or None,
-        cfg_scale=options.get("cfg"), inference_steps=options.get("steps"),
+        ignored=ignored,
     )  # fmt: skip
     try:
         data: bytes | None = await sounding.begin()
@@ -111,8 +111,11 @@ async def _unless_gone(socket: WebSocket, work: Any) -> None:
         raise failed[0]
 
 
-async def _wish(socket: WebSocket) -> Wish:
-    """What is wanted: of the address, or of a first frame of JSON."""
+async def _wish(socket: WebSocket) -> tuple[Wish, list[str]]:
+    """What is wanted, of the address or of a first frame of JSON; and what of it has no effect.
+
+    `cfg` and `steps` would need a model of its own for each pair of them, or change everybody's.
+    """
     told: dict[str, Any] = {name: socket.query_params.get(name) for name in _FIELDS}
     if not told["text"]:
         async with asyncio.timeout(_FIRST_FRAME_S):
@@ -121,12 +124,11 @@ async def _wish(socket: WebSocket) -> Wish:
             raise WebSocketDisconnect(message.get("code", 1000))
         told |= _frame(message.get("text") or "")
     texts = {name: str(value) for name, value in told.items() if value not in (None, "")}
-    options = {"cfg": texts.get("cfg", ""), "steps": texts.get("steps", "")}
-    return Wish(
+    wish = Wish(
         texts.get("text", ""), _known(texts, "voice"), _known(texts, "engine"),
-        _known(texts, "language").replace("auto", ""), _speed(texts.get("speed", "1")),
-        {name: value for name, value in options.items() if value},
+        _language(texts.get("language", "")), _speed(texts.get("speed", "1")),
     )  # fmt: skip
+    return wish, [name for name in ("cfg", "steps") if name in texts]
 
 
 def _known(texts: dict[str, str], name: str) -> str:
@@ -134,6 +136,12 @@ def _known(texts: dict[str, str], name: str) -> str:
     if len(value) > 300:
         raise BadInput(f"{name} is too long", hint="Take one of GET /config.")
     return value
+
+
+def _language(text: str) -> str:
+    if text and not re.fullmatch(LANGUAGE, text):
+        raise BadInput("language is none", hint="Such as en, es or fr; auto finds it out.")
+    return "" if text == "auto" else text
 
 
 def _frame(text: str) -> dict[str, Any]:

@@ -1,0 +1,213 @@
+"""Many listeners, one engine: through real worker processes, with the shipped tone engine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.errors import CannotSpeak, TooBusy, WorkFailed
+from anyrig.placement import Placed, Placement
+from anyrig.speech.engines.tone import Tone
+from anyrig.speech.live import LiveStudio
+from anyrig.speech.protocol import Line
+from anyrig.speech.script import Segment
+from anyrig.store.results import Store
+
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
+SLOW = 0.01  # seconds a character
+
+
+def segments(*texts: str) -> list[Segment]:
+    return [Segment(Line(text), ((0, len(text)),), text) for text in texts]
+
+
+def lines(name: str, count: int) -> list[Segment]:
+    return segments(*(f"{name} number {number}" for number in range(count)))
+
+
+@contextmanager
+def studio(store: Store | None = None, most_waiting: int = 1000, **options: Any) -> Iterator[Any]:
+    seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
+    with LiveStudio(
+        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        options=options, store=store, most_waiting=most_waiting,
+    ) as made:  # fmt: skip
+        yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "results.sqlite", limit_bytes=1 << 30) as opened:
+        yield opened
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+def test_each_listener_gets_their_own_text_in_order(store: Store) -> None:
+    heard: dict[int, list[str]] = {}
+    with studio(store) as made:
+
+        def listen(number: int) -> None:
+            with made.read(lines(f"reader {number}", 6)) as recital:
+                heard[number] = [spoken.segment.text for spoken in recital]
+
+        threads = [threading.Thread(target=listen, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert made.live.running == made.live.waiting("live") == 0
+    expected = [f"reader {{}} number {n}" for n in range(6)]
+    assert heard == {n: [text.format(n) for text in expected] for n in range(16)}
+
+
+def test_what_is_kept_is_not_made_and_sounds_the_same(store: Store) -> None:
+    with studio(store) as made:
+        first = list(made.read(lines("a", 3)))
+        until(lambda: not made._making)  # kept in the background
+        again = list(made.read(lines("a", 3)))
+        assert made.live.report.num_items == 3
+    assert [one.kept for one in first] == [False] * 3
+    assert [one.kept for one in again] == [True] * 3
+    for old, new in zip(first, again, strict=True):
+        assert np.array_equal(old.take.samples, new.take.samples)
+    with studio(store) as other:
+        assert all(one.kept for one in other.read(lines("a", 3)))
+        assert other.live.report.num_items == 0
+
+
+def test_a_line_that_several_want_at_once_is_made_once() -> None:
+    with studio(sleep_s=SLOW) as made:
+        busy = made.read(segments("this takes a little while"))
+        first = busy.next()
+        recitals = [made.read(segments("wanted by all")) for _ in range(8)]
+        futures = [recital.next() for recital in recitals]
+        takes = [future.result(timeout=30).spoken().take for future in futures]
+        first.result(timeout=30)
+        assert made.live.report.num_items == 2
+    assert all(np.array_equal(take.samples, takes[0].samples) for take in takes)
+
+
+def test_first_segments_of_all_come_before_anybodys_second() -> None:
+    done: list[str] = []
+    with studio(sleep_s=SLOW) as made:
+        recitals = []
+        for name in "abcde":
+            recital = made.read(lines(name, 4), ahead=4)
+            first = recital.next()
+            first.add_done_callback(lambda _, name=name: done.append(f"{name} 0"))
+            recitals.append(recital)
+        for asked, name in zip(recitals, "abcde", strict=True):
+            for number, one in enumerate(asked._asked, 1):
+                label = f"{name} {number}"
+                one.future.add_done_callback(lambda _, label=label: done.append(label))
+        until(lambda: len(done) == 20)
+    # A few are taken before the others come: the pool holds as many as one call.
+    assert done.index("e 0") < done.index("a 2")
+    assert done.index("e 1") < done.index("c 3")
+
+
+def test_those_who_listen_pass_bulk_work() -> None:
+    with studio(sleep_s=SLOW) as made:
+        bulk = made.read(lines("bulk", 40), lane="bulk", ahead=40)
+        bulk.next()
+        live = made.read(segments("hello there"))
+        live.next().result(timeout=30)
+        waiting = made.live.waiting("bulk")
+        assert waiting > 25, "bulk work still waits"
+        bulk.close()
+        assert made.live.waiting("bulk") == 0
+
+
+def test_a_line_of_bulk_work_that_a_listener_wants_comes_forward() -> None:
+    with studio(sleep_s=SLOW) as made:
+        bulk = made.read(lines("bulk", 40), lane="bulk", ahead=40)
+        bulk.next()
+        wanted = made.read(segments("bulk number 39"))
+        wanted.next().result(timeout=30)
+        assert made.live.waiting("bulk") > 25
+        assert made.live.waiting("live") == 0
+        last = bulk._asked[-1]
+        assert last.future.done(), "who wanted it first has it too"
+        bulk.close()
+
+
+def test_one_who_leaves_takes_what_has_not_begun_along() -> None:
+    with studio(sleep_s=SLOW) as made:
+        leaving, staying = made.read(lines("a", 20), ahead=20), made.read(lines("b", 3))
+        shared = made.read(segments("a number 19"), lane="bulk")
+        leaving.next()
+        shared_future = shared.next()
+        leaving.close()
+        leaving.close()
+        assert made.live.waiting("live") + made.live.waiting("bulk") <= 1
+        assert [one.segment.text for one in staying] == [f"b number {n}" for n in range(3)]
+        assert shared_future.result(timeout=30).spoken().take is not None
+        with pytest.raises(WorkFailed, match="nobody listens"):
+            leaving.next()
+        assert made.live.report.num_items < 15
+
+
+def test_only_a_few_segments_are_asked_for_ahead_of_the_listener() -> None:
+    with studio() as made:
+        recital = made.read(lines("a", 100))
+        recital.next().result(timeout=30)
+        until(lambda: made.live.running == made.live.waiting("live") == 0)
+        assert made.live.report.num_items <= 4
+        recital.close()
+
+
+def test_too_many_are_refused_and_those_inside_are_served() -> None:
+    with studio(sleep_s=SLOW, most_waiting=6) as made:
+        inside = [made.read(lines(name, 5)) for name in "ab"]
+        first = [recital.next() for recital in inside]
+        until(lambda: made.live.running > 0)
+        with pytest.raises(TooBusy):  # noqa: PT012 - which of them is refused depends on the pool
+            for number in range(20):
+                made.read(segments(f"too many {number}")).next()
+        for future in first:
+            future.result(timeout=60)
+        assert [len(list(recital)) for recital in inside] == [4, 4]
+
+
+def test_a_line_that_cannot_be_spoken_fails_alone() -> None:
+    with studio() as made:
+        bad, good = made.read(segments("...")), made.read(lines("good", 2))
+        with pytest.raises(CannotSpeak, match="could not be spoken"):
+            list(bad)
+        assert len(list(good)) == 2
+        assert made.open
+
+
+def test_a_bad_take_is_made_again(store: Store) -> None:
+    with studio(store, bad="0:silence") as made:
+        spoken = next(iter(made.read(lines("a", 1))))
+    assert spoken.tries == 2
+    assert not spoken.problems
+
+
+def test_the_end_is_told_to_those_who_wait() -> None:
+    with studio(sleep_s=SLOW) as made:
+        recital = made.read(lines("a", 20), ahead=20)
+        futures = [recital.next() for _ in range(20)]
+        made.close()
+        with pytest.raises(WorkFailed):
+            futures[-1].result(timeout=10)
+        assert not made.open
+        with pytest.raises(WorkFailed):
+            made.read(lines("b", 1)).next()
