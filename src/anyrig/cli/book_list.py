@@ -18,13 +18,30 @@ if TYPE_CHECKING:
 
 def run(context: Context, order: Order, document: Document, teller: Chosen) -> int:
     """Show them."""
-    from anyrig.audiobooks.plan import chosen, num_spoken
-
-    spoken = set(chosen(document, order.chapters, order.ways))
     if context.options.speakers:
         return _speakers(context, document, teller)
     if order.chapters:
         return _segments(context, order, document, teller)
+    told = listed(context, order, document, teller)
+    if context.options.json:
+        print_json(told)
+        return 0
+    rows, audio_s, fast = told["chapters"], told["estimated_s"], told["times_real_time"]
+    _print(document, rows)
+    words = sum(row["words"] for row in rows if row["spoken"])
+    guess = "" if told["measured"] else " (a guess: this voice has not been measured yet)"
+    print(f"\n{plural(words, 'word')}, about {seconds_text(audio_s)} of speech{guess}")
+    if told["to_make_s"] is not None:
+        measured = f"{fast:.0f} times real time, as last measured here"
+        print(f"about {seconds_text(told['to_make_s'])} to make, at {measured}")
+    return 0
+
+
+def listed(context: Context, order: Order, document: Document, teller: Chosen) -> dict[str, Any]:
+    """The book and its chapters, which of them are spoken, and how long each will be."""
+    from anyrig.audiobooks.plan import chosen, num_spoken
+
+    spoken = set(chosen(document, order.chapters, order.ways))
     rate = rate_of(context, teller)
     heard = num_spoken(document, order.ways)
     pace, rests = pace_of(context), order.rests.each_s
@@ -33,25 +50,15 @@ def run(context: Context, order: Order, document: Document, teller: Chosen) -> i
         for number, chapter in enumerate(document.chapters)
     ]
     audio_s = sum(row["estimated_s"] for row in rows if row["spoken"])
-    if context.options.json:
-        about = document.about
-        print_json(
-            {"title": about.title, "authors": about.authors, "language": about.language,
-             "series": about.series or None, "format": document.format,
-             "cover": document.cover is not None, "chapters": rows, "engine": teller.name,
-             "estimated_s": round(audio_s, 1), "measured": rate.measured,
-             "to_make_s": _to_make_s(audio_s, rate.times_real_time)}
-        )  # fmt: skip
-        return 0
-    _print(document, rows)
-    words = sum(row["words"] for row in rows if row["spoken"])
-    guess = "" if rate.measured else " (a guess: this voice has not been measured yet)"
-    print(f"\n{plural(words, 'word')}, about {seconds_text(audio_s)} of speech{guess}")
-    to_make = _to_make_s(audio_s, rate.times_real_time)
-    if to_make is not None:
-        fast = f"{rate.times_real_time:.0f} times real time, as last measured here"
-        print(f"about {seconds_text(to_make)} to make, at {fast}")
-    return 0
+    about = document.about
+    return {
+        "title": about.title, "authors": about.authors, "language": about.language,
+        "series": about.series or None, "format": document.format,
+        "cover": document.cover is not None, "chapters": rows, "engine": teller.name,
+        "estimated_s": round(audio_s, 1), "measured": rate.measured,
+        "to_make_s": _to_make_s(audio_s, rate.times_real_time),
+        "times_real_time": rate.times_real_time,
+    }  # fmt: skip
 
 
 def _to_make_s(audio_s: float, times_real_time: float | None) -> float | None:

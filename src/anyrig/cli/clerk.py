@@ -62,14 +62,17 @@ _OPTIONS: dict[str, Any] = {
 """What commands read of their flags. Nothing is measured, fetched or kept for a request."""
 
 
-def recipe(context: Context, *, bulk: bool) -> Recipe:
+FACTORY = "anyrig.cli.clerk:Clerk"
+
+
+def recipe(context: Context, *, bulk: bool, factory: str = FACTORY) -> Recipe:
     """How a worker process becomes a clerk, with this process's settings and environment."""
     plain = {
         name: value for name, value in vars(context.options).items()
         if value is None or isinstance(value, str | int | float)
     }  # fmt: skip
     return Recipe(
-        "anyrig.cli.clerk:Clerk",
+        factory,
         {"options": plain, "environment": dict(context.environment), "bulk": bulk},
         name="clerk",
         version="1",

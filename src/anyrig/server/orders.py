@@ -65,13 +65,20 @@ def ordered(
     folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
     try:
-        asked = Asked(parts, kind, folder, arguments)
-        found, called = _translated(asked)
+        found, called = _translated(Asked(parts, kind, folder, arguments))
         checked = check(kind, found, folder)
         yield {**checked, "asked": dict(arguments), "called": called}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def looked_at(parts: Parts, arguments: Mapping[str, Any]) -> dict[str, Plain]:
+    """What would be queued for a book; nothing is made for it."""
+    _sound(arguments)
+    folder = parts.data.absolute() / FOLDER / "plan"
+    found, _ = _translated(Asked(parts, "book", folder, arguments))
+    return check("book", found, folder)
 
 
 def takes(kind: str) -> tuple[str, ...]:

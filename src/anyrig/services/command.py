@@ -26,6 +26,7 @@ _LOOK_S, _LEASH_S = 0.1, 1.0
 _LONGEST_S = 3600.0
 _GRACE_S = 3.0  # to put away what is half written, before it is ended for certain
 _END = None
+_NO_RESULT = ("begin", "progress")
 
 
 def run_command(
@@ -98,8 +99,8 @@ def _listened(
         if last is not None:
             tell(str(last.get("event", "said")), last)
         last = event
-        if event.get("event") == "progress":  # never a result: told as it comes
-            tell("progress", event)
+        if event.get("event") in _NO_RESULT:  # told as it comes
+            tell(str(event["event"]), event)
             last = None
 
 

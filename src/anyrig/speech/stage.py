@@ -50,8 +50,7 @@ class Stage:
         kind = engine_class(engine)
         self.spec, self.found = kind.spec, found
         self.shelf = Shelf(store, found.engine)
-        self._options = options_of(kind.spec, options or {})
-        self._precision = _precision_class(placed.placements)
+        self.names = Names(engine, found, placed, options)
         self.gpu = any(placement.device.kind == "gpu" for placement in placed.placements)
         self.lines_at_once = sum(
             placement.workers * max(1, min(placement.threads, kind.cores or 1))
@@ -64,7 +63,7 @@ class Stage:
                 "engine": engine,
                 "folder": found.folder,
                 "environment": found.environment,
-                "options": self._options,
+                "options": self.names.options,
             },
             name=f"speech {engine}",
             version=f"{found.version} {found.fingerprint[:12]}",
@@ -75,12 +74,34 @@ class Stage:
         )  # fmt: skip
 
     def key(self, line: Line) -> str:
+        """What a line's take is kept under."""
+        return self.names.key(line)
+
+
+class Names:
+    """What takes are kept under; no worker is needed to know that.
+
+    Args:
+        engine: its name.
+        found: its weights.
+        placed: where its workers sit, or would.
+        options: of the engine, as typed with `--set`.
+    """
+
+    def __init__(
+        self, engine: str, found: Found, placed: Placed, options: Mapping[str, Value] | None = None
+    ) -> None:
+        self.spec, self.found = engine_class(engine).spec, found
+        self.options = options_of(self.spec, options or {})
+        self._precision = _precision_class(placed.placements)
+
+    def key(self, line: Line) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
         found = self.found
         return keys.Segment(
             KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
             self._precision, line.seed if self.spec.seeded else None,
-            {"language": line.language, "rate": line.rate, **self._options, **self._made_of(line)},
+            {"language": line.language, "rate": line.rate, **self.options, **self._made_of(line)},
         ).key  # fmt: skip
 
     def _made_of(self, line: Line) -> dict[str, Value]:

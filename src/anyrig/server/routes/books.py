@@ -1,12 +1,117 @@
-"""Not there yet."""
+"""Books: looked at before they are made, and listened to while they are."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import asyncio
+import base64
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
 
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import FileResponse
+
+from anyrig.errors import BadInput
+from anyrig.jobs import Job
+from anyrig.server import chapters as told
+from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.ranged import file_answer
+from anyrig.server.routes.jobs import BINARY, PARTS, FileNumber, JobId
+from anyrig.server.schemas.books import BookAsked, BookPlan, MadeChapters
+
+_MOST_COVERS = 32
+_PICTURES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The picture.", "content": {"image/jpeg": BINARY, "image/png": BINARY}}
+}
+UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(tags=["books"])
+    covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
+
+    def keep(upload: str, picture: Mapping[str, str] | None) -> None:
+        covers[upload] = (picture["type"], base64.b64decode(picture["data"])) if picture else None
+        while len(covers) > _MOST_COVERS:
+            covers.popitem(last=False)
+
+    @routes.post("/books/plan", response_model=BookPlan, summary="Look at a book",
+                 responses=answers(404, 501))  # fmt: skip
+    async def plan(asked: BookAsked) -> dict[str, Any]:
+        """Its chapters, which of them are spoken, how long it will be and how long it takes.
+
+        Nothing is made, and no voice is loaded.
+        """
+        arguments = asked.model_dump(exclude_none=True)
+        checked = await anyio.to_thread.run_sync(looked_at, parts, arguments)
+        found = await _task(parts, "book_plan", {"arguments": checked})
+        upload = asked.file.partition(":")[2]
+        keep(upload, found.pop("picture"))
+        return told.planned(found, upload)
+
+    @routes.get("/books/cover/{id}", summary="A book's cover", response_class=Response,
+                responses={**_PICTURES, **answers(404)})  # fmt: skip
+    async def cover(id: UploadId) -> Response:
+        """Of a book that was sent, by the id of its upload."""
+        path = await anyio.to_thread.run_sync(parts.uploads.path, id)  # gone with its upload
+        if id not in covers:
+            keep(id, await _task(parts, "book_cover", {"file": str(path)}))
+        found = covers.get(id)
+        if found is None:
+            raise Problem(404, "the book has no cover", hint="Send a picture with the job.")
+        headers = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
+        return Response(found[1], media_type=found[0], headers=headers)
+
+    _chapters_of(routes, parts)
+    return routes
+
+
+def _chapters_of(routes: APIRouter, parts: Parts) -> None:
+    making: dict[str, asyncio.Lock] = {}
+
+    @routes.get("/jobs/{id}/chapters", response_model=MadeChapters, responses=answers(404, 409),
+                summary="A book's chapters, as they are made")  # fmt: skip
+    async def chapters(id: JobId) -> dict[str, Any]:
+        """Those that are done can be heard while the rest is made."""
+        return {"chapters": await anyio.to_thread.run_sync(_chapters, parts, id)}
+
+    @routes.head("/jobs/{id}/chapters/{number}", include_in_schema=False)
+    @routes.get("/jobs/{id}/chapters/{number}", summary="The sound of a finished chapter",
+                response_class=FileResponse,
+                responses={**PARTS, **answers(404, 409, 416)})  # fmt: skip
+    async def chapter(request: Request, id: JobId, number: FileNumber) -> Response:
+        """As mp3, or in the book's own format; whole, or the part that `Range` asks for."""
+        job = await anyio.to_thread.run_sync(parts.jobs.get, id)
+        order = await anyio.to_thread.run_sync(partial(told.order, parts, job, number))
+        if order.ready is None:
+            async with making.setdefault(f"{id} {number}", asyncio.Lock()):
+                if not order.target.is_file():
+                    await _made(parts, order)
+            making.pop(f"{id} {number}", None)
+        return await file_answer(request, order.ready or order.target, order.name, inline=True)
+
+
+async def _task(parts: Parts, task: str, arguments: Mapping[str, Any]) -> Any:
+    """A clerk's answer; given up with the request."""
+    submit = partial(parts.clerks.submit, task, arguments, lane="bulk")
+    return await asyncio.wrap_future(await anyio.to_thread.run_sync(submit))
+
+
+async def _made(parts: Parts, order: told.ChapterOrder) -> None:
+    try:
+        await _task(parts, "book_chapter", order.arguments)
+    except BadInput as error:
+        raise Problem(409, error.message, hint=error.hint) from error
+
+
+def _chapters(parts: Parts, id: str) -> list[dict[str, Any]]:
+    job: Job = parts.jobs.get(id)
+    if job.kind != "book":
+        raise Problem(409, f"a {job.kind} has no chapters", hint="Ask for those of a book.")
+    return told.chapters(parts, job)
