@@ -15,6 +15,7 @@ from anyrig.errors import AnyrigError, BadInput, StoreFailed
 
 if TYPE_CHECKING:
     from anyrig.documents.index.forget import Removed
+    from anyrig.documents.index.rows import Known
 
 
 def indexes(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,16 +37,7 @@ def indexes(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def files(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The files of an index, in order of their paths: `index`, `start`, `limit`."""
-    from anyrig.documents.index import rows, schema
-    from anyrig.documents.index.database import translated
-
-    path = _path(room, arguments["index"])
-    with translated(path):
-        connection = schema.connect_to_read(path)
-        try:
-            known = sorted(rows.known(connection).items())
-        finally:
-            connection.close()
+    known = _known(_path(room, arguments["index"]))
     start = arguments["start"]
     some = known[start : start + arguments["limit"]]
     return {
@@ -62,7 +54,14 @@ def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Take files or folders out of an index for good, with what is kept of them elsewhere."""
     path = _path(room, arguments["index"])
     closed(room, arguments["index"])
-    return _plain(_removed(room, path, [Path(file) for file in arguments["files"]]))
+    files = [Path(os.fsdecode(name)) for name, _ in _known(path)]
+    uploads = {f"upload:{file.stem}": file for file in files if _sent(room, file)}
+    named = []
+    for word in arguments["files"]:
+        if word.startswith("upload:") and word not in uploads:
+            raise BadInput(f"{word} is not in the index", hint="Look at the files of the index.")
+        named.append(uploads.get(word) or Path(word))
+    return _plain(_removed(room, path, named))
 
 
 def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,6 +97,24 @@ def _path(room: ClerkRoom, name: str) -> Path:
             hint=f"There are: {known}." if known else "A job of the kind index makes one.",
         )
     return path
+
+
+def _known(path: Path) -> list[tuple[bytes, Known]]:
+    """The files of an index by their paths."""
+    from anyrig.documents.index import rows, schema
+    from anyrig.documents.index.database import translated
+
+    with translated(path):
+        connection = schema.connect_to_read(path)
+        try:
+            return sorted(rows.known(connection).items())
+        finally:
+            connection.close()
+
+
+def _sent(room: ClerkRoom, file: Path) -> bool:
+    """Whether a file of an index is one that was sent to the server."""
+    return file.is_relative_to(room.context.folders.server.resolve())
 
 
 def _removed(room: ClerkRoom, path: Path, named: list[Path]) -> Removed:

@@ -93,7 +93,8 @@ def allowed(context: Context, word: str) -> str:
 
     if word in ("", "auto") or word in PACKAGED:
         return word
-    for folder in filter(None, context.loaded.settings.server.models.split(",")):
+    folders = context.loaded.settings.server.models if word.isprintable() else ""
+    for folder in filter(None, folders.split(",")):
         root = Path(folder.strip()).expanduser().resolve()
         place = (root / word).resolve()
         if place.is_relative_to(root) and place.exists() and place != root:

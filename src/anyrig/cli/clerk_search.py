@@ -173,10 +173,10 @@ def _among(room: ClerkRoom, to: Given, arguments: Mapping[str, Any]) -> dict[str
     )
     _, wanted = _mean(room, to, vectors, arguments)
     rows, failed = [], []
-    for source, found in zip(sources, _means(room, sources, vectors, arguments), strict=True):
+    for number, found in enumerate(_means(room, sources, vectors, arguments)):
         if isinstance(found, BadInput):
-            failed.append({"name": source.name, "error": found.message, "hint": found.hint})
+            failed.append({"number": number, "error": found.message, "hint": found.hint})
             continue
-        rows.append({"name": source.name, "similarity": round(float(found[1] @ wanted), 4)})
-    rows.sort(key=lambda row: -row["similarity"])  # type: ignore[operator]
+        rows.append({"number": number, "similarity": round(float(found[1] @ wanted), 4)})
+    rows.sort(key=lambda row: -row["similarity"])
     return {"model": vectors.model.name, "similar": rows[: arguments["limit"]], "failed": failed}

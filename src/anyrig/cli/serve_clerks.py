@@ -31,10 +31,16 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> HiredClerks:
 
 
 class HiredClerks:
-    """Fits `server.parts.Clerks`: tasks go to the clerk of their lane, which starts at need."""
+    """Fits `server.parts.Clerks`: tasks go to the clerk of their lane, which starts at need.
 
-    def __init__(self, context: Context, keeper: Keeper) -> None:
-        self._context, self._keeper = context, keeper
+    Args:
+        context: of the server.
+        keeper: has the processes ended when nobody asks.
+        factory: what the processes become, where that is no plain clerk.
+    """
+
+    def __init__(self, context: Context, keeper: Keeper, factory: str = clerk.FACTORY) -> None:
+        self._context, self._keeper, self._factory = context, keeper, factory
 
     def submit(
         self,
@@ -66,9 +72,8 @@ class HiredClerks:
         """The lane's counter; another where the last one broke down."""
         live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
         if not live.open:
-            stack.close()
             self._keeper.drop(_NAMES[lane], live)
-            live.close()
+            stack.close()
             live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
         return live
 
@@ -82,7 +87,7 @@ class HiredClerks:
         need = Need("documents", gpu=False, cores=1, most_workers=1)
         placed = compute.placed(context, cpu, need)
         pool = Pool(
-            placed.placements[:1], clerk.recipe(context, bulk=lane == "bulk"),
+            placed.placements[:1], clerk.recipe(context, bulk=lane == "bulk", factory=self._factory),
             environment=context.environment,
         )  # fmt: skip
         live: Live[Any, Any] = Live(

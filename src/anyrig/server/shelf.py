@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anyrig.server.parts import Parts
 
 _UPLOAD = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
+_WORD = re.compile(r"upload:[0-9a-f]{32}")
 _ENDING = ".sqlite"
 
 
@@ -62,19 +63,21 @@ class Shelf:
         for place in row.get("also", ()):
             self.name(place)
 
-    def paths(self, words: Iterable[str]) -> list[str]:
-        """Files as the index has them, of `upload:ID` and of paths."""
-        found = []
-        for word in words:
-            if word.startswith("upload:"):
-                found.append(str(self._parts.uploads.given(word)))
-            elif "\0" in word or not Path(word).is_absolute():
+    def named(self, rows: Iterable[dict[str, Any]]) -> None:
+        """The same of many: in a thread, as it looks at the disk."""
+        for row in rows:
+            self.name(row)
+
+    def words(self, files: Iterable[str]) -> list[str]:
+        """Files as a request names them, if they may be files of an index."""
+        found = list(files)
+        for word in found:
+            whole = Path(word).is_absolute() or _WORD.fullmatch(word)
+            if "\0" in word or not whole or not word.isprintable():
                 raise BadInput(
                     "a file of an index is named by upload:ID, or by its whole path",
                     hint="GET /documents/indexes/{name}/files lists them.",
                 )
-            else:
-                found.append(word)
         return found
 
     def drop_uploads(self, paths: Iterable[str]) -> list[str]:

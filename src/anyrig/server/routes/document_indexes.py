@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -28,13 +27,13 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)
     async def indexes(request: Request) -> Response:
         """Each with its folders, model and figures, and what could not be read."""
-        return await answered(request, _listed(desk))
+        return await answered(request, _listed(desk, shelf))
 
     @routes.get("/indexes/{name}", summary="One index", response_model=told.Index,
                 responses=answers(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
         shelf.check(name)
-        return await answered(request, _one(desk, name))
+        return await answered(request, _one(desk, shelf, name))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
                 response_model=told.IndexFiles, responses=answers(404))  # fmt: skip
@@ -65,8 +64,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
         shelf.check(name)
-        paths = await to_thread.run_sync(shelf.paths, body.files)
-        work = desk.ask("index_remove", {"index": name, "files": paths})
+        work = desk.ask("index_remove", {"index": name, "files": shelf.words(body.files)})
         return await answered(request, _gone(shelf, name, work, uploads=body.uploads))
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=told.Classifiers)
@@ -77,16 +75,21 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     return routes
 
 
-async def _listed(desk: Desk) -> dict[str, Any]:
+async def _listed(desk: Desk, shelf: Shelf) -> dict[str, Any]:
     found = await desk.ask("indexes", {})
     for one in found["indexes"]:
         one["name"] = one.pop("index")
         one.pop("path")
+        folders = [{"file": row["path"], "files": row["files"]} for row in one["folders"]]
+        await to_thread.run_sync(shelf.named, [*folders, *one["failed"]])
+        one["folders"] = [
+            {"path": row["file"], "name": row["name"], "files": row["files"]} for row in folders
+        ]
     return {"indexes": found["indexes"], "failed": found["failed"]}
 
 
-async def _one(desk: Desk, name: str) -> Any:
-    for one in (await _listed(desk))["indexes"]:
+async def _one(desk: Desk, shelf: Shelf, name: str) -> Any:
+    for one in (await _listed(desk, shelf))["indexes"]:
         if one["name"] == name:
             return one
     raise Problem(422, "the index cannot be read", hint="GET /documents/indexes says why.")
@@ -94,8 +97,7 @@ async def _one(desk: Desk, name: str) -> Any:
 
 async def _files(desk: Desk, shelf: Shelf, name: str, start: int, limit: int) -> dict[str, Any]:
     found = await desk.ask("index_files", {"index": name, "start": start, "limit": limit})
-    for row in found["files"]:
-        shelf.name(row)
+    await to_thread.run_sync(shelf.named, found["files"])
     return {"index": name, **found}
 
 
@@ -103,11 +105,9 @@ async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[st
     found = await work
     if "busy" in found:
         raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
-    drop = partial(shelf.drop_uploads, found["files"] if uploads else ())
-    gone = await to_thread.run_sync(drop)
+    gone = await to_thread.run_sync(shelf.drop_uploads, found["files"] if uploads else [])
     rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
-    for row in rows:
-        shelf.name(row)
+    await to_thread.run_sync(shelf.named, rows)
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": gone}
 
 

@@ -77,8 +77,8 @@ async def _found(
     shelf.check(body.index)
     options = body.model_dump(exclude={"question", "questions"})
     found = await desk.ask("search", {**options, "question": question})
-    for hit in (*found["hits"], *([found["nearest"]] if found["nearest"] else [])):
-        shelf.name(hit)
+    rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
+    await to_thread.run_sync(shelf.named, rows)
     return {"question": question, "index": body.index, **found}
 
 
@@ -91,8 +91,7 @@ async def _alike(
     if to.path is not None:
         to = await _as_text(desk, to, options)
     found = await desk.ask("similar", {**options, "to": to.plain})
-    for hit in found["hits"]:
-        shelf.name(hit)
+    await to_thread.run_sync(shelf.named, found["hits"])
     return {"to": to.name, "index": options["index"], "hits": found["hits"]}
 
 
@@ -114,10 +113,9 @@ async def _among(
         raise PastLimit(
             f"{len(among)} sources to compare", hint=f"Give {asked.MOST_FILES} at a time at most."
         )
-    sources = [{**one.plain, "name": str(number)} for number, one in enumerate(among)]
-    arguments = {**options, "to": to.plain, "sources": sources}
+    arguments = {**options, "to": to.plain, "sources": [one.plain for one in among]}
     found = await desk.ask("similar", arguments, lane="bulk")
     for row in (*found["similar"], *found["failed"]):
-        source = among[int(row["name"])]
+        source = among[row.pop("number")]
         row |= {"name": source.name, "file": source.upload or None}
     return {"to": to.name, **found}

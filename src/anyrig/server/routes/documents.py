@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, get_args, get_origin
 
+import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -161,13 +163,19 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
             sources = [Source(one.name, path=parts.uploads.path(one.id)) for one in form.files]
             return await answered(request, task.work(sources, options.model_dump()))
         finally:
-            for one in form.files:
-                parts.uploads.delete(one.id)
+            with anyio.CancelScope(shield=True):  # also where the client has left
+                await to_thread.run_sync(_deleted, parts, [one.id for one in form.files])
 
     routes.post(
         f"/{task.name}/upload", openapi_extra=form_of(task.options), name=f"{task.name}_upload",
         **described(task, form=True),
     )(upload)  # fmt: skip
+
+
+def _deleted(parts: Parts, ids: Sequence[str]) -> None:
+    for one in ids:
+        with contextlib.suppress(AnyrigError):  # somebody else was faster
+            parts.uploads.delete(one)
 
 
 async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Response:

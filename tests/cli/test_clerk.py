@@ -1,0 +1,193 @@
+"""Clerks: tasks in other processes, their errors, deaths, and what stays open between tasks."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.cli import clerk, clerk_models
+from anyrig.cli.context import Context
+from anyrig.cli.serve_clerks import HiredClerks
+from anyrig.errors import BadInput, MissingPackage, NeedsWeights, PastLimit, WorkFailed
+from anyrig.server.keeper import Keeper
+from anyrig.work.carried import revived, told
+
+DEADLY = "tests.cli.deadly_clerk:DeadlyClerk"
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c"),
+                   "XDG_CONFIG_HOME": str(tmp_path / "s")}  # fmt: skip
+    return Context(argparse.Namespace(verbose=0, no_bench=True), environment)
+
+
+@pytest.fixture
+def hired(context: Context) -> Iterator[HiredClerks]:
+    keeper = Keeper()
+    yield HiredClerks(context, keeper, DEADLY)
+    keeper.close()
+
+
+def test_every_task_is_there() -> None:
+    for name, place in clerk.TASKS.items():
+        assert callable(clerk.task(name)), place
+    with pytest.raises(BadInput, match="no task 'cook'"):
+        clerk.task("cook")
+
+
+def test_a_task_answers_and_its_errors_are_what_they_were(hired: HiredClerks) -> None:
+    assert hired.submit("ready", {}).result(timeout=60) == {"kept": []}
+    with pytest.raises(BadInput, match="no index 'nothing'") as caught:
+        hired.submit("index_delete", {"index": "nothing"}).result(timeout=60)
+    assert caught.value.hint
+
+
+def test_a_task_that_kills_its_process_fails_alone(hired: HiredClerks) -> None:
+    before = hired.submit("ready", {})
+    deadly = [hired.submit("die", {}) for _ in range(3)]
+    after = [hired.submit("ready", {}) for _ in range(3)]
+    assert before.result(timeout=60) == {"kept": []}
+    for one in deadly:
+        with pytest.raises(WorkFailed, match="its worker"):
+            one.result(timeout=120)
+    assert [one.result(timeout=120) for one in after] == [{"kept": []}] * 3
+
+
+def test_a_clerk_that_is_killed_is_replaced_and_its_task_done(hired: HiredClerks) -> None:
+    hired.submit("ready", {}).result(timeout=60)
+    (kept,) = hired._keeper.kept()
+    before: Any = kept.value
+    nap = hired.submit("nap", {"seconds": 1.0})
+    os.kill(before.pool.pids[0], signal.SIGKILL)
+    assert nap.result(timeout=60) == "awake"
+
+
+def test_quick_tasks_do_not_wait_for_long_ones(hired: HiredClerks) -> None:
+    hired.submit("ready", {}).result(timeout=60)
+    over = threading.Event()
+    long = hired.submit("nap", {"seconds": 5.0}, lane="bulk")
+    long.add_done_callback(lambda _: over.set())
+    assert hired.submit("ready", {}).result(timeout=60) == {"kept": []}
+    assert not over.is_set()
+
+
+def test_what_waits_can_be_cancelled_and_the_clerk_is_given_back(hired: HiredClerks) -> None:
+    hired.submit("ready", {}).result(timeout=60)
+    first = hired.submit("nap", {"seconds": 0.5})
+    others = [hired.submit("nap", {"seconds": 60.0}) for _ in range(4)]
+    assert all(one.cancel() for one in others[1:])
+    assert first.result(timeout=60) == "awake"
+    assert others[0].cancel()
+    assert hired._keeper.kept()[0].lent <= 1  # the nap that had begun, if it had
+
+
+def test_a_slip_of_ours_is_an_error_without_anybodys_text(
+    hired: HiredClerks, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(WorkFailed, match="KeyError") as caught:
+        hired.submit("slip", {}).result(timeout=60)
+    assert "secret" not in caught.value.message + caplog.text
+    assert "clerk_search.py" in caplog.text
+
+
+def test_errors_travel_as_what_they_are() -> None:
+    class Own(PastLimit):
+        pass
+
+    for error in (NeedsWeights("a", hint="b"), BadInput("c", hint="d"), PastLimit("e", hint="f")):
+        again = revived(told(error))
+        assert type(again) is type(error)
+        assert (again.message, again.hint) == (error.message, error.hint)
+    assert type(revived(told(Own("a", hint="b")))) is PastLimit
+    assert isinstance(revived({"class": "Nonsense", "message": "a", "hint": "b"}), WorkFailed)
+    assert isinstance(revived(told(NeedsWeights("a", hint="b"))), MissingPackage)
+
+
+def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:
+    closed: list[str] = []
+
+    def thing(name: str) -> AbstractContextManager[str]:
+        @contextmanager
+        def opened() -> Iterator[str]:
+            yield name
+            closed.append(name)
+
+        return opened()
+
+    room = clerk.ClerkRoom(context, bulk=False, most_kept=2)
+    for name in ("a", "b", "a", "c"):
+        assert room.keep(name, lambda name=name: thing(name)) == name  # type: ignore[misc]
+    assert closed == []  # a task may still use them all
+    room.tidy()
+    assert (closed, room.kept) == (["b"], ["a", "c"])
+    room.let_go("a")
+    room.let_go("nothing")
+    assert (closed, room.kept) == (["b", "a"], ["c"])
+
+
+def test_a_model_that_cannot_be_opened_leaves_nothing_open(context: Context) -> None:
+    room = clerk.ClerkRoom(context, bulk=False)
+
+    def broken() -> AbstractContextManager[str]:
+        raise BadInput("no", hint="no")
+
+    with pytest.raises(BadInput):
+        room.keep("a", broken)
+    assert room.kept == []
+    assert room.keep("a", lambda: nullcontext("now")) == "now"
+
+
+@pytest.mark.parametrize(
+    "word", ["/etc", "../..", "~", "owner/../name", "minilm/../..", "\x00", "a" * 300, ".", "x/y/z"]
+)
+def test_only_models_of_the_list_may_be_named(context: Context, word: str) -> None:
+    with pytest.raises((BadInput, NeedsWeights)):
+        clerk_models.allowed(context, word)
+
+
+def test_folders_below_those_of_the_settings_may_be_named(tmp_path: Path, context: Context) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "models" / "out").symlink_to(tmp_path / "other")
+    models = {**context.environment, "ANYRIG_SERVER_MODELS": str(tmp_path / "models")}
+    context = Context(context.options, models)
+    found = clerk_models.allowed(context, "mine")
+    assert Path(found) == (tmp_path / "models" / "mine").resolve()
+    for word in ("out", "../other", str(tmp_path / "other"), "mine\x00", ""):
+        with pytest.raises(BadInput) if word else nullcontext():
+            clerk_models.allowed(context, word)
+
+
+def test_more_pictures_than_one_request_reads_are_pages_that_say_so() -> None:
+    from anyrig.documents.reading import ReadPicture
+
+    class Reader:
+        def read(self, pictures: Any) -> Iterator[ReadPicture]:
+            yield from (ReadPicture(one.decode()) for one in pictures)
+
+    bounded = clerk_models.Bounded(Reader(), most=2)
+    found = list(bounded.read([b"a", b"b", b"c"]))
+    assert [one.text for one in found] == ["a", "b", ""]
+    assert "2 pictures" in found[2].failure
+    assert [one.failure != "" for one in bounded.read([b"d"])] == [True]
+    late = clerk_models.Bounded(Reader(), seconds=0.0)
+    assert [one.failure != "" for one in late.read([b"a"])] == [True]
+
+
+def test_the_recipe_says_nothing_that_cannot_travel(context: Context) -> None:
+    import pickle
+
+    context.options.strange = lambda: None
+    made = clerk.recipe(context, bulk=True)
+    assert "strange" not in pickle.loads(pickle.dumps(made)).options["options"]
+    assert made.options["bulk"] is True
