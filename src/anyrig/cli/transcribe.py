@@ -87,7 +87,7 @@ def _transcribe(context: Context, order: Order, wishes: Wishes) -> int:
         show = stack.enter_context(Show(context, len(order.sources)))
         transcriber = stack.enter_context(
             Transcriber(
-                lambda need: _seats(context, need),
+                lambda need: seats(context, need),
                 environment=context.environment,
                 folder=str(Path(context.folders.models, "recognise")),
                 store=store,
@@ -123,7 +123,7 @@ def _finish(
     return lost.end(told, len(order.sources), "recording") or (1 if gaps else 0)
 
 
-def _seats(context: Context, need: Need) -> Placed:
+def seats(context: Context, need: Need) -> Placed:
     """Where it runs; a model that has no way to a GPU goes to the CPU without a word about it."""
     from anyrig.devices.choose import Wish, choose
 

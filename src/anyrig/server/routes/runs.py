@@ -1,12 +1,108 @@
-"""Not there yet."""
+"""Training runs of this machine: how they stand, what they came to, and their figures."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path as FilePath
+from typing import Annotated, Any
 
+import anyio.to_thread
+from fastapi import APIRouter, Path, Query
+
+from anyrig.errors import BadInput
 from anyrig.server.parts import Parts
+from anyrig.server.problems import Problem, answers
+from anyrig.server.schemas.runs import RunHistory, RunsShown, RunSummary
+from anyrig.services import train_history, train_runs
+from anyrig.services.train_runs import Listed
+
+RunId = Annotated[str, Path(examples=["r1f0a9c3be2d4475"])]
 
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    return APIRouter()
+    routes = APIRouter(prefix="/runs", tags=["training"])
+
+    @routes.get("", response_model=RunsShown, summary="List training runs")
+    async def listed() -> dict[str, Any]:
+        """The oldest first. New ones are begun as jobs of the kind `train`."""
+        return {"runs": await anyio.to_thread.run_sync(_all, parts)}
+
+    @routes.get("/{id}", response_model=RunSummary, summary="What is known of a run",
+                responses=answers(404))  # fmt: skip
+    async def one(id: RunId) -> dict[str, Any]:
+        return await anyio.to_thread.run_sync(_summary, parts, id)
+
+    @routes.get("/{id}/history", response_model=RunHistory, summary="A run's figures",
+                responses=answers(404))  # fmt: skip
+    async def history(
+        id: RunId,
+        after: Annotated[int, Query(ge=0, le=2**53, description="Only steps past this one.")] = 0,
+        most: Annotated[int, Query(ge=2, le=20_000, description="Rows at most.")] = 2000,
+    ) -> dict[str, Any]:
+        """Loss, learning rate, time and memory by step; of a long run evenly thinned out."""
+        return await anyio.to_thread.run_sync(partial(_history, parts, id, after, most))
+
+    return routes
+
+
+def _all(parts: Parts) -> list[dict[str, Any]]:
+    jobs = _jobs(parts)
+    found = []
+    for run in train_runs.registered(parts.places["runs"]):
+        try:
+            found.append(_shown(run, jobs))
+        except BadInput:  # its folder went away a moment ago
+            continue
+    return found
+
+
+def _history(parts: Parts, id: str, after: int, most: int) -> dict[str, Any]:
+    folder = _named(parts, id).folder
+    return {"rows": train_history.history(folder, after=after, most=most),
+            "others": train_history.others(folder)}  # fmt: skip
+
+
+def _summary(parts: Parts, id: str) -> dict[str, Any]:
+    listed = _named(parts, id)
+    run = train_runs.opened(listed.folder)
+    return {
+        **_shown(listed, _jobs(parts)), "task": _names(run.task), "train": _names(run.train),
+        "result": _names(train_runs.result_of(listed.folder)),
+    }  # fmt: skip
+
+
+def _named(parts: Parts, id: str) -> Listed:
+    for run in train_runs.registered(parts.places["runs"]):
+        if run.id == id:
+            return run
+    raise Problem(404, "there is no such run", hint="GET /runs lists them.")
+
+
+def _jobs(parts: Parts) -> dict[str, str]:
+    return {str(job.arguments.get("run")): job.id for job in parts.jobs.list()
+            if job.kind == "train"}  # fmt: skip
+
+
+def _shown(run: Listed, jobs: Mapping[str, str]) -> dict[str, Any]:
+    state = train_runs.state_of(run.folder)
+    told = train_runs.opened(run.folder)
+    job = jobs.get(str(run.folder))
+    name = told.name if job else run.folder.name
+    return {
+        "id": run.id, "name": name, "kind": str(told.task.get("kind", "")), "state": state.word,
+        "step": state.step, "steps": state.steps, "loss": state.loss, "created": run.created,
+        "since": state.since, "error": state.error or None, "job": job,
+    }  # fmt: skip
+
+
+def _names(value: Any) -> Any:
+    """Paths of this machine as mere names."""
+    if isinstance(value, str) and len(value) < 4096 and FilePath(value).is_absolute():
+        return FilePath(value).name
+    if isinstance(value, Mapping):
+        return {str(name): _names(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_names(one) for one in value]
+    return value
