@@ -28,8 +28,11 @@ class BookCard(JobCard):
     def __init__(self, here: Here, ask: Ask, job: Told, changed: Changed) -> None:
         super().__init__(here, ask, job, changed, level=3)
         self._tracks: dict[int, tuple[str, Tag]] = {}
+        self._lengths: dict[int, Tag] = {}
+        self._file = str((job.get("arguments") or {}).get("file") or "").partition(":")[2]
+        self._covered = not self._file
         self._settled = ""
-        with self.body, tag("div", classes="player") as self._player:
+        with self.body, tag("div", classes="listen") as self._player:
             self._audio = tag("audio", controls=True, preload="none",
                               aria_label=self._name)  # fmt: skip
             self._list = tag("ul", classes="tracks")
@@ -40,6 +43,8 @@ class BookCard(JobCard):
         """Its chapters and files, while they change."""
         if self._settled == job["state"]:
             return
+        if not self._covered:
+            await self._cover()
         if job["state"] == "done":
             await self.offer()
         try:
@@ -52,11 +57,25 @@ class BookCard(JobCard):
         if job["state"] not in ACTIVE:
             self._settled = str(job["state"])
 
+    async def _cover(self) -> None:
+        """Its picture in place of a drawing, where it has one."""
+        self._covered = True
+        url = f"/books/cover/{self._file}"
+        try:
+            await self.here.api.get(url)
+        except Refused:
+            return
+        self.symbol.clear()
+        with self.symbol:
+            tag("img", src=url, alt="")
+
     def _chapter(self, chapter: Mapping[str, Any]) -> None:
         """Draw one anew where its state is another."""
         number, state = int(chapter["number"]), str(chapter["state"])
         url = chapter.get("url") or ""
         before = self._tracks.get(number)
+        if number in self._lengths and chapter.get("seconds"):
+            self._lengths[number].text = self.here.t.span(chapter["seconds"])
         if before and before[0] == f"{state} {url}":
             return
         if before is None:
@@ -85,6 +104,6 @@ class BookCard(JobCard):
         one.on("click", js_handler=_PLAY.format(
             player=self._audio.html_id, list=self._list.html_id, button=one.html_id, url=url
         ))  # fmt: skip
-        if chapter.get("seconds"):
-            tag("span", t.span(chapter["seconds"]), classes="soft figures")
+        length = t.span(chapter["seconds"]) if chapter.get("seconds") else ""
+        self._lengths[number] = tag("span", length, classes="soft figures")
         self._audio.set_visibility(True)

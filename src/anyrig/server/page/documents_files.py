@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from anyrig.server.page.api import Refused
 from anyrig.server.page.documents_desk import Desk
@@ -84,7 +85,7 @@ class FilesCard:
         for index in self._desk.indexes:
             try:
                 await api.post(
-                    f"/documents/indexes/{index['name']}/remove",
+                    f"/documents/indexes/{quote(str(index['name']))}/remove",
                     {"files": [f"upload:{id}"], "uploads": False},
                 )
             except Refused as refused:

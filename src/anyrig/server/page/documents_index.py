@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from anyrig.server.page import jobs_facts
 from anyrig.server.page.api import Refused
@@ -99,7 +100,7 @@ class IndexCard:
         t = self._t
 
         async def drop() -> None:
-            await self._here.api.delete(f"/documents/indexes/{name}")
+            await self._here.api.delete(f"/documents/indexes/{quote(name)}?uploads=false")
             await self.list()
 
         self._desk.ask.open(

@@ -49,7 +49,7 @@ class Report(Asking):
 
     def _languages(self, told: Told) -> None:
         t = self.t
-        rows = [(name, float(share), t.percent(share))
+        rows = [(t.known(f"documents.tongue.{name}", name), float(share), t.percent(share))
                 for name, share in list(told["languages"].items())[:6]]  # fmt: skip
         tag("h3", t("documents.report.languages"))
         said = ", ".join(f"{name} {words}" for name, _, words in rows)
@@ -92,7 +92,8 @@ class Report(Asking):
             for one in told["documents"]:
                 with tag("tr", data_document=one["file"]):
                     tag("td", str(one["file"]))
-                    tag("td", str(one.get("language") or ""))
+                    tongue = str(one.get("language") or "")
+                    tag("td", t.known(f"documents.tongue.{tongue}", tongue))
                     tag("td", t.number(one.get("num_words") or 0), classes="figures")
                     ease = one.get("ease")
                     tag("td", "–" if ease is None else t.number(ease), classes="figures")

@@ -72,7 +72,9 @@ class Search:
             if told.get("nearest"):
                 hit(t, told["nearest"])
             return
-        tag("p", t("documents.found", count=len(told["hits"])), classes="soft")
+        count = len(told["hits"])
+        found = t("documents.found.one") if count == 1 else t("documents.found", count=count)
+        tag("p", found, classes="soft")
         for one in told["hits"]:
             hit(t, one)
 

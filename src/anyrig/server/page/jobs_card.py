@@ -67,7 +67,8 @@ class JobCard:
         t = here.t
         with tag("article", classes="card job", data_job=self.id) as self.element:
             with tag("div", classes="job-head"):
-                icon(jobs_facts.ICONS.get(str(job["kind"]), "jobs"))
+                with tag("div", classes="job-symbol") as self.symbol:
+                    icon(jobs_facts.ICONS.get(str(job["kind"]), "jobs"))
                 with tag("div", classes="job-title"):
                     title = tag(f"h{level}", self._name)
                     self._about = tag("p", classes="soft")
@@ -150,9 +151,9 @@ class JobCard:
     def _file(self, one: Told) -> None:
         t, name, number = self.here.t, str(one["name"]), one["number"]
         with link("", f"/jobs/{self.id}/files/{number}", classes="button primary file",
-                  download=name, data_file=number,
-                  aria_label=t("jobs.download", name=name)):  # fmt: skip
+                  download=name, data_file=number):  # fmt: skip
             icon("download")
+            tag("span", t("jobs.download"), classes="only-read")
             tag("span", name, classes="file-name")
             tag("span", t.bytes(one["size"]), classes="file-size")
 

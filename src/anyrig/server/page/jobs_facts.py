@@ -60,7 +60,8 @@ def name(t: Words, job: Told) -> str:
 def about(t: Words, job: Told) -> str:
     """What it is, into which index, and since when."""
     arguments: Told = job.get("arguments") or {}
-    told = [kind(t, job), str(arguments.get("index") or ""), since(job.get("created"))]
+    given = str(arguments.get("author") or arguments.get("index") or "")
+    told = [kind(t, job), given, since(job.get("created"))]
     return " · ".join(one for one in told if one)
 
 
