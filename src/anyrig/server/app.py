@@ -34,7 +34,7 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
     app = FastAPI(
         title="anyrig", version=__version__, lifespan=lifespan,
         summary="Speech, documents and training on whatever hardware you own.",
-        docs_url=None, redoc_url=None, responses=problems.everywhere(),
+        docs_url=None, redoc_url=None, openapi_url=None, responses=problems.everywhere(),
     )  # fmt: skip
     app.state.parts = parts
     problems.install(app)
@@ -43,11 +43,9 @@ def create_app(parts: Parts, *, page: bool = True) -> FastAPI:
         router: APIRouter = module.router(parts)
         app.include_router(router)
     describe.install(app)
-    from anyrig.server.counting import counted
     from anyrig.server.guard import guarded
 
     guarded(app, parts)
-    counted(app, parts)
     if page:
         from anyrig.server.page.main import attach
 

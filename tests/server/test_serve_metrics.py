@@ -1,0 +1,209 @@
+"""Figures for machines: what is counted, that Prometheus can read it, what dashboards name."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from anyrig.monitor.report import DEVICE, HOST, PREFIX, PROCESS_MEMORY, THROTTLED
+from tests.conftest import ROOT
+from tests.server.conftest import Server, running
+
+DASHBOARD = ROOT / "deploy" / "grafana" / "anyrig.json"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+SCRAPES = ROOT / "deploy" / "prometheus" / "prometheus.yml"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of this file's own: its figures are nobody else's."""
+    quick = {"ANYRIG_SPEECH_ENGINE": "tone", "ANYRIG_DOCUMENTS_MODEL": "hashing"}
+    with running(tmp_path_factory.mktemp("metrics"), environment=quick) as found:
+        yield found
+
+
+def figures(client: Any) -> dict[str, Metric]:
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = list(text_string_to_metric_families(answer.text))
+    assert len({family.name for family in families}) == len(families)
+    assert all(family.documentation for family in families)
+    return {family.name: family for family in families}
+
+
+def value(found: dict[str, Metric], name: str, **labels: str) -> float:
+    """The sum of a metric's samples with these labels."""
+    family = found[name.removesuffix("_total").removesuffix("_count")]
+    rows = [s for s in family.samples if s.name == name and labels.items() <= s.labels.items()]
+    return sum(row.value for row in rows)
+
+
+def until(client: Any, asked: Callable[[dict[str, Metric]], bool]) -> dict[str, Metric]:
+    end = time.monotonic() + 60
+    while not asked(found := figures(client)):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found
+
+
+def test_everything_is_there_before_anything_happens(app_client: TestClient) -> None:
+    found = figures(app_client)
+    for name in ("anyrig_requests", "anyrig_out_of_memory", "anyrig_queue", "anyrig_workers",
+                 "anyrig_batch_items", "anyrig_audio_seconds", "anyrig_worker_deaths"):  # fmt: skip
+        assert name in found
+    assert value(found, "anyrig_ready") == 1
+    assert value(found, "anyrig_models_loaded") == 0
+
+
+def test_requests_are_counted_by_route_and_never_by_path(app_client: TestClient) -> None:
+    for _ in range(3):
+        app_client.get("/health/live")
+    for number in range(20):
+        app_client.get(f"/no/such/place/{number}")
+    app_client.put("/devices/chosen", json={})
+    app_client.request("BREW", "/health/live")
+    found = figures(app_client)
+    labels = {"route": "/health/live", "method": "GET", "status": "200"}
+    assert value(found, "anyrig_requests_total", **labels) == 3
+    assert value(found, "anyrig_request_seconds_count", route="/health/live") >= 3
+    assert value(found, "anyrig_requests_total", route="(none)", status="404") == 20
+    assert value(found, "anyrig_requests_total", route="/devices/chosen", status="422") == 1
+    routes = {sample.labels["route"] for sample in found["anyrig_requests"].samples}
+    assert not any("place" in route for route in routes)
+    assert {sample.labels["method"] for sample in found["anyrig_requests"].samples} <= {
+        "GET", "PUT", "other",
+    }  # fmt: skip
+
+
+def test_work_is_counted(served: Server) -> None:
+    texts = {"model": "hashing", "input": [f"text number {i}" for i in range(40)]}
+    assert served.client.post("/v1/embeddings", json=texts).status_code == 200
+    wish = {"model": "tone", "input": "One sentence. And another one.", "voice": "alloy",
+            "response_format": "pcm"}  # fmt: skip
+    assert served.client.post("/v1/audio/speech", json=wish).status_code == 200
+    found = until(
+        served.client, lambda now: value(now, "anyrig_batches_total", model="speech tone") > 0
+    )
+    assert value(found, "anyrig_texts_embedded_total") == 40
+    assert value(found, "anyrig_audio_seconds_total", engine="tone") > 0.5
+    assert value(found, "anyrig_models_loaded") == 2
+    assert value(found, "anyrig_model_loads_total") == 2
+    items = value(found, "anyrig_batch_items_total", model="speech tone")
+    assert items >= value(found, "anyrig_batches_total", model="speech tone") > 0
+    for lane in ("live", "bulk"):
+        assert value(found, "anyrig_queue", model="speech tone", lane=lane) == 0
+    states = {s.labels["status"]: s.value for s in found["anyrig_workers"].samples
+              if s.labels["model"] == "speech tone"}  # fmt: skip
+    assert states["ready"] + states["busy"] >= 1
+    assert states["dead"] == states["hangs"] == 0
+
+
+def test_jobs_are_counted_by_state(served: Server) -> None:
+    found = figures(served.client)
+    states = {sample.labels["state"] for sample in found["anyrig_jobs"].samples}
+    assert states == {"queued", "running", "paused", "done", "failed", "cancelled"}
+
+
+def test_gpu_figures_have_a_history_that_has_an_end(served: Server) -> None:
+    def asked() -> Any:
+        answer = served.client.get("/metrics/gpu")
+        assert answer.status_code == 200
+        return answer.json()
+
+    end = time.monotonic() + 60
+    while len((told := asked())["history"]) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    times = [row["time"] for row in told["history"]]
+    assert times == sorted(times)
+    cpu = next(row for row in told["now"]["devices"] if row["device"] == "cpu")
+    assert cpu["kind"] == "cpu"
+    assert cpu["memory_total_bytes"] > cpu["memory_free_bytes"] > 0
+    assert told["history"][-1]["devices"]["cpu"]["memory_used_bytes"] > 0
+    assert all("command" not in process for process in told["now"]["host"]["processes"])
+
+
+# -- dashboards and alerts -------------------------------------------------------------------------
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+    for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+
+
+def test_every_metric_of_dashboard_and_alerts_exists(served: Server) -> None:
+    known = {"up"}
+    for family in figures(served.client).values():
+        known |= {family.name, f"{family.name}_total", f"{family.name}_bucket"}
+    # Power and temperature are told where there is a GPU.
+    known |= {f"{PREFIX}_{one.name}" for one in (*DEVICE, *HOST, THROTTLED, PROCESS_MEMORY)}
+    named = 0
+    for title, expression in expressions():
+        plain = re.sub(r"\{[^}]*\}", "", expression)
+        names = re.findall(r"\b(?:anyrig_\w+|up)\b", plain)
+        assert names, title
+        assert [name for name in names if name not in known] == [], title
+        named += len(names)
+    assert named > 50
+
+
+def test_every_label_of_dashboard_and_alerts_exists(served: Server) -> None:
+    given = {"instance", "job", "le"}
+    labels = given | {"device", "name", "reason", "pid", "process"}
+    for family in figures(served.client).values():
+        for sample in family.samples:
+            labels |= set(sample.labels)
+    labels |= {"task", "outcome"}  # of tasks on documents, none of which was asked for here
+    for title, expression in expressions():
+        for inside in re.findall(r"\{([^}]*)\}", expression):
+            asked = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", inside))
+            assert asked <= labels, title
+        for inside in re.findall(r"\bby \(([^)]*)\)", expression):
+            assert set(re.split(r"[,\s]+", inside.strip())) <= labels, title
+
+
+def test_expressions_are_whole() -> None:
+    for title, expression in expressions():
+        for opening, closing in ("()", "{}", "[]"):
+            assert expression.count(opening) == expression.count(closing), title
+
+
+def test_the_dashboard_is_one() -> None:
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] < place["x"] + place["w"] <= 24
+        assert panel["type"] == "row" or panel["description"]
+    cells = [(panel["gridPos"]["y"], panel["gridPos"]["x"]) for panel in panels]
+    assert len(set(cells)) == len(cells)
+
+
+def test_alerts_say_what_to_do_and_prometheus_finds_them() -> None:
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+             for rule in group["rules"]]  # fmt: skip
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"]
+    scrape = yaml.safe_load(SCRAPES.read_text(encoding="utf-8"))
+    assert scrape["rule_files"] == [ALERTS.name]
+    assert scrape["scrape_configs"][0]["metrics_path"] == "/metrics"

@@ -1,0 +1,168 @@
+"""The machine over HTTP: recorded machines as rows, the choice of a device, what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.bench import figures
+from anyrig.cli.context import Context
+from anyrig.cli.serve_rig import WatchedRig, made
+from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.server.keeper import Keeper
+from anyrig.server.schemas.rig import Devices, Used
+from tests.conftest import MACHINES, NAMES, Anyrig
+
+Rigs = Callable[..., tuple[WatchedRig, Context, Keeper]]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rigs]:
+    """The part on a recorded machine."""
+    with ExitStack() as stack:
+
+        def open_(name: str, device: str | None = None) -> tuple[WatchedRig, Context, Keeper]:
+            path = str(MACHINES / f"{name}.json")
+            context = Context(argparse.Namespace(machine=path, device=device, no_bench=True))
+            keeper = Keeper()
+            return made(context, stack, keeper), context, keeper
+
+        yield open_
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
+    part, context, _ = rig(name)
+    told = Devices.model_validate(part.devices())
+    assert [row.id for row in told.devices] == [d.id for d in context.machine.devices]
+    chosen = [device.id for device in context.choose().devices]
+    assert [row.id for row in told.devices if row.chosen] == chosen
+    assert told.reason
+    for row, device in zip(told.devices, context.machine.devices, strict=True):
+        assert row.memory_total_bytes == device.memory.total_bytes
+        assert bool(row.why) == (not row.chosen)
+        if device.kind == "gpu" and not device.usable:
+            assert not row.usable
+            assert row.why == device.why_not
+            assert row.fix == device.why_not_fix
+        else:
+            assert row.usable
+            assert row.fix == ""
+    now = part.now()
+    assert {row["device"] for row in now["devices"]} == {row.id for row in told.devices}
+    assert part.history() == []
+    assert part.figures() == []
+
+
+def test_an_unused_device_has_its_reason_and_the_command_that_mends_it(rig: Rigs) -> None:
+    part, _, _ = rig("rtx5090-cpu-torch-windows")
+    row = next(row for row in part.devices()["devices"] if row["kind"] == "gpu")
+    assert not row["usable"]
+    assert row["why"]
+    assert "pip install torch" in row["fix"]
+
+
+def test_another_device_is_used_and_models_are_loaded_anew(rig: Rigs) -> None:
+    part, context, keeper = rig("rtx4090-rtxpro6000-wsl2")
+
+    class Model:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    with keeper.lend("speech", Model) as model:
+        pass
+    before = [row["id"] for row in part.devices()["devices"] if row["chosen"]]
+    other = next(gpu for gpu in context.machine.gpus if gpu.id not in before)
+    told = Used.model_validate(part.use(other.name))
+    assert told.saved.device == other.id
+    assert [row.id for row in told.devices if row.chosen] == [other.id]
+    assert keeper.loaded() == []
+    keeper.sweep()
+    assert model.closed
+    with keeper.lend("speech", Model):
+        part.use(other.id)  # the same again disturbs nothing
+        assert keeper.loaded() == ["speech"]
+
+
+def test_a_device_that_cannot_be_used_is_saved_with_a_warning(rig: Rigs) -> None:
+    part, context, _ = rig("rtx5090-cpu-torch-windows")
+    gpu = context.machine.gpus[0]
+    told = part.use(gpu.id)
+    assert "until that is mended the CPU is used" in told["warnings"][0]
+    assert [row["kind"] for row in told["devices"] if row["chosen"]] == ["cpu"]
+
+
+def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
+    part, _, _ = rig("no-gpu")
+    with pytest.raises(NoSuchDevice):
+        part.use("quantum:7")
+    with pytest.raises(DeviceUnusable):
+        part.use("gpu")
+
+
+def test_a_flag_comes_before_what_is_saved(rig: Rigs) -> None:
+    part, context, _ = rig("rtx4090-rtxpro6000-wsl2", device="cpu")
+    told = part.use(context.machine.gpus[0].id)
+    assert any("--device" in warning for warning in told["warnings"])
+    assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
+
+
+# -- over HTTP -------------------------------------------------------------------------------------
+
+
+def test_devices_of_this_machine(app_client: TestClient) -> None:
+    answer = app_client.get("/devices")
+    assert answer.status_code == 200
+    told = answer.json()
+    cpu = next(row for row in told["devices"] if row["kind"] == "cpu")
+    assert cpu["memory_total_bytes"] > 0
+    assert cpu["usable"]
+    assert sum(row["chosen"] for row in told["devices"]) >= 1
+
+
+def test_a_choice_is_the_same_as_on_the_command_line(
+    app_client: TestClient, anyrig: Anyrig, tmp_path: Path
+) -> None:
+    answer = app_client.put("/devices/chosen", json={"device": "cpu"})
+    assert answer.status_code == 200
+    assert answer.json()["saved"]["device"] == "cpu"
+    listed = json.loads(anyrig("use", "--list", "--json").stdout)
+    assert listed["saved"]["device"] == "cpu"
+    assert app_client.put("/devices/chosen", json={"device": "auto"}).status_code == 200
+    assert json.loads(anyrig("use", "--list", "--json").stdout)["saved"]["device"] == "auto"
+
+
+@pytest.mark.parametrize("body", [{}, {"device": ""}, {"device": 7}, {"device": "cpu", "x": 1}])
+def test_a_choice_that_makes_no_sense_is_refused(app_client: TestClient, body: object) -> None:
+    answer = app_client.put("/devices/chosen", json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(app_client: TestClient) -> None:
+    answer = app_client.put("/devices/chosen", json={"device": "quantum:7"})
+    assert answer.status_code == 404
+    assert answer.json()["hint"]
+
+
+def test_figures_are_read_anew_each_time(app_client: TestClient) -> None:
+    assert app_client.get("/bench").json() == {"figures": []}
+    parts = app_client.app.state.parts  # type: ignore[attr-defined]
+    context: Context = parts.rig._context
+    device, machine = context.machine.cpu_device, context.machine
+    page = figures.Measured(
+        device.id, device.name, figures.stamp(device, machine),
+        (figures.Figure("product", "fp32", 2000, 1e11, "FLOP/s", 0.16, backend="onnx"),),
+        when="2026-11-15T12:00:00",
+    )  # fmt: skip
+    figures.save(context.folders.figures, figures.Book().with_(page))
+    (row,) = app_client.get("/bench").json()["figures"]
+    assert (row["device"], row["kernel"], row["value"]) == (device.id, "product", 1e11)
