@@ -158,10 +158,10 @@ class WatchedRig:
             changed = _ids(context) != before
         if changed:
             self._keeper.renew()
-        found = self.devices()
+        told = self.devices()
         # Objections say the same as the choice's own warnings, for one who has just chosen.
-        warnings = warnings or list(found["warnings"])
-        return {**found, "saved": {"device": saved, "name": name}, "warnings": warnings}
+        warnings = warnings or list(told["warnings"])
+        return {**told, "saved": {"device": saved, "name": name}, "warnings": warnings}
 
     def _objections(self, device: Device, other_way: str) -> list[str]:
         """What speaks against a device; an error where the user wants it strict."""
