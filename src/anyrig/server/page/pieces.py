@@ -1,8 +1,8 @@
 """Small parts that every page is put together from. Plain HTML elements, so that keyboards, screen
 readers and tests find what they know.
 
-    with card(t("rig.title")):
-        button(t("rig.bench"), start, kind="primary")
+    with card(t("bench.title")):
+        button(t("bench.run"), start, kind="primary")
 
 A handler may raise `Refused`: it is shown with what to do next.
 """

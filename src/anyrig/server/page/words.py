@@ -1,7 +1,7 @@
 """What the page says, in English, Spanish and French.
 
     t = words("es")
-    t("rig.title"), t("jobs.count", count=3), t.number(2.5, 1), t.bytes(2**30), t.span(75)
+    t("page.rig"), t("frame.left", span="2 min"), t.number(2.5, 1), t.bytes(2**30), t.span(75)
 
 One file a page in `locales/`: each key with its three languages under it, so that a missing one is
 seen at a glance and by a test.

@@ -5,7 +5,7 @@ import { RATE, ask, minutes, samples, save, wav } from "/page/assets/sound.js";
 export default {
   template: `
     <div class="player" :data-state="state" :data-samples="count" :data-peak="peak.toFixed(4)"
-      :data-seconds="seconds.toFixed(3)" :data-played="played.toFixed(3)" :data-first-ms="first">
+      :data-seconds="seconds.toFixed(3)" :data-played="played.toFixed(3)" :data-first-ms="first" :data-pieces="heard">
       <div class="wave" ref="wave" :role="ready ? 'slider' : 'img'" :tabindex="ready ? 0 : undefined"
         :aria-label="ready ? words.seek : words.wave" :aria-valuemin="ready ? 0 : undefined"
         :aria-valuemax="ready ? Math.round(seconds) : undefined" :aria-valuenow="ready ? Math.round(at) : undefined"
@@ -34,7 +34,7 @@ export default {
   props: { words: Object, icons: Object, formats: Array },
   emits: ["began", "made", "failed"],
   data() {
-    return { state: "empty", count: 0, peak: 0, first: "", playing: false, at: 0, played: 0, format: "wav", fetching: false };
+    return { state: "empty", count: 0, peak: 0, first: "", heard: 0, playing: false, at: 0, played: 0, format: "wav", fetching: false };
   },
   computed: {
     seconds() {
@@ -84,7 +84,7 @@ export default {
       this.peaks = [];
       this.filled = 0;
       this.$refs.audio.removeAttribute("src");
-      Object.assign(this, { count: 0, peak: 0, at: 0, played: 0, first: "", state: "waiting" });
+      Object.assign(this, { count: 0, peak: 0, at: 0, played: 0, first: "", heard: 0, state: "waiting" });
       this.request = request;
       this.draw();
       const stopper = (this.stopper = new AbortController());
@@ -142,7 +142,7 @@ export default {
       }, 60);
     },
     take(piece) {
-      this.pieces.push(piece);
+      this.heard = this.pieces.push(piece);
       this.count += piece.length;
       const step = RATE / 50;
       for (const value of piece) {

@@ -1,0 +1,162 @@
+"""The frame of the page: who gets it, in which language and theme, on any screen, by any hand."""
+
+from __future__ import annotations
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from anyrig.server.page.main import PAGES
+from anyrig.server.page.words import words
+from tests.server.browsing import NEEDS, Browser
+from tests.server.conftest import Server
+
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+PATHS = [page.path for page in PAGES]
+NARROW, WIDE = 320, 1440
+_FOCUSED = """
+const at = document.activeElement;
+return at.getAttribute('aria-label') || at.textContent;
+"""
+
+
+def test_people_get_the_page_and_programs_the_list(server: Server) -> None:
+    assert server.client.get("/jobs").json()["jobs"] == []
+    page = server.client.get("/jobs", headers=HTML)
+    assert page.headers["content-type"].startswith("text/html")
+    assert server.client.get("/").headers["content-type"].startswith("text/html")
+
+
+def test_what_is_not_there_is_told_to_each_in_their_way(server: Server) -> None:
+    program = server.client.get("/nothing")
+    assert program.status_code == 404
+    assert program.headers["content-type"] == "application/problem+json"
+    assert program.json()["hint"]
+    person = server.client.get("/nothing", headers={**HTML, "Accept-Language": "fr"})
+    assert person.status_code == 404
+    assert words("fr")("frame.nothing_here").replace("’", "\\u2019") in person.text or (
+        words("fr")("frame.nothing_here") in person.text
+    )
+    assert server.client.post("/health").status_code == 405
+
+
+def test_a_choice_is_kept_in_a_cookie_that_no_script_reads(server: Server) -> None:
+    answer = server.client.post("/page/preferences", json={"theme": "dark", "language": "es"})
+    assert answer.status_code == 204
+    for cookie in answer.headers.get_list("set-cookie"):
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+    page = server.client.get("/", headers={**HTML, "Cookie": "anyrig_language=es"})
+    assert '<html lang="es">' in page.text
+    server.client.cookies.clear()
+    refused = server.client.post("/page/preferences", json={"theme": "pink"})
+    assert refused.status_code == 422
+
+
+def test_the_page_keeps_nothing_of_a_visitor(server: Server) -> None:
+    answer = server.client.get("/", headers=HTML)
+    assert "set-cookie" not in answer.headers
+    assert not (server.data / "page").exists()
+    assert not (server.home / ".nicegui").exists()
+
+
+class TestInABrowser:
+    """What a person sees."""
+
+    pytestmark = NEEDS
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_each_page_fits_reads_and_is_open_to_all(
+        self,
+        browser: Browser,
+        axe: str,
+        path: str,
+    ) -> None:
+        for theme in ("light", "dark"):
+            browser.size(WIDE)
+            browser.open(path)
+            browser.click(f"[data-theme-choice={theme}]")
+            assert browser.find("h1").text
+            for width in (NARROW, 768, WIDE):
+                browser.size(width)
+                assert browser.overflow() == [], (theme, width)
+                assert browser.findings(axe) == [], (theme, width)
+        assert browser.complaints() == []
+
+    def test_the_theme_is_kept(self, browser: Browser) -> None:
+        browser.open("/")
+        light = browser.script("return getComputedStyle(document.body).backgroundColor")
+        browser.click("[data-theme-choice=dark]")
+        browser.until(lambda: browser.script(
+            "return getComputedStyle(document.body).backgroundColor") != light)  # fmt: skip
+        dark = browser.script("return getComputedStyle(document.body).backgroundColor")
+        browser.open("/speak")
+        assert browser.script("return document.documentElement.dataset.theme") == "dark"
+        assert browser.script("return getComputedStyle(document.body).backgroundColor") == dark
+        pressed = browser.find("[data-theme-choice=dark]").get_attribute("aria-pressed")
+        assert pressed == "true"
+
+    def test_auto_follows_the_system(self, browser: Browser) -> None:
+        browser.open("/")
+        light = browser.script("return getComputedStyle(document.body).backgroundColor")
+        browser.prefer("dark")
+        assert browser.script("return getComputedStyle(document.body).backgroundColor") != light
+
+    @pytest.mark.parametrize("language", ["es", "fr", "en"])
+    def test_the_language_is_kept(self, browser: Browser, language: str) -> None:
+        t = words(language)
+        browser.open("/")
+        browser.find("#language").send_keys({"en": "E", "es": "Es", "fr": "F"}[language])
+        if language != "en":
+            browser.until(
+                lambda: browser.script("return document.documentElement.lang") == language
+            )
+        for page in PAGES:
+            browser.open(page.path)
+            said = [one.text for one in browser.all("#pages a")]
+            assert said == [t(f"page.{one.key}") for one in PAGES]
+            assert browser.script("return document.documentElement.lang").startswith(language)
+            assert browser.driver.title == f"{t(f'page.{page.key}')} · anyrig"
+
+    def test_by_keyboard_alone(self, browser: Browser) -> None:
+        browser.open("/")
+        browser.find("h1")
+        keys = browser.driver.switch_to
+
+        def focus() -> str:
+            return str(browser.script(_FOCUSED))
+
+        keys.active_element.send_keys(Keys.TAB)
+        assert focus() == words("en")("frame.skip")
+        style = browser.script("return getComputedStyle(document.activeElement).outlineStyle")
+        assert style == "solid"
+        keys.active_element.send_keys(Keys.ENTER)
+        assert browser.script("return document.activeElement.id") == "content"
+        browser.script("document.activeElement.blur(); scrollTo(0, 0)")
+        browser.open("/")
+        seen = []
+        for _ in range(10):
+            keys.active_element.send_keys(Keys.TAB)
+            seen.append(focus())
+        assert seen[2:4] == ["Rig", "Speak"]
+        keys.active_element.send_keys(Keys.SHIFT, Keys.TAB)
+        while focus() != "Speak":
+            keys.active_element.send_keys(Keys.SHIFT + Keys.TAB)
+        keys.active_element.send_keys(Keys.ENTER)
+        browser.until(lambda: browser.driver.current_url.endswith("/speak"))
+        assert browser.find("#pages a[aria-current=page]").text == "Speak"
+
+    def test_the_menu_of_a_phone(self, browser: Browser) -> None:
+        browser.size(NARROW)
+        browser.open("/")
+        assert not browser.all("#pages a")[1].is_displayed()
+        browser.click("#menu-button")
+        assert browser.find("#menu-button").get_attribute("aria-expanded") == "true"
+        browser.until(
+            lambda: browser.script("return document.activeElement.closest('#pages') !== null")
+        )
+        browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+        browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
+        assert browser.script("return document.activeElement.id") == "menu-button"
+        browser.click("#menu-button")
+        browser.click("#pages a", "Speak")
+        browser.until(lambda: browser.driver.current_url.endswith("/speak"))

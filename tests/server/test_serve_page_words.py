@@ -1,0 +1,100 @@
+"""What the page says and how it looks, without a browser: nothing missing, nothing unreadable."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from anyrig.server.page import icons, theme
+from anyrig.server.page.speak_lexicon import entries_of, text_of
+from anyrig.server.page.words import LANGUAGES, asked_for, tables, words
+
+PAGE = Path(theme.__file__).parent
+SOURCES = {path.name: path.read_text(encoding="utf-8") for path in PAGE.glob("*.py")}
+
+
+def _braces(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("key", sorted(tables()))
+def test_every_key_has_three_languages(key: str) -> None:
+    texts = tables()[key]
+    assert set(texts) == set(LANGUAGES)
+    assert all(text.strip() == text and text for text in texts.values())
+    assert len({frozenset(_braces(text)) for text in texts.values()}) == 1
+
+
+def test_every_word_that_is_asked_for_is_there() -> None:
+    asked = {key for source in SOURCES.values()
+             for key in re.findall(r"""\bt\(\s*"([a-z_.]+)\"""", source)}  # fmt: skip
+    assert len(asked) > 100
+    assert asked <= set(tables())
+
+
+def test_every_drawing_that_is_asked_for_is_there() -> None:
+    for source in SOURCES.values():
+        for name in re.findall(r"""(?:icon_name=|icon\()"([a-z]+)\"""", source):
+            assert icons.svg(name)
+
+
+@pytest.mark.parametrize("tokens", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+def test_text_can_be_read(tokens: dict[str, str]) -> None:
+    for text, ground in theme.PAIRS:
+        assert theme.contrast(tokens[text], tokens[ground]) >= 4.5, (text, ground)
+    for edge in ("edge", "focus"):
+        for ground in ("ground", "surface"):
+            assert theme.contrast(tokens[edge], tokens[ground]) >= 3, (edge, ground)
+
+
+def test_contrast_is_reckoned_as_wcag_does() -> None:
+    assert theme.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert theme.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+def test_both_themes_have_every_token() -> None:
+    assert set(theme.LIGHT) == set(theme.DARK)
+    used = set(re.findall(r"var\(--([a-z-]+)", theme.css()))
+    assert used - {"tall"} <= set(theme.LIGHT)
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    """No script, style, font or picture of another address."""
+    namespaces = {"http://www.w3.org/2000/svg"}
+    for path in [*PAGE.glob("*.py"), *(PAGE / "assets").iterdir()]:
+        found = set(re.findall(r"https?://[^\s\"'`)]+", path.read_text(encoding="utf-8")))
+        assert found - namespaces <= {"http://127.0.0.1"}, path.name
+
+
+def test_numbers_are_written_as_in_each_language() -> None:
+    gap = "\u00a0"
+    assert words("en").number(1234.5, 1) == "1,234.5"
+    assert words("fr").number(1234.5, 1) == f"1{gap}234,5"
+    assert words("es").percent(0.5) == f"50{gap}%"
+    assert words("en").bytes(3 * 2**30) == f"3.0{gap}GiB"
+    assert [words("en").span(s) for s in (5, 90, 3720)] == [
+        f"5{gap}s", f"1{gap}min 30{gap}s", f"1{gap}h 2{gap}min"]  # fmt: skip
+
+
+def test_a_browser_gets_the_first_language_that_is_spoken() -> None:
+    assert asked_for("de-DE,fr;q=0.8,en;q=0.5") == "fr"
+    assert asked_for("de") == asked_for("") == "en"
+    assert words("xx").language == "en"
+
+
+def test_a_lexicon_goes_into_a_table_and_back() -> None:
+    text = ('[[say]]\nword = "Kokoro"\nsay = "ko-KO-ro"\n\n'
+            '[[say]]\nword = "to\\"mato"\nipa = "təˈmɑːtəʊ"\nlanguage = "en"\n')  # fmt: skip
+    entries = entries_of(text)
+    assert entries is not None
+    assert entries[1]["say"] == "/təˈmɑːtəʊ/"
+    assert text_of(entries) == text
+
+
+@pytest.mark.parametrize("text", ["# a remark\n", "[[say]]\npattern = 'Mc'\nsay = 'mack'\n",
+                                  "word\tsay\n", "other = 1\n"])  # fmt: skip
+def test_a_lexicon_that_a_table_would_spoil_stays_text(text: str) -> None:
+    assert entries_of(text) is None
