@@ -79,9 +79,8 @@ class JobCard:
             self.body = tag("div", classes="job-body")
             with row("job-actions"):
                 self._ready = tag("div", classes="row job-files")
-                tag("span", classes="spring")
+                self._details()
                 self._buttons = {name: self._button(name) for name in _BUTTONS}
-            self._details()
         self.show(job)
 
     def _button(self, name: str) -> Tag:

@@ -61,7 +61,7 @@ def about(t: Words, job: Told) -> str:
     """What it is, into which index, and since when."""
     arguments: Told = job.get("arguments") or {}
     given = str(arguments.get("author") or arguments.get("index") or "")
-    told = [kind(t, job), given, since(job.get("created"))]
+    told = [kind(t, job), given, since(job.get("created")), _took(t, job)]
     return " · ".join(one for one in told if one)
 
 
@@ -70,7 +70,7 @@ def course(t: Words, job: Told) -> Course:
     told: Told = job.get("progress") or {}
     where = str(job["state"])
     if where == "done":
-        return Course(1.0, _took(t, job))
+        return Course(1.0, "")
     share = told.get("done")
     share = max(0.0, min(1.0, float(share))) if isinstance(share, int | float) else None
     if where == "queued":
@@ -110,7 +110,7 @@ def _left(t: Words, told: Told) -> list[str]:
 
 def _took(t: Words, job: Told) -> str:
     begun, ended = job.get("started"), job.get("ended")
-    if not begun or not ended:
+    if not begun or not ended or job["state"] != "done":
         return ""
     return t("jobs.took", time=t.span(max(0.0, float(ended) - float(begun))))
 

@@ -12,13 +12,9 @@ Row = Mapping[str, Any]
 _MOST = 2000  # points that a screen can tell apart
 
 
-def points(rows: Sequence[Row], *names: str, scale: float = 1.0) -> list[list[float]]:
-    """Steps and the first of some figures that a row has, thinned out evenly."""
-    found = [
-        [row["step"], value * scale]
-        for row in rows
-        if isinstance(value := _first(row, names), int | float) and not isinstance(value, bool)
-    ]
+def points(rows: Sequence[Row], name: str, scale: float = 1.0) -> list[list[float]]:
+    """Steps and one of their figures, thinned out evenly."""
+    found = [[row["step"], row[name] * scale] for row in rows if row.get(name) is not None]
     if len(found) <= _MOST:
         return found
     every = len(found) / _MOST
@@ -27,24 +23,13 @@ def points(rows: Sequence[Row], *names: str, scale: float = 1.0) -> list[list[fl
 
 def memory(rows: Sequence[Row]) -> list[list[float]]:
     """The most memory that steps took, in MiB."""
-    names = ("memory_bytes", "memory_peak_bytes", "memory_reserved_bytes", "memory_allocated_bytes")
-    return points(rows, *names, scale=1 / MIB)
+    return points(rows, "memory_bytes", 1 / MIB)
 
 
 def validation(rows: Sequence[Row]) -> list[list[float]]:
     """Losses on data that was held out."""
-    found = []
-    for row in rows:
-        figures = row.get("figures")
-        told = figures if isinstance(figures, Mapping) else row
-        loss = told.get("loss", told.get("validation_loss"))
-        if isinstance(loss, int | float):
-            found.append([row["step"], loss])
-    return found
-
-
-def _first(row: Row, names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
+    told = [(row["step"], (row.get("figures") or {}).get("loss")) for row in rows]
+    return [[step, loss] for step, loss in told if loss is not None]
 
 
 def lines(series: Mapping[str, Sequence[Sequence[float]]], *, none: str = "") -> dict[str, Any]:

@@ -10,9 +10,8 @@ from anyrig.server.page.frame import Here
 
 
 def name_of(run: Mapping[str, Any]) -> str:
-    """What a run is called: its own name, or that of its folder."""
-    told = str(run.get("name") or run.get("run") or run["id"])
-    return told.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+    """What a run is called."""
+    return str(run["name"] or run["id"])
 
 
 def steps_of(here: Here, run: Mapping[str, Any]) -> str:

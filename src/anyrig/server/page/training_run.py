@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from nicegui import ui
 
 from anyrig.server.page import jobs_facts, training_charts
 from anyrig.server.page.frame import Here
-from anyrig.server.page.pieces import Tag, badge, card, copyable, row, tag, trouble
+from anyrig.server.page.pieces import Tag, badge, card, copyable, link, row, tag, trouble
 from anyrig.server.page.training_facts import name_of, steps_of
 from anyrig.units import MIB
 
@@ -71,16 +72,21 @@ class RunView:
         with self._trouble:
             if run.get("error"):
                 trouble(str(run["error"]))
-            folder = run.get("folder") or run.get("run")
-            if state in ("stopped", "failed") and folder:
-                tag("p", t("training.resume"), classes="soft")
-                copyable(t, f"anyrig train --resume {folder}")
+            if state in ("stopped", "failed"):
+                self._go_on(run)
+
+    def _go_on(self, run: Mapping[str, Any]) -> None:
+        """What to do with a run that ended early: a queued one is resumed among the jobs."""
+        t = self._here.t
+        if run.get("job"):
+            link(t("training.job"), "/jobs", classes="button plain")
+            return
+        tag("p", t("training.resume"), classes="soft")
+        copyable(t, f"anyrig train --resume {shlex.quote(name_of(run))}")
 
     def _draw(self, history: Mapping[str, Any]) -> None:
-        t, rows = self._here.t, history["rows"]
-        steps = [row for row in rows if row.get("kind", "step") == "step"]
-        held = [row for row in rows if row.get("kind") == "validation"]
-        held += history.get("validations") or history.get("validation") or []
+        t, steps, others = self._here.t, history["rows"], history["others"]
+        held = [row for row in others if row.get("kind") == "validation"]
         loss = training_charts.points(steps, "loss")
         rate = training_charts.points(steps, "rate")
         memory = training_charts.memory(steps)
@@ -94,8 +100,7 @@ class RunView:
             t.bytes(memory[-1][1] * MIB) if memory else "")  # fmt: skip
         put("speed", {t("training.speed"): speed},
             f"{t.number(1000 * speed[-1][1], 1)} ms" if speed else "")  # fmt: skip
-        self._warn([*(row for row in rows if row.get("kind") == "alert"),
-                    *(history.get("alerts") or [])])  # fmt: skip
+        self._warn([row for row in others if row.get("kind") == "alert"])
 
     def _put(self, name: str, series: Mapping[str, Sequence[Any]], value: str) -> None:
         t = self._here.t
