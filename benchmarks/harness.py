@@ -52,6 +52,8 @@ THEMES = {
     "book": ("cpu",),
     "training_kills": ("cpu",),
     "training_shares": ("cpu",),
+    "serve_memory": ("cpu",),
+    "serve_speech": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
 _PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER")
