@@ -107,6 +107,15 @@ def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
     )  # what was not asked for at the start works all the same
 
 
+def test_tasks_on_documents_can_be_preloaded(start: Start) -> None:
+    words = "documents,entities,summarise,classify"
+    server = start("--preload", words, environment=QUICK)
+    told = until(server, lambda status, told: told["state"] != "starting")
+    assert (told["state"], told["problems"]) == ("ready", [])
+    assert told["models"] == ["documents"]
+    until(server, lambda status, told: len(told["workers"][0]["cached_models"]) >= 2)
+
+
 # -- a real server ---------------------------------------------------------------------------------
 
 

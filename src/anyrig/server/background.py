@@ -9,11 +9,14 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 
 import anyio
 from anyio import to_thread
+from pydantic import BaseModel
 
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.server.parts import Parts
 from anyrig.server.room import Watch
+from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 from anyrig.server.working import working
+from anyrig.work.carried import revived
 
 log = logging.getLogger(__name__)
 SWEEP_S = 3.0
@@ -101,8 +104,21 @@ def preload(parts: Parts, word: str) -> None:
         "speech": parts.speech.load,
         "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
         "documents": lambda: parts.clerks.submit("ready", {}).result(),
+        "entities": lambda: _task(parts, "entities", EntitiesOptions()),
+        "summarise": lambda: _task(parts, "summarise", SummariseOptions()),
+        "classify": lambda: _task(
+            parts, "classify", ClassifyOptions(labels=["a letter", "a bill"])
+        ),
     }
     if word not in loads:
         raise BadInput(f"--preload {word}", hint=f"There are {', '.join(loads)}.")
     loads[word]()
     log.info("preloaded: %s", word)
+
+
+def _task(parts: Parts, name: str, options: BaseModel) -> None:
+    """A task on a short text, as its route would have it done."""
+    arguments = {**options.model_dump(), "sources": [{"name": "a test", "text": _WARM}]}
+    (row,) = parts.clerks.submit(name, arguments).result()
+    if "error" in row:
+        raise revived(row["error"])

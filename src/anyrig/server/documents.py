@@ -100,10 +100,14 @@ class Desk:
         """A task's answer, or its error."""
         submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
         future = await to_thread.run_sync(submit, limiter=self._limiter)
+        counts = self._parts.figures.tasks
         try:
-            return await asyncio.wrap_future(future)
+            found = await asyncio.wrap_future(future)
         except AnyrigError as error:
+            counts.labels(task, "failed").inc()
             raise foreseen(error) from error
+        counts.labels(task, "done").inc()
+        return found
 
     async def each(
         self, task: str, sources: Sequence[Source], options: Mapping[str, Any]

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from anyrig.server import observed
 from anyrig.server.parts import Parts
-from anyrig.server.problems import problem
+from anyrig.server.problems import answers, problem
 from anyrig.server.schemas.health import Alive, Health
 
 _TITLES = {
@@ -31,11 +31,12 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.get(
         "/health", response_model=Health, summary="Whether it is ready, and how its workers are",
-        responses={503: {"description": "Not ready yet, or no more; the same figures are in it.",
-                         "content": {"application/problem+json": {}}}},
+        responses=answers(503),
     )  # fmt: skip
     async def health() -> Response:
-        """Reports what was seen of worker processes and devices, never what was asked for."""
+        """What was seen of worker processes and devices, never what was asked for; the same figures
+        are in a 503.
+        """
         facts = told(parts)
         if facts["ready"]:
             return JSONResponse(facts)

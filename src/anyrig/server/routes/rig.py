@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter
 
 from anyrig.server.parts import Parts
+from anyrig.server.problems import answers
 from anyrig.server.schemas.rig import Bench, Chosen, Devices, Used
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.put(
         "/devices/chosen", response_model=Used, summary="Use a device from now on",
-        responses={404: {"description": "There is no such device."}},
+        responses=answers(404),
     )  # fmt: skip
     async def choose(chosen: Chosen) -> Any:
         """As `anyrig use`: kept for later starts as well. Models on another device are loaded anew
