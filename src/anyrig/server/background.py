@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -104,11 +105,9 @@ def preload(parts: Parts, word: str) -> None:
         "speech": parts.speech.load,
         "embeddings": lambda: [one.result() for one in parts.embedding.submit([_WARM])],
         "documents": lambda: parts.clerks.submit("ready", {}).result(),
-        "entities": lambda: _task(parts, "entities", EntitiesOptions()),
-        "summarise": lambda: _task(parts, "summarise", SummariseOptions()),
-        "classify": lambda: _task(
-            parts, "classify", ClassifyOptions(labels=["a letter", "a bill"])
-        ),
+        "entities": lambda: _task(parts, "entities", EntitiesOptions, {}),
+        "summarise": lambda: _task(parts, "summarise", SummariseOptions, {}),
+        "classify": lambda: _task(parts, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}),
     }
     if word not in loads:
         raise BadInput(f"--preload {word}", hint=f"There are {', '.join(loads)}.")
@@ -116,9 +115,10 @@ def preload(parts: Parts, word: str) -> None:
     log.info("preloaded: %s", word)
 
 
-def _task(parts: Parts, name: str, options: BaseModel) -> None:
+def _task(parts: Parts, name: str, options: type[BaseModel], given: dict[str, Any]) -> None:
     """A task on a short text, as its route would have it done."""
-    arguments = {**options.model_dump(), "sources": [{"name": "a test", "text": _WARM}]}
+    asked = options.model_validate(given).model_dump()
+    arguments = {**asked, "sources": [{"name": "a test", "text": _WARM}]}
     (row,) = parts.clerks.submit(name, arguments).result()
     if "error" in row:
         raise revived(row["error"])
