@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.conftest import _SHAPING
@@ -147,7 +148,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-MakeApp = Callable[..., Any]
+MakeApp = Callable[..., FastAPI]
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def make_app(tmp_path: Path) -> Iterator[MakeApp]:
         def make(
             *words: str, local: bool = True, page: bool = False,
             environment: Mapping[str, str] | None = None,
-        ) -> Any:  # fmt: skip
+        ) -> FastAPI:  # fmt: skip
             _, options = command_line(["serve", "--no-bench", *words])
             home = tmp_path / "home"
             context = Context(options, environment_of(home, environment))

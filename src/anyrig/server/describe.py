@@ -10,9 +10,10 @@ import html
 import json
 from typing import Any
 
+import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 from anyrig.server.problems import PROBLEM_SCHEMA
 
@@ -40,9 +41,14 @@ def install(app: FastAPI) -> None:
 
     app.openapi = described  # type: ignore[method-assign]
 
+    # In a thread: the first time it takes half a second, and others wait for their answers.
+    @app.get("/openapi.json", include_in_schema=False)
+    async def _openapi() -> JSONResponse:
+        return JSONResponse(await anyio.to_thread.run_sync(described))
+
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def _docs() -> HTMLResponse:
-        return HTMLResponse(page(described()))
+        return HTMLResponse(page(await anyio.to_thread.run_sync(described)))
 
 
 def _complete(found: dict[str, Any]) -> dict[str, Any]:

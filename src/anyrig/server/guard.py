@@ -20,12 +20,13 @@ from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from anyrig.errors import AnyrigError
 from anyrig.server import problems
 from anyrig.server.guarding import login
 from anyrig.server.guarding.addresses import Addresses, hostname, is_loopback, words
 from anyrig.server.guarding.bodies import CLOSE, bounded
 from anyrig.server.guarding.buckets import Buckets
-from anyrig.server.guarding.headers import added, preflight
+from anyrig.server.guarding.headers import PREFLIGHT, added
 from anyrig.server.guarding.scopes import ANYBODY, scopes_of
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Key
@@ -142,6 +143,9 @@ class Guard:
         headers: dict[bytes, bytes] = {}
         accepts = b""
         for name, value in scope["headers"]:
+            if name in (b"host", b"origin") and name in headers:
+                value = headers[name] + b"," + value  # two of them are none: others may see another
+                headers[name] = value
             headers.setdefault(name, value)
             if name == b"accept":
                 accepts += value
@@ -161,8 +165,7 @@ class Guard:
             self._check_host(call)
             self._check_page(call)
             if call.cors and call.method == "OPTIONS":
-                return Response(None, 204, {n.decode(): v.decode("latin-1")
-                                            for n, v in preflight(call.origin)})  # fmt: skip
+                return Response(None, 204, PREFLIGHT)
             self._check_size(call)
             if call.path not in ANYBODY and self._needs_key(call):
                 scope[KEY] = call.key = self._check_key(call, scope)
@@ -227,10 +230,14 @@ class Guard:
 
     def _check_key(self, call: _Call, scope: Scope) -> Key:
         shown = _shown(call)
-        if shown:
-            key = self._parts.keys.check(shown)
-        else:
-            key = self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
+        try:
+            if shown:
+                key = self._parts.keys.check(shown)
+            else:
+                key = self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
+        except AnyrigError as error:  # the file of keys is broken: nobody is let in
+            log.error("%s", error.message)
+            raise Problem(503, "nobody can be let in", hint="The server's log says why.") from None
         if key is None:
             self._check_wrong(scope, taking=bool(shown))
             raise Problem(

@@ -62,6 +62,12 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+_HINTS = {
+    408: "Send it again.",
+    413: "Send less at once, or raise server.body_mb or server.upload_mb.",
+}
+
+
 class Problem(Exception):
     """A refusal with a status of its own.
 
@@ -119,7 +125,7 @@ def of(error: Exception) -> JSONResponse:
             log.warning("%s: %s", type(error).__name__, error.message)
         return problem(status, error.message, error.hint)
     if isinstance(error, HTTPException):
-        hint = "See /docs for what there is."
+        hint = _HINTS.get(error.status_code, "See /docs for what there is.")
         return problem(
             error.status_code, str(error.detail), hint, headers=dict(error.headers or {})
         )

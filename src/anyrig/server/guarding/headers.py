@@ -59,13 +59,9 @@ def added(
     return found
 
 
-def preflight(origin: str) -> Headers:
-    """Headers of the answer to a browser that asks whether it may ask."""
-    return [
-        (b"access-control-allow-origin", origin.encode("latin-1", "replace")),
-        (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
-        (b"access-control-allow-headers",
-         b"Authorization, X-API-Key, Content-Type, Last-Event-ID, Range"),
-        (b"access-control-max-age", b"600"),
-        (b"vary", b"Origin"),
-    ]  # fmt: skip
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, PUT, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, X-API-Key, Content-Type, Last-Event-ID, Range",
+    "Access-Control-Max-Age": "600",
+}
+"""Headers of the answer to a browser that asks whether it may ask, beside those of every answer."""

@@ -1,0 +1,102 @@
+"""`anyrig keys`, and what a server asks for before it listens to other machines."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from anyrig.cli.keys import until
+from anyrig.errors import BadInput
+from tests.conftest import Anyrig
+
+
+def test_add_list_remove(anyrig: Anyrig) -> None:
+    assert "no keys" in anyrig("keys").stdout
+    added = anyrig("keys", "add", "laptop", "--scopes", "speech,read", "--rate", "30")
+    assert added.returncode == 0, added.stderr
+    text = added.stdout.splitlines()[0]
+    assert text.startswith("anyrig_")
+    listed = anyrig("keys", "list").stdout
+    assert "laptop" in listed
+    assert "speech,read" in listed
+    assert text not in listed
+    (row,) = json.loads(anyrig("keys", "--json").stdout)["keys"]
+    assert (row["name"], row["requests_per_minute"]) == ("laptop", 30)
+    assert "refused from now on" in anyrig("keys", "remove", "laptop").stdout
+    assert json.loads(anyrig("keys", "list", "--json").stdout) == {"keys": []}
+
+
+def test_add_for_programs(anyrig: Anyrig) -> None:
+    told = json.loads(anyrig("keys", "add", "a", "--expires", "2d", "--json").stdout)
+    assert told["key"].startswith(f"anyrig_{told['id']}_")
+    assert told["scopes"] == ["admin"]
+    assert told["expires_at"] == pytest.approx(time.time() + 2 * 86400, abs=600)
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["add"], "takes one name", "keys add laptop"),
+        (["add", "a", "b"], "takes one name", "keys add laptop"),
+        (["list", "a"], "takes no name", ""),
+        (["forget", "a"], "no such thing", "add, list, remove"),
+        (["remove", "nobody"], "no key 'nobody'", "none"),
+        (["add", "a", "--scopes", "everything"], "no scope 'everything'", "speech"),
+        (["add", "a", "--expires", "soon"], "is no time", "30d"),
+        (["add", "a", "--expires", "2001-01-01"], "is past", "day to come"),
+    ],
+)
+def test_mistakes(anyrig: Anyrig, words: list[str], message: str, hint: str) -> None:
+    done = anyrig("keys", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert hint in done.stderr
+
+
+def test_spans_and_days() -> None:
+    now = time.mktime((2026, 11, 16, 0, 0, 0, 0, 0, -1))
+    assert until("", now) is None
+    assert until("12h", now) == now + 12 * 3600
+    assert until("1y", now) == now + 365 * 86400
+    assert until("2026-11-17", now) == now + 86400
+    for word in ("0x1d", "-1d", "1.5d", "d", "2026-13-01", "9999999y"):
+        with pytest.raises(BadInput):
+            until(word, now)
+
+
+def test_other_machines_need_keys(anyrig: Anyrig) -> None:
+    done = anyrig("serve", "--host", "0.0.0.0", "--port", "0", "--no-page",
+                  environment={"ANYRIG_CONTAINER": "0"})  # fmt: skip
+    assert done.returncode == 2
+    assert "callers need keys" in done.stderr
+    assert "anyrig keys add" in done.stderr
+    assert "--insecure" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["--port", "70000"], "--port 70000", "65535"),
+        (["--host", "no.such.name.invalid"], "no address", "127.0.0.1"),
+        (["--insecure", "--require-keys"], "not allowed with", "--help"),
+    ],
+)
+def test_places_where_it_cannot_listen(
+    anyrig: Anyrig, words: list[str], message: str, hint: str
+) -> None:
+    done = anyrig("serve", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert hint in done.stderr
+
+
+def test_a_port_that_is_taken(anyrig: Anyrig) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = anyrig("serve", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2
+    assert "cannot listen" in done.stderr
+    assert "--port 0" in done.stderr

@@ -1,0 +1,546 @@
+"""Who may come in: names, pages of others, keys, sizes, headers; on the app itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from fastapi.testclient import TestClient
+from starlette.testclient import WebSocketDenialResponse
+
+from anyrig.server.guard import demand
+from anyrig.server.guarding import login
+from anyrig.server.guarding.addresses import Addresses
+from anyrig.server.guarding.scopes import scopes_of
+from tests.server.conftest import MakeApp
+
+HERE = "http://127.0.0.1:3000"
+
+
+@pytest.mark.parametrize(
+    ("bound", "host", "known"),
+    [
+        ("127.0.0.1", "127.0.0.1:3000", True),
+        ("127.0.0.1", "localhost:3000", True),
+        ("127.0.0.1", "LOCALHOST", True),
+        ("127.0.0.1", "[::1]:3000", True),
+        ("127.0.0.1", "127.9.9.9", True),
+        ("127.0.0.1", "named.example:3000", True),
+        ("127.0.0.1", "named.example.:3000", True),
+        ("127.0.0.1", "evil.example", False),
+        ("127.0.0.1", "127.0.0.1.evil.example", False),
+        ("127.0.0.1", "localhost.evil.example", False),
+        ("127.0.0.1", "evil.example#127.0.0.1", False),
+        ("127.0.0.1", "evil.example@127.0.0.1", False),
+        ("127.0.0.1", "127.0.0.1,evil.example", False),
+        ("127.0.0.1", "127.0.0.1:x", False),
+        ("127.0.0.1", "127.0.0.1 ", False),
+        ("127.0.0.1", "", False),
+        ("127.0.0.1", "[::1", False),
+        ("127.0.0.1", "192.168.1.5", False),
+        ("0.0.0.0", "192.168.1.5:3000", True),
+        ("0.0.0.0", "evil.example", False),
+        ("192.168.1.5", "192.168.1.5", True),
+    ],
+)
+def test_names_that_the_server_answers_to(bound: str, host: str, known: bool) -> None:
+    assert Addresses(bound, ["named.example"]).known(host) is known
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        (HERE, "127.0.0.1:3000", True),
+        ("http://localhost:3000", "localhost:3000", True),
+        ("https://named.example", "named.example:443", True),
+        ("http://named.example:80", "named.example", True),
+        ("http://127.0.0.1:3001", "127.0.0.1:3000", False),
+        ("http://localhost:3000", "127.0.0.1:3000", False),
+        ("null", "127.0.0.1:3000", False),
+        ("file://", "127.0.0.1:3000", False),
+        ("http://127.0.0.1:3000.evil.example", "127.0.0.1:3000", False),
+    ],
+)
+def test_pages_that_are_the_servers_own(origin: str, host: str, same: bool) -> None:
+    assert Addresses("127.0.0.1").same(origin, host) is same
+
+
+def test_a_name_that_was_made_to_lead_here_is_refused(app_client: TestClient) -> None:
+    for path in ("/uploads", "/health/live", "/docs", "/"):
+        answer = app_client.get(path, headers={"Host": "rebound.example:3000"})
+        assert answer.status_code == 421, path
+        assert "server.hosts" in answer.json()["hint"]
+    with pytest.raises(WebSocketDenialResponse), _socket(app_client, host="rebound.example"):
+        pass
+
+
+def _socket(client: TestClient, **headers: str) -> Any:
+    called = {"host": "127.0.0.1:3000", **headers}
+    return client.websocket_connect("/stream?text=Hello", headers=called)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 404),
+        ({"Origin": HERE}, 404),
+        ({"Sec-Fetch-Site": "same-origin"}, 404),
+        ({"Sec-Fetch-Site": "none"}, 404),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:8000"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
+        ({"Origin": "https://evil.example", "X-HTTP-Method-Override": "GET"}, 403),
+    ],
+)
+def test_pages_of_others_change_nothing(
+    app_client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    answer = app_client.delete(f"/uploads/{'0' * 32}", headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+    ],
+)  # fmt: skip
+def test_pages_of_others_read_nothing(
+    app_client: TestClient, headers: dict[str, str], status: int
+) -> None:
+    answer = app_client.get("/uploads", headers=headers)
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_sockets_of_other_pages_are_refused(app_client: TestClient) -> None:
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:9"):
+        with pytest.raises(WebSocketDenialResponse) as refused, _socket(app_client, origin=origin):
+            pass
+        assert refused.value.status_code == 403
+        assert "server.cors" in refused.value.json()["hint"]
+
+
+def test_pages_that_were_named_may_call(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_CORS": "https://friend.example, https://b.example"})
+    with TestClient(app, base_url=HERE) as client:
+        asked = {"Origin": "https://friend.example", "Access-Control-Request-Method": "POST",
+                 "Sec-Fetch-Site": "cross-site"}  # fmt: skip
+        answer = client.options("/v1/embeddings", headers=asked)
+        assert answer.status_code == 204
+        assert answer.headers["access-control-allow-origin"] == "https://friend.example"
+        assert "access-control-allow-credentials" not in answer.headers
+        answer = client.get("/uploads", headers={"Origin": "https://friend.example"})
+        assert answer.headers["access-control-allow-origin"] == "https://friend.example"
+        refused = client.options("/v1/embeddings", headers={**asked, "Origin": "https://x.example"})
+        assert refused.status_code == 403
+        assert "access-control-allow-origin" not in refused.headers
+
+
+_EVERYWHERE = ("x-content-type-options", "referrer-policy", "x-frame-options", "x-request-id",
+               "content-security-policy", "permissions-policy",
+               "cross-origin-resource-policy")  # fmt: skip
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def test_every_answer_carries_the_headers(make_app: MakeApp) -> None:
+    app = make_app()
+
+    @app.get("/breaks")
+    async def _breaks() -> None:
+        raise RuntimeError("unforeseen")
+
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        answers = [
+            client.get("/health/live"), client.get("/nothing/here"), client.get("/breaks"),
+            client.patch("/uploads"), client.get("/docs"), client.get("/openapi.json"),
+            client.get("/uploads", headers={"Host": "evil.example"}),
+            client.post("/uploads", headers={"Content-Length": "x"}),
+            client.post("/v1/embeddings", content=b"{", headers=_JSON),
+        ]  # fmt: skip
+    assert [one.status_code for one in answers] == [200, 404, 500, 405, 200, 200, 421, 400, 400]
+    for one in answers:
+        assert [name for name in _EVERYWHERE if name not in one.headers] == [], one.url
+        assert "frame-ancestors 'none'" in one.headers["content-security-policy"]
+        assert "server" not in one.headers
+        if one.status_code >= 400:
+            assert one.headers["content-type"] == "application/problem+json", one.url
+            assert one.json()["hint"]
+    assert "unforeseen" not in answers[2].json()["error"]["message"].replace(
+        "something unforeseen", ""
+    )
+
+
+def test_docs_need_nothing_from_elsewhere(app_client: TestClient) -> None:
+    page = app_client.get("/docs").text
+    assert "POST /uploads" in page
+    assert "https://" not in page
+    assert "<script" not in page
+
+
+@pytest.fixture
+def small(make_app: MakeApp) -> Iterator[TestClient]:
+    app = make_app(
+        environment={"ANYRIG_SERVER_BODY_MB": "0.001", "ANYRIG_SERVER_UPLOAD_MB": "0.01"}
+    )
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_bodies_have_an_end_told_or_not(small: TestClient) -> None:
+    long = b'{"input": "' + b"x" * 1000 + b'"}'
+    assert small.post("/v1/embeddings", content=long, headers=_JSON).status_code == 413
+    pieces = small.post("/v1/embeddings", content=iter([long[:600], long[600:]]), headers=_JSON)
+    assert pieces.status_code == 413
+    assert pieces.headers["connection"] == "close"
+    assert "server.body_mb" in pieces.json()["hint"]
+
+
+def test_forms_have_an_end_told_or_not(small: TestClient) -> None:
+    # Under the file's limit the form passes; over it, or over the whole form's, it does not.
+    head = b'--B\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
+    kind = {"Content-Type": "multipart/form-data; boundary=B"}
+    for size, status in ((9_000, 201), (11_000, 413), (2_000_000, 413)):
+        body = head + b"x" * size + b"\r\n--B--\r\n"
+        told = small.post("/uploads", content=body, headers=kind)
+        assert told.status_code == status, told.text
+        pieces = [body[start : start + 4096] for start in range(0, len(body), 4096)]
+        untold = small.post("/uploads", content=iter(pieces), headers=kind)
+        assert untold.status_code == status, untold.text
+    assert len(small.get("/uploads").json()["files"]) == 2
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "", "9" * 40, "0x10"])
+def test_lengths_that_are_no_numbers(app_client: TestClient, length: str) -> None:
+    answer = app_client.post("/v1/embeddings", headers={"Content-Length": length})
+    assert answer.status_code in (400, 413)
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(make_app: MakeApp) -> Iterator[TestClient]:
+    """An app that asks for keys."""
+    app = make_app("--require-keys", environment={"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "20"})
+
+    @app.get("/jobs/inner/kind")
+    async def _inner(request: Request) -> str:
+        demand(request, "train")
+        return "done"
+
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        yield client
+
+
+def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> dict[str, str]:
+    app: Any = client.app
+    text, _ = app.state.parts.keys.add(name, scopes=scopes or ("admin",), **more)
+    return {"Authorization": f"Bearer {text}"}
+
+
+def test_without_a_key_nothing_is_told_but_that_it_lives(locked: TestClient) -> None:
+    assert locked.get("/health/live").status_code == 200
+    for method, path in (
+        ("GET", "/uploads"), ("POST", "/v1/audio/speech"), ("GET", "/health"), ("GET", "/metrics"),
+        ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/nothing"), ("DELETE", "/jobs/1"),
+        ("GET", "/health/live/"), ("GET", "//health/live"), ("OPTIONS", "/uploads"),
+    ):  # fmt: skip
+        answer = locked.request(method, path, follow_redirects=False)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert "anyrig keys add" in answer.json()["hint"]
+    with pytest.raises(WebSocketDenialResponse) as refused, _socket(locked):
+        pass
+    assert refused.value.status_code == 401
+
+
+def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
+    headers = _add(locked, "a")
+    text = headers["Authorization"].removeprefix("Bearer ")
+    assert locked.get("/uploads", headers=headers).status_code == 200
+    assert locked.get("/uploads", headers={"Authorization": f"bearer {text}"}).status_code == 200
+    assert locked.get("/uploads", headers={"X-API-Key": text}).status_code == 200
+    for wrong in ({"Authorization": text}, {"Authorization": f"Basic {text}"},
+                  {"X-API-Key": text[:-1]}, {"Cookie": f"anyrig_session={text}"}):  # fmt: skip
+        assert locked.get("/uploads", headers=wrong).status_code == 401
+    assert locked.get(f"/uploads?key={text}&api_key={text}").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("scopes", "method", "path", "status"),
+    [
+        (("speech",), "GET", "/v1/models", 200),
+        (("speech",), "GET", "/uploads", 200),
+        (("embeddings",), "GET", "/uploads", 403),
+        (("embeddings",), "POST", "/v1/audio/speech", 403),
+        (("speech",), "POST", "/v1/embeddings", 403),
+        (("embeddings",), "POST", "/v1/embeddings", 422),
+        (("read",), "GET", "/jobs", 200),
+        (("read",), "POST", "/jobs", 403),
+        (("read",), "DELETE", "/jobs/x", 403),
+        (("read",), "GET", "/metrics", 200),
+        (("speech",), "GET", "/metrics", 403),
+        (("read",), "PUT", "/devices/chosen", 403),
+        (("speech", "jobs", "page"), "PUT", "/devices/chosen", 403),
+        (("speech", "jobs"), "GET", "/", 403),
+        (("page",), "POST", "/v1/audio/speech", 403),
+    ],
+)
+def test_scopes(
+    locked: TestClient, scopes: tuple[str, ...], method: str, path: str, status: int
+) -> None:
+    answer = locked.request(method, path, headers=_add(locked, "a", *scopes), json={})
+    assert answer.status_code == status, answer.text
+    if status == 403:
+        assert "--scopes" in answer.json()["hint"]
+
+
+def test_a_person_with_a_key_for_jobs_does_not_get_the_page_of_jobs(locked: TestClient) -> None:
+    headers = _add(locked, "a", "jobs", "read")
+    assert locked.get("/jobs", headers=headers).status_code == 200
+    headers["Accept"] = "text/html,application/xhtml+xml"
+    assert locked.get("/jobs", headers=headers).status_code == 403
+
+
+def test_a_route_can_ask_for_more(locked: TestClient) -> None:
+    inner = "/jobs/inner/kind"
+    assert locked.get(inner, headers=_add(locked, "a", "jobs")).status_code == 403
+    assert locked.get(inner, headers=_add(locked, "b", "train")).status_code == 200
+
+
+def test_what_is_not_named_is_the_pages() -> None:
+    assert scopes_of("GET", "/anything/else", for_people=False) == ("page",)
+    assert scopes_of("POST", "/jobsx", for_people=False) == ("page",)
+    assert scopes_of("", "/stream", for_people=False) == ("speech",)
+    assert scopes_of("", "/_nicegui_ws/socket.io/", for_people=False) == ("page",)
+    assert scopes_of("PUT", "/devices/chosen", for_people=False) == ("admin",)
+    assert scopes_of("TRACE", "/metrics", for_people=False) == ("page",)
+
+
+def test_every_route_of_the_app_has_a_scope_of_its_own(app_client: TestClient) -> None:
+    """None falls to the page by mistake: that would shut out keys that were made for it."""
+    found = app_client.get("/openapi.json").json()["paths"]
+    fallen = [
+        f"{method.upper()} {path}"
+        for path, methods in found.items()
+        for method in methods
+        if path not in ("/health/live",)
+        and scopes_of(method.upper(), path, for_people=False) == ("page",)
+    ]
+    assert fallen == []
+
+
+def test_removed_and_expired_keys_are_refused_at_once(locked: TestClient) -> None:
+    app: Any = locked.app
+    headers = _add(locked, "a")
+    assert locked.get("/uploads", headers=headers).status_code == 200
+    app.state.parts.keys.remove("a")
+    assert locked.get("/uploads", headers=headers).status_code == 401
+    assert locked.get("/uploads", headers=_add(locked, "b", expires_at=1.0)).status_code == 401
+
+
+def test_each_key_has_a_rate(locked: TestClient) -> None:
+    slow, usual = _add(locked, "a", requests_per_minute=3), _add(locked, "b")
+    answers = [locked.get("/uploads", headers=slow) for _ in range(4)]
+    assert [one.status_code for one in answers] == [200, 200, 200, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
+    assert answers[-1].json()["error"]["type"] == "rate_limit_error"
+    answers = [locked.get("/uploads", headers=usual) for _ in range(21)]
+    assert [one.status_code for one in answers] == [200] * 20 + [429]
+
+
+def test_guessing_is_slowed_down_and_right_keys_are_not(locked: TestClient) -> None:
+    wrong = {"X-API-Key": "anyrig_" + "0" * 12 + "_" + "A" * 43}
+    statuses = [locked.get("/uploads", headers=wrong).status_code for _ in range(32)]
+    assert statuses[:30] == [401] * 30
+    assert statuses[30:] == [429] * 2
+    assert locked.get("/uploads", headers=_add(locked, "a")).status_code == 200
+
+
+def test_a_broken_file_of_keys_lets_nobody_in(locked: TestClient) -> None:
+    app: Any = locked.app
+    headers = _add(locked, "a")
+    app.state.parts.keys._path.write_text("{")
+    answer = locked.get("/uploads", headers=headers)
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+
+
+def test_the_pages_own_client_comes_through(locked: TestClient) -> None:
+    app: Any = locked.app
+    token = app.state.parts.state["inside"]
+    assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 200
+    for wrong in ("", token[:-1], token.lower(), "None"):
+        assert locked.get("/uploads", headers={"X-Anyrig-Inside": wrong}).status_code == 401
+
+
+def test_behind_a_proxy_a_key_is_needed_though_it_listens_here_alone(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_HOSTS": "rig.example"})
+    with TestClient(app, base_url=HERE) as client:
+        assert client.get("/uploads").status_code == 200
+        assert client.get("/uploads", headers={"Host": "rig.example"}).status_code == 401
+        assert client.get("/uploads", headers={"X-Forwarded-For": "1.2.3.4"}).status_code == 401
+        headers = {**_add(client, "a"), "Host": "rig.example"}
+        assert client.get("/uploads", headers=headers).status_code == 200
+
+
+# -- people ----------------------------------------------------------------------------------------
+
+
+def test_a_person_signs_in_and_out(locked: TestClient) -> None:
+    html = {"Accept": "text/html"}
+    sent = locked.get("/speak", headers=html, follow_redirects=False)
+    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=/speak")
+    page = locked.get("/login?next=/speak", headers={**html, "Accept-Language": "fr"})
+    assert "lang=fr" in page.text
+    assert "value='/speak'" in page.text
+    text = _add(locked, "a", "page", "speech")["Authorization"].removeprefix("Bearer ")
+    form = {"key": text, "next": "/speak"}
+    wrong = locked.post("/login", data={**form, "key": text[:-1]}, follow_redirects=False)
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    done = locked.post("/login", data=form, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/speak")
+    cookie = done.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert text not in cookie
+    assert locked.get("/uploads").status_code == 200  # the client carries the cookie
+    assert locked.get("/metrics").status_code == 403  # as the key may
+    assert (
+        locked.delete(f"/uploads/{'0' * 32}", headers={"Origin": "https://e.example"}).status_code
+        == 403
+    )
+    old = dict(locked.cookies)
+    assert locked.post("/logout", follow_redirects=False).status_code == 303
+    assert not locked.cookies
+    locked.cookies.update(old)
+    assert locked.get("/uploads").status_code == 401
+
+
+def test_a_session_ends_with_its_key(locked: TestClient) -> None:
+    app: Any = locked.app
+    text = _add(locked, "a")["Authorization"].removeprefix("Bearer ")
+    locked.post("/login", data={"key": text}, follow_redirects=False)
+    assert locked.get("/uploads").status_code == 200
+    app.state.parts.keys.remove("a")
+    assert locked.get("/uploads").status_code == 401
+
+
+def test_a_key_without_the_page_cannot_sign_in(locked: TestClient) -> None:
+    text = _add(locked, "a", "speech")["Authorization"].removeprefix("Bearer ")
+    answer = locked.post("/login", data={"key": text}, follow_redirects=False)
+    assert answer.status_code == 401
+    assert not locked.cookies
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [
+        ("/speak", "/speak"), ("//evil.example", "/"), ("/\\evil.example", "/"),
+        ("https://evil.example", "/"), ("javascript:alert(1)", "/"), ("", "/"),
+        ("/login?next=/login", "/"), ("/x\r\nSet-Cookie: a=b", "/"),
+        ("/'><script>", "/%27%3E%3Cscript%3E"),
+    ],
+)  # fmt: skip
+def test_signing_in_leads_nowhere_else(path: str, local: str) -> None:
+    assert login.local(path) == local
+    assert b"<script" not in bytes(login.ask("en", path).body)
+
+
+# -- what goes through -----------------------------------------------------------------------------
+
+
+def test_answers_stream_piece_by_piece(make_app: MakeApp) -> None:
+    """The next piece is made only once the client has the one before."""
+    app = make_app()
+    got: list[bytes] = []
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"two", b"three"):
+            arrived.clear()
+            yield piece
+            await asyncio.wait_for(arrived.wait(), 10)
+
+    @app.get("/pieces")
+    async def _pieces() -> StreamingResponse:
+        return StreamingResponse(pieces())
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and message.get("body"):
+            got.append(message["body"])
+            arrived.set()
+
+    async def call() -> None:
+        gone = asyncio.Event()
+        messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> Any:
+            message = next(messages, None)
+            if message is None:
+                await gone.wait()
+            return message
+
+        scope = {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET",
+            "http_version": "1.1", "path": "/pieces", "raw_path": b"/pieces", "query_string": b"",
+            "root_path": "", "scheme": "http", "headers": [(b"host", b"127.0.0.1:3000")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 3000),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    asyncio.run(call())
+    assert got == [b"one", b"two", b"three"]
+
+
+def test_requests_are_counted_by_route_and_logged_without_what_was_sent(
+    app_client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        app_client.get(f"/uploads/{'5ec2e7' * 6}?text=secretwords")
+        app_client.get("/secretwords/secretwords")
+        app_client.post("/v1/embeddings", json={"input": {"secretwords": "secretwords"}})
+    said = str([vars(one) for one in caplog.records if one.name.startswith("anyrig")])
+    assert "secretwords" not in said
+    assert "5ec2e7" not in said
+    lines = [one for one in caplog.records if one.name == "anyrig.requests"]
+    assert [(one.route, one.status) for one in lines] == [  # type: ignore[attr-defined]
+        ("/uploads/{id}", 404), ("(none)", 404), ("/v1/embeddings", 422),
+    ]  # fmt: skip
+    figures = app_client.get("/metrics").text
+    assert 'anyrig_requests_total{method="GET",route="/uploads/{id}",status="404"} 1.0' in figures
+    assert "secretwords" not in figures
+
+
+def test_odd_methods_do_not_fill_the_figures(app_client: TestClient) -> None:
+    for number in range(5):
+        app_client.request(f"ODD{number}", "/uploads")
+    assert "ODD" not in app_client.get("/metrics").text
+
+
+def test_httpx_is_answered_in_process(make_app: MakeApp) -> None:
+    """As the page's own client calls."""
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app=make_app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return (await client.get("/health/live")).status_code
+
+    assert asyncio.run(ask()) == 200
