@@ -335,7 +335,10 @@ class Recital:
         return told
 
     def _wants_more(self) -> bool:
-        return self._num_asked < min(len(self._segments), self._num_given + self._ahead)
+        """Somebody who listens asks for the first alone: others' firsts come before the rest."""
+        first = self._num_given == 0 and self._lane == "live"
+        most = 1 if first else self._num_given + self._ahead
+        return self._num_asked < min(len(self._segments), most)
 
     def close(self) -> None:
         """The listener leaves: what was asked for and not begun is not made."""
