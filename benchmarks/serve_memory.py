@@ -47,15 +47,15 @@ def run(hardware: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as home, _server(Path(home)) as (url, process):
         crowd = Crowd(url)
         crowd.send(round(REQUESTS * WARM))
-        before = _resident(process)
+        before, parts = _resident(process), _parts(process)
         points = [before]
         for _ in range(4):
             crowd.send(round(REQUESTS * (1 - WARM) / 4))
             points.append(_resident(process))
-        parts = _parts(process)
         by_kind = ", ".join(f"{kind} {count}" for kind, count in sorted(crowd.done.items()))
         print(f"requests: {by_kind}")
-        print(f"resident, MiB: {', '.join(f'{one / 2**20:.0f}' for one in points)}; {parts}")
+        print(f"resident, MiB: {', '.join(f'{one / 2**20:.0f}' for one in points)}")
+        print(f"of each process: {parts}, then {_parts(process)}")
         for line in crowd.wrong[:20]:
             print(f"unexpected: {line}")
         after = statistics.median(points[-2:])

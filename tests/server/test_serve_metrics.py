@@ -133,6 +133,17 @@ def test_gpu_figures_have_a_history_that_has_an_end(served: Server) -> None:
     assert all("command" not in process for process in told["now"]["host"]["processes"])
 
 
+def test_the_page_tells_every_figure(app_client: TestClient) -> None:
+    text = (ROOT / "docs" / "monitor.md").read_text(encoding="utf-8")
+    sampled = {f"{PREFIX}_{one.name}" for one in (*DEVICE, *HOST, THROTTLED, PROCESS_MEMORY)}
+    for family in figures(app_client).values():
+        if family.name not in sampled and not family.name.endswith("_created"):
+            assert f"`{family.name}`" in text or f"`{family.name}_total`" in text
+    named = set(re.findall(r"`(anyrig_\w+)`", text.partition("## A server")[2]))
+    known = set(figures(app_client))
+    assert {name.removesuffix("_total") for name in named} <= known
+
+
 # -- dashboards and alerts -------------------------------------------------------------------------
 
 
