@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -250,6 +252,22 @@ def test_a_full_queue_is_told_as_429(make_app: MakeApp) -> None:
         for future in waiting:
             future.cancel()
         assert asked(client, "Hello there.").status_code == 200
+
+
+def test_workers_that_die_are_replaced_and_a_studio_that_failed_is_made_anew(
+    make_app: MakeApp,
+) -> None:
+    app = make_app()
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        assert asked(client).status_code == 200
+        first = studio_of(app)
+        for pid in first.live.pool.pids:
+            os.kill(pid, signal.SIGKILL)
+        assert asked(client, "Another text, after a worker died.").status_code == 200
+        assert studio_of(app) is first
+        first.close()
+        assert asked(client, "A third text, after everything was closed.").status_code == 200
+        assert studio_of(app) is not first
 
 
 def test_config_tells_what_there_is(server: Server) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from anyrig.store.protocol import Results
 
 LEXICON = "lexicon.toml"
+_PREPARED_AT_ONCE = 2
+"""Texts. It is Python alone: more at once would only take the event loop's turns."""
 _MANY = 1 << 20  # characters: as many workers as the devices carry
 _LONGEST_LEXICON = 1_000_000
 _OPENAI_FAMILIES = ("tts-", "gpt-")
@@ -54,6 +56,7 @@ class Speech:
         self._loudness = context.loaded.settings.speech.loudness
         self._path = context.folders.server / LEXICON
         self._writing = threading.Lock()
+        self._preparing = threading.Semaphore(_PREPARED_AT_ONCE)
 
     # -- speaking ----------------------------------------------------------------------------------
 
@@ -68,13 +71,14 @@ class Speech:
         if not wish.text.strip():
             raise CannotSpeak("the text is empty", hint="Give some words.")
         context = self._asking(wish)
-        language = speaker.language_of(context, wish.text)
-        context.options.voice = self._voice(context, wish.voice)
-        chosen = speaker.chosen(context, language)
-        ignored = self._set(context, chosen, wish.options or {})
-        script = voicing.script(
-            context, chosen, wish.text, files=False, first_short=wish.lane == "live"
-        )
+        with self._preparing:
+            language = speaker.language_of(context, wish.text)
+            context.options.voice = self._voice(context, wish.voice)
+            chosen = speaker.chosen(context, language)
+            ignored = self._set(chosen, wish.options or {})
+            script = voicing.script(
+                context, chosen, wish.text, files=False, first_short=wish.lane == "live"
+            )
         voice = script.segments[0].line.voice or _first_voice(chosen, script)
         with ExitStack() as stack:
             studio = stack.enter_context(self._lent(context, chosen))
@@ -147,7 +151,7 @@ class Speech:
         except AnyrigError:
             return ()
 
-    def _set(self, context: Context, chosen: Chosen, wanted: Mapping[str, str]) -> list[str]:
+    def _set(self, chosen: Chosen, wanted: Mapping[str, str]) -> list[str]:
         """Take the options that the engine has; those that it has not."""
         from anyrig.speech.protocol import options_of
 

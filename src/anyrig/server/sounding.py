@@ -217,10 +217,11 @@ class Streamed(Response):
         content: AsyncIterator[bytes],
         close: Callable[[], None],
         *,
+        patience_s: float,
         headers: dict[str, str],
         media_type: str,
     ) -> None:
-        self._content, self._close = content, close
+        self._content, self._close, self._patience_s = content, close, patience_s
         self.status_code, self.media_type, self.background = 200, media_type, None
         self.init_headers(headers)
 
@@ -236,5 +237,6 @@ class Streamed(Response):
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
         async for data in self._content:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+            with anyio.fail_after(self._patience_s):  # one who takes nothing holds a model
+                await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

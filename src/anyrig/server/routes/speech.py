@@ -75,12 +75,15 @@ def router(parts: Parts) -> APIRouter:
             headers["Cache-Control"] = "no-store"
             return Streamed(
                 _events(sounding, first, len(wish.text)), sounding.close, headers=headers,
-                media_type="text/event-stream",
+                patience_s=parts.settings.deadline_s, media_type="text/event-stream",
             )  # fmt: skip
         kind = MEDIA_TYPES[wanted.response_format]
         if wanted.response_format == "pcm":
             kind += f";rate={PCM_RATE};channels=1"
-        return Streamed(sounding.parts(first), sounding.close, headers=headers, media_type=kind)
+        return Streamed(
+            sounding.parts(first), sounding.close, headers=headers,
+            patience_s=parts.settings.deadline_s, media_type=kind,
+        )  # fmt: skip
 
     @routes.get("/config", response_model=Config, summary="Voices, engines and devices")
     async def config() -> Any:

@@ -38,7 +38,7 @@ def router(parts: Parts) -> APIRouter:
         await socket.accept()
         try:
             await _serve(parts, socket, threads)
-        except (WebSocketDisconnect, RuntimeError) as error:
+        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
             # Starlette says RuntimeError when something is sent to one who has left.
             log.info("a listener left: %s", type(error).__name__)
 
@@ -53,12 +53,16 @@ async def _serve(parts: Parts, socket: WebSocket, threads: Threads) -> None:
         return
     sounding = Sounding(parts, wish, "pcm", threads)
     try:
-        await _unless_gone(socket, lambda: _sound(socket, sounding, wish, ignored))
+        await _unless_gone(
+            socket, lambda: _sound(socket, sounding, wish, ignored, parts.settings.deadline_s)
+        )
     finally:
         sounding.close()
 
 
-async def _sound(socket: WebSocket, sounding: Sounding, wish: Wish, ignored: list[str]) -> None:
+async def _sound(
+    socket: WebSocket, sounding: Sounding, wish: Wish, ignored: list[str], patience_s: float
+) -> None:
     await _tell(
         socket, "backend_request_received", text_length=len(wish.text), voice=wish.voice or None,
         ignored=ignored,
@@ -73,7 +77,8 @@ async def _sound(socket: WebSocket, sounding: Sounding, wish: Wish, ignored: lis
         while data is not None:
             for start in range(0, len(data), _FRAME_BYTES):
                 frame = data[start : start + _FRAME_BYTES]
-                await socket.send_bytes(frame)
+                async with asyncio.timeout(patience_s):  # one who takes nothing holds a model
+                    await socket.send_bytes(frame)
                 if first:
                     first = False
                     await _tell(socket, "backend_first_chunk_sent")
@@ -82,7 +87,7 @@ async def _sound(socket: WebSocket, sounding: Sounding, wish: Wish, ignored: lis
                 await _tell(socket, "model_progress", generated_sec=round(generated_s, 3),
                             chunk_sec=round(chunk_s, 3))  # fmt: skip
             data = await sounding.part()
-    except (WebSocketDisconnect, RuntimeError):
+    except (WebSocketDisconnect, RuntimeError, TimeoutError):
         raise
     except Exception as error:  # noqa: BLE001 - told to the client, whatever it is
         await _refuse(socket, error, event="generation_error")
