@@ -51,6 +51,7 @@ THEMES = {
     "book_kills": ("cpu",),
     "book": ("cpu",),
     "training_kills": ("cpu",),
+    "serve_kills": ("cpu",),
     "training_shares": ("cpu",),
     "serve_memory": ("cpu",),
     "serve_speech": ("cpu",),
