@@ -6,8 +6,9 @@ import argparse
 import contextlib
 import copy
 import difflib
+import io
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ _PREPARED_AT_ONCE = 2
 _MANY = 1 << 20  # characters: as many workers as the devices carry
 _LONGEST_LEXICON = 1_000_000
 _OPENAI_FAMILIES = ("tts-", "gpt-")
-_HELLO = "Hello."
+_HELLO = "Hello, it is half past 10."
 _LONGEST_TOLD = 80
 _TAKEN: dict[str, Any] = {
     "engine": None, "voice": None, "model": None, "language": None, "rate": None, "seed": None,
@@ -92,10 +93,23 @@ class Speech:
 
     def load(self) -> None:
         """Load the default engine and let it say something, so that the first client waits less."""
-        reading = self.begin(Wish(_HELLO, lane="bulk"))
+        context = self._asking(Wish(_HELLO))
+        chosen = speaker.chosen(context)
+        script = voicing.script(context, chosen, _HELLO, files=False)
+        with self._lent(context, chosen) as studio:
+            for segment in script.segments:  # past the store, which may have it from last time
+                studio.live.submit(segment.line, lane="bulk").result()
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """A request from its text to its bytes: what is imported on the way is there afterwards."""
+        from anyrig.speech.sound.encode import encoder
+
+        reading = self.begin(Wish(_HELLO))
         try:
-            while not reading.done:
-                reading.sound(reading.next().result())
+            with encoder(io.BytesIO(), "mp3", reading.rate) as out:
+                while not reading.done:
+                    out.write(reading.sound(reading.next().result()))
         finally:
             reading.close()
 
@@ -161,7 +175,7 @@ class Speech:
         return [name for name in wanted if name not in known]
 
     @contextlib.contextmanager
-    def _lent(self, context: Context, chosen: Chosen) -> Any:
+    def _lent(self, context: Context, chosen: Chosen) -> Iterator[LiveStudio]:
         """The engine's studio, loaded where it is not, anew where it has failed."""
         options = "".join(f" {key}={value}" for key, value in sorted(chosen.options.items())
                           if value != _default(chosen, key))  # fmt: skip
