@@ -20,6 +20,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Browser:
         self.until(lambda: self.script("return window.did_handshake === true"))
 
     def script(self, code: str, *values: Any) -> Any:
-        return self.driver.execute_script(code, *values)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(code, *values)
 
     def until(self, ask: Callable[[], T | None], patience_s: float = _PATIENCE_S) -> T:
         """What the question comes to, once that is something."""
@@ -90,7 +91,7 @@ class Browser:
     def write(self, selector: str, text: str) -> None:
         """Into a field, in place of what was there."""
         element = self.find(selector)
-        self.script("arguments[0].select()", element)
+        element.send_keys(Keys.CONTROL + "a")
         element.send_keys(text)
 
     def says(self, text: str, selector: str = "body") -> bool:
@@ -116,7 +117,7 @@ class Browser:
     def findings(self, axe: str) -> list[str]:
         """What axe-core holds to be serious or critical."""
         self.script(axe)
-        found = self.driver.execute_async_script(_RUN_AXE)  # type: ignore[no-untyped-call]
+        found = self.driver.execute_async_script(_RUN_AXE)
         return [str(one) for one in found]
 
     def complaints(self) -> list[str]:
@@ -169,7 +170,7 @@ def visiting(driver: webdriver.Chrome, url: str) -> Iterator[Browser]:
     """A fresh visitor; the console must have nothing to complain about afterwards."""
     driver.get(url + "/page/assets/mark.svg")
     driver.delete_all_cookies()
-    driver.execute_script("sessionStorage.clear(); localStorage.clear()")  # type: ignore[no-untyped-call]
+    driver.execute_script("sessionStorage.clear(); localStorage.clear()")
     driver.get_log("browser")  # type: ignore[no-untyped-call]
     found = Browser(driver, url)
     found.size(1440)

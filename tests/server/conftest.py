@@ -28,6 +28,7 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import _SHAPING
 from tests.server.browsing import axe, browser, driver  # noqa: F401 - fixtures
+from tests.server.long_work import busy, folders, person  # noqa: F401 - fixtures
 
 _START_S = 60.0
 _END_S = 20.0
