@@ -29,8 +29,8 @@ class BookCard(JobCard):
         super().__init__(here, ask, job, changed, level=3)
         self._tracks: dict[int, tuple[str, Tag]] = {}
         self._lengths: dict[int, Tag] = {}
-        self._file = str((job.get("arguments") or {}).get("file") or "").partition(":")[2]
-        self._covered = not self._file
+        self._upload = str((job.get("arguments") or {}).get("file") or "").partition(":")[2]
+        self._covered = not self._upload
         self._settled = ""
         with self.body, tag("div", classes="listen") as self._player:
             self._audio = tag("audio", controls=True, preload="none",
@@ -60,7 +60,7 @@ class BookCard(JobCard):
     async def _cover(self) -> None:
         """Its picture in place of a drawing, where it has one."""
         self._covered = True
-        url = f"/books/cover/{self._file}"
+        url = f"/books/cover/{self._upload}"
         try:
             await self.here.api.get(url)
         except Refused:

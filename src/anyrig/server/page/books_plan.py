@@ -7,7 +7,7 @@ from typing import Any
 
 from anyrig.server.page.api import Refused
 from anyrig.server.page.frame import Here
-from anyrig.server.page.pieces import Field, Handler, button, card, icon, row, tag
+from anyrig.server.page.pieces import Field, Handler, Tag, button, card, icon, row, tag
 
 FORMATS = ("m4b", "mp3", "opus", "flac", "m4a")
 _SLOWEST, _FASTEST, _STEP = 0.5, 2.0, 0.05
@@ -33,6 +33,7 @@ class PlanCard:
         self._here, self._id, self._plan, self._start = here, id, plan, start
         self._chapters: Sequence[Mapping[str, Any]] = plan["chapters"]
         self._ticks: dict[int, Field] = {}
+        self._lengths: dict[int, Tag] = {}
         t = here.t
         with card(t("books.new"), classes="plan"):
             with tag("div", classes="plan-about"):
@@ -100,8 +101,12 @@ class PlanCard:
                 "check", str(title), bool(chapter.get("chosen", True)),
                 on_change=self._estimated, name=f"chapter-{number}",
             )  # fmt: skip
-            about = t("books.words", count=t.number(chapter["words"]))
-            tag("span", f"{about} · {t.span(chapter['seconds'])}", classes="soft figures")
+            self._lengths[number] = tag("span", self._length(chapter), classes="soft figures")
+
+    def _length(self, chapter: Mapping[str, Any]) -> str:
+        t = self._here.t
+        words = t("books.words", count=t.number(chapter["words"]))
+        return f"{words} · {t.span(chapter['seconds'])}"
 
     def _tick(self, all_of_them: bool) -> None:
         for field in self._ticks.values():
@@ -126,6 +131,8 @@ class PlanCard:
             self._estimated()
             raise
         self._chapters = self._plan["chapters"]
+        for chapter in self._chapters:
+            self._lengths[int(chapter["number"])].text = self._length(chapter)
         self._estimated()
 
     def _asked(self) -> dict[str, Any]:
