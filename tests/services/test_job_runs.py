@@ -100,3 +100,16 @@ def test_the_leash_ends_a_process(said: bytes | None) -> None:
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()
+
+
+def test_a_warning_is_told_as_it_happens(tmp_path: Path) -> None:
+    """And is no result, though it may be the last thing that is said."""
+    (tmp_path / "file").write_text("no folder: nothing can be kept there")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
+    told: list[tuple[str, Mapping[str, Plain]]] = []
+    result = runner(environment)(job_of({}), lambda kind, data: told.append((kind, data)), Stop())
+    assert isinstance(result, Mapping)
+    assert result["files"] == [str(Path("story.m4b").absolute())]
+    logs = [data["text"] for kind, data in told if kind == "log"]
+    assert any("kept beside the book" in str(text) for text in logs)
+    assert set(logs) <= set(result["warnings"])  # type: ignore[arg-type]

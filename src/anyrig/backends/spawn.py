@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from anyrig.backends import QUIET
@@ -52,10 +52,16 @@ def start(
 
 
 class Murmur:
-    """The last lines a child wrote to its error stream, read by a thread of its own."""
+    """The last lines a child wrote to its error stream, read by a thread of its own.
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    Args:
+        pipe: the stream.
+        heard: is told each line, in that thread.
+    """
+
+    def __init__(self, pipe: IO[bytes], heard: Callable[[str], None] = lambda line: None) -> None:
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._heard = heard
         self._thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._thread.start()
 
@@ -68,6 +74,7 @@ class Murmur:
         with pipe:
             for line in pipe:
                 self._lines.append(line.decode("utf-8", "replace").rstrip())
+                self._heard(self._lines[-1])
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:

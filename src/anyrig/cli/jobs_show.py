@@ -22,6 +22,9 @@ _LOG_S = 15.0
 
 def title(job: Job) -> str:
     """What it is of, in few words."""
+    called = job.arguments.get("called")  # what its sender called the file
+    if called:
+        return str(called)
     file = job.arguments.get("file")
     return Path(str(file)).name if file else job.kind
 
@@ -102,6 +105,8 @@ def _said(event: Event) -> Iterator[str]:
     at = datetime.datetime.fromtimestamp(event.time).strftime("%H:%M:%S")
     if event.kind == "progress":
         yield f"{at}  {progress(event.data)}"
+    elif event.kind == "log":
+        yield f"{at}  warning: {event.data.get('text')}"
     elif event.kind == "state":
         yield f"{at}  {event.data['state']}"
         if "error" in event.data:

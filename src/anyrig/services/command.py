@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import IO, cast
 
 from anyrig.backends import spawn
@@ -58,9 +59,10 @@ def run_command(
         ) from error
     assert process.stdout is not None
     assert process.stderr is not None
-    murmur = spawn.Murmur(process.stderr)
+    said: queue.Queue[bytes | None] = queue.Queue(maxsize=1000)
+    murmur = spawn.Murmur(process.stderr, partial(_pass_on, said))
     try:
-        last = _listened(process, process.stdout, tell, stop)
+        last = _listened(process, process.stdout, said, tell, stop)
         code = process.wait()
     finally:
         spawn.stop(process)
@@ -71,11 +73,22 @@ def run_command(
     return {**last, "warnings": warnings}
 
 
+def _pass_on(said: queue.Queue[bytes | None], line: str) -> None:
+    """A warning is an event as well; where too much waits, it is among the result's alone."""
+    if line.startswith("warning: "):
+        told = {"event": "log", "level": "warning", "text": line.removeprefix("warning: ")}
+        with contextlib.suppress(queue.Full):
+            said.put_nowait(json.dumps(told).encode())
+
+
 def _listened(
-    process: subprocess.Popen[bytes], pipe: IO[bytes], tell: Tell, stop: Stop
+    process: subprocess.Popen[bytes],
+    pipe: IO[bytes],
+    said: queue.Queue[bytes | None],
+    tell: Tell,
+    stop: Stop,
 ) -> dict[str, Plain] | None:
     """Pass on events until the command has closed its output; the last one, held back."""
-    said: queue.Queue[bytes | None] = queue.Queue(maxsize=1000)
     threading.Thread(target=_read, args=(pipe, said), daemon=True).start()
     last: dict[str, Plain] | None = None
     next_leash = 0.0
@@ -94,14 +107,24 @@ def _listened(
         if line is _END:
             return last
         event = _event(line)
-        if event is None:
-            continue
-        if last is not None:
-            tell(str(last.get("event", "said")), last)
-        last = event
-        if event.get("event") in _NO_RESULT:  # told as it comes
-            tell(str(event["event"]), event)
-            last = None
+        if event is not None:
+            last = _told(event, last, tell)
+
+
+def _told(
+    event: dict[str, Plain], last: dict[str, Plain] | None, tell: Tell
+) -> dict[str, Plain] | None:
+    """Pass on what cannot be the result; what is held back, as it may be."""
+    kind = str(event.get("event", "said"))
+    if kind == "log":  # from the other stream: it says nothing of what was said last here
+        tell(kind, event)
+        return last
+    if last is not None:
+        tell(str(last.get("event", "said")), last)
+    if kind not in _NO_RESULT:
+        return event
+    tell(kind, event)
+    return None
 
 
 def _read(pipe: IO[bytes], said: queue.Queue[bytes | None]) -> None:

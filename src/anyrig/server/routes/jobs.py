@@ -12,7 +12,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
-from anyrig.errors import BadInput
+from anyrig.errors import BadInput, TooBusy
 from anyrig.jobs import Job, NoSuchJob
 from anyrig.server import results
 from anyrig.server.following import Following
@@ -174,6 +174,9 @@ def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: s
 
 
 def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
+    waiting = sum(job.state in ("queued", "paused") for job in parts.jobs.list())
+    if waiting >= parts.settings.queue:
+        raise TooBusy(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
     with ordered(parts, new.kind, new.arguments) as checked:
         job = parts.jobs.submit(new.kind, checked)
     return results.shown(parts, job)
