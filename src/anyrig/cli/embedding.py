@@ -85,6 +85,7 @@ def embedder(
     *,
     num_characters: int | None = None,
     choice: Choice | None = None,
+    shared: bool = False,
 ) -> Iterator[Embedder]:
     """A model on the devices chosen; few texts on the CPU alone are done in this process.
 
@@ -93,6 +94,7 @@ def embedder(
         found: the model.
         num_characters: of all texts; None when there may be any number.
         choice: the devices; without it a person may be asked for them.
+        shared: whether several threads use it at once.
     """
     from anyrig.bench.figures import stamp
     from anyrig.documents.embed import Embedder
@@ -116,6 +118,7 @@ def embedder(
         limits=Limits.load(context.folders.limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
+        shared=shared,
         long=getattr(options, "long", "windows"),
         deterministic=getattr(options, "deterministic", False),
     ) as made:

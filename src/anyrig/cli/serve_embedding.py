@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 OTHERS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
 """Names that clients of OpenAI's interface send without being asked: the default model's here."""
 
+_FULL, _FULL_GPU = 4_096.0, 65_536.0
+"""Letters of a batch that a CPU, and a GPU, makes about as fast a text as any larger one."""
+
 
 def made(context: Context, stack: ExitStack, keeper: Keeper) -> Embeddings:
     """The part; the keeper closes what it loads."""
@@ -177,25 +180,31 @@ class Embeddings:
     def _open(self, model: Model) -> Opened:
         from anyrig.cli.keep import keeping
         from anyrig.documents.cache.desk import Desk
+        from anyrig.documents.cache.pace import Pace
         from anyrig.documents.cache.shelf import Shelf
 
         context, settings = self._context, self._context.loaded.settings.server
         with ExitStack() as stack:
-            made = stack.enter_context(embedding.embedder(context, model, choice=context.choose()))
+            made = stack.enter_context(
+                embedding.embedder(context, model, choice=context.choose(), shared=True)
+            )
             made.wait_ready()
             shelf = None
             if not getattr(context.options, "no_cache", False):
                 store = stack.enter_context(keeping(context))
                 shelf = Shelf(store, embedding.marks(made), model.dimension) if store else None
             waiting = max(settings.queue, settings.texts)
-            desk = stack.enter_context(Desk(made, shelf, most_waiting=waiting))
+            threads = max(1, len(made.workers()))
+            on_cpu = all(worker.kind == "cpu" for worker in made.workers())
+            pace = Pace(full=_FULL if on_cpu else _FULL_GPU)
+            desk = stack.enter_context(
+                Desk(made, shelf, most_waiting=waiting, threads=threads, pace=pace)
+            )
             return Opened(desk, made, stack.pop_all())
 
     def _forget(self, name: str, opened: Opened) -> None:
-        """A model whose devices are gone: who asks next, loads it anew."""
+        """A model whose devices are gone: who asks next, loads it anew; the keeper closes it."""
         self._keeper.drop(name, opened)
-        # Not here: this is the desk's own thread, which has the others still to tell.
-        threading.Thread(target=opened.close, name="anyrig-forget", daemon=True).start()
 
 
 class Found:

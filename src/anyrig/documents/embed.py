@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, pairwise
+from itertools import chain, count, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
@@ -25,6 +25,8 @@ from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed
     from anyrig.work.engine import Engine
+    from anyrig.work.live import Live
     from anyrig.work.pool import Pool
     from anyrig.work.seen import Seen
 
@@ -55,6 +58,7 @@ class Embedder:
         limits: Limits | None = None,
         stamp: str = "",
         here: bool = False,
+        shared: bool = False,
         long: Long = "windows",
         deterministic: bool = False,
     ) -> None:
@@ -68,6 +72,8 @@ class Embedder:
             stamp: driver and library versions, under which those hold.
             here: in this process, where one placement on the CPU is all there is: a few texts are
                 done before another process has begun.
+            shared: threads may ask at the same time, a few texts each; the workers then are kept
+                ready for the next, which is quicker than a run for each.
             long: what is done with a text that is longer than the model takes.
             deterministic: a text's vector must not depend on its company.
         """
@@ -83,6 +89,8 @@ class Embedder:
         """The figures of everything so far."""
         self._engine: Engine | None = None
         self._pool: Pool | None = None
+        self._shared, self._opening = shared and not here, threading.Lock()
+        self._live: Live[bytes, bytes] | None = None
         self._closed = False
         self.deterministic = deterministic
         self._placed = placed
@@ -136,8 +144,11 @@ class Embedder:
 
     def close(self) -> None:
         """End every worker."""
-        self._closed = True
-        if self._pool is not None:
+        with self._opening:
+            self._closed = True
+        if self._live is not None:
+            self._live.close()
+        elif self._pool is not None:
             self._pool.close()
         self._engine = None
 
@@ -191,6 +202,9 @@ class Embedder:
     def _outcomes(
         self, parcels: Iterator[bytes], report: Report | None
     ) -> Iterator[Outcome[bytes]]:
+        if self._shared:
+            yield from self._in_company(parcels)
+            return
         report = report if report is not None else Report()
         try:
             yield from self._begun(parcels, report)
@@ -208,6 +222,30 @@ class Embedder:
             parcels, engine.run, cost=cost, bound=engine.bound, report=report,
             pace=Pace(grows=not self.deterministic), look_ahead=NEAR_AHEAD,
         )  # fmt: skip
+
+    def _in_company(self, parcels: Iterator[bytes]) -> Iterator[Outcome[bytes]]:
+        """Parcels beside those of other threads."""
+        live = self._counter()
+        waiting: deque[Future[bytes]] = deque()
+        try:
+            for number in count():
+                while len(waiting) < self._ahead and (parcel := next(parcels, None)) is not None:
+                    waiting.append(live.submit(parcel, admitted=True))
+                if not waiting:
+                    return
+                yield Outcome(number, waiting.popleft().result())
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _counter(self) -> Live[bytes, bytes]:
+        with self._opening:
+            pool = self._workers()
+            if self._live is None:
+                from anyrig.work.live import Live
+
+                self._live = Live(pool, cost=cost, report=self.report)
+            return self._live
 
     def _workers(self) -> Pool:
         from anyrig.work.pool import Pool

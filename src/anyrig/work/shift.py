@@ -101,7 +101,8 @@ class Shift:
     def _hand_out(self) -> None:
         now = time.monotonic()
         wanted = len(self._suspects)  # so many workers finish what they have, to try one each
-        for number, lane in list(self._plan.lanes.items()):
+        # Who has nothing comes first: where items come one by one, the next is theirs.
+        for number, lane in sorted(self._plan.lanes.items(), key=lambda one: bool(one[1].hand)):
             worker = self._staff.ready[number]
             if wanted and self._may_try(worker, lane):
                 wanted -= 1

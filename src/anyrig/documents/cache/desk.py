@@ -5,10 +5,11 @@
     for vector in desk.embed(texts): ...                     a job of many texts
     desk.close()
 
-The model is run by one thread. It takes what waits, at once where it is idle; what comes while it
-runs goes together into the next slice. A person's text overtakes the work of many texts, which is
-cut into slices for that (`pace`). Texts that are asked for again while they wait or are made cost
-nothing more. Where one text of a slice fails, the slice is halved until only that one does.
+The model is run by one thread, or by one for each of its workers. It takes what waits, at once
+where it is idle; what comes while it runs goes together into the next slice. A person's text
+overtakes the work of many texts, which is cut into slices for that (`pace`). Texts that are asked
+for again while they wait or are made cost nothing more. Where one text of a slice fails, the slice
+is halved until only that one does.
 
 `submit` answers with futures of `concurrent.futures`, one for each text; `asyncio.wrap_future`
 makes them awaitable. One that is cancelled before its turn costs nothing.
@@ -70,9 +71,10 @@ class Desk:
     """Takes texts of many threads to one model. Fits `protocol.Vectors`.
 
     Args:
-        vectors: what makes vectors; run by one thread alone, and not closed here.
+        vectors: what makes vectors; run by threads of the desk alone, and not closed here.
         shelf: where vectors are kept; what lies there is answered at once.
         most_waiting: texts of a lane that may wait; over it `TooBusy` is raised.
+        threads: slices that are made at once; more than one where `vectors` may be shared.
         pace: how work is cut.
         clock: seconds that only go forward.
     """
@@ -83,6 +85,7 @@ class Desk:
         shelf: Shelf | None = None,
         *,
         most_waiting: int = MOST_WAITING,
+        threads: int = 1,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -95,7 +98,8 @@ class Desk:
         self._lanes: dict[Lane, deque[_Wanted]] = {"single": deque(), "bulk": deque()}
         self._in_a_row = 0
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._num_threads = threads
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Desk:
         return self
@@ -140,7 +144,7 @@ class Desk:
             if lane == "single":
                 self._pace.came(self._clock())
             self._start()
-            self._come.notify_all()
+            self._come.notify()
         return futures
 
     def embed(
@@ -169,9 +173,10 @@ class Desk:
         with self._come:
             self._closed = True
             self._come.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            threads = list(self._threads)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
     def _find(self, texts: Sequence[str], use: Use) -> dict[str, Vector]:
         """What lies on the shelf; in the thread that asks, so that nobody else waits for it."""
@@ -205,9 +210,11 @@ class Desk:
             raise TooBusy(f"{waiting} texts wait already", hint="Try again in a moment.")
 
     def _start(self) -> None:
-        if self._thread is None and any(self._lanes.values()):
-            self._thread = threading.Thread(target=self._work, name="embedding desk", daemon=True)
-            self._thread.start()
+        if not self._threads and any(self._lanes.values()):
+            for _ in range(self._num_threads):
+                thread = threading.Thread(target=self._work, name="embedding desk", daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     # -- the thread that runs the model ------------------------------------------------------------
 
@@ -219,6 +226,8 @@ class Desk:
                 if self._closed:
                     return self._refuse_all()
                 lane, some = self._take()
+                if any(self._lanes.values()):
+                    self._come.notify()  # there is something for another thread as well
             if some:
                 start = self._clock()
                 self._answer(some)
@@ -232,9 +241,18 @@ class Desk:
         turn = bool(bulk) and self._in_a_row >= SINGLES_IN_A_ROW
         lane: Lane = "single" if singles and not turn else "bulk"
         self._in_a_row = self._in_a_row + 1 if lane == "single" else 0
+        budget = self._pace.budget(lane, self._clock())
+        some, left = self._taken(lane, budget, at_least=1)
+        if lane == "single" and (room := self._pace.full - (budget - left)) > 0:
+            some += self._taken("bulk", room)[0]
+        return lane, some
+
+    def _taken(
+        self, lane: Lane, budget: float, *, at_least: int = 0
+    ) -> tuple[list[_Wanted], float]:
+        """The first texts of a lane that somebody still wants, and what is left of the budget."""
         queue, some = self._lanes[lane], list[_Wanted]()
-        left = self._pace.budget(lane, self._clock())
-        while queue and (not some or left >= cost(queue[0].text)):
+        while queue and (len(some) < at_least or budget >= cost(queue[0].text)):
             if lane == "single" and len(some) >= MOST_SINGLES:
                 break
             wanted = queue.popleft()
@@ -242,10 +260,10 @@ class Desk:
                 continue
             if wanted.begin():
                 some.append(wanted)
-                left -= cost(wanted.text)
+                budget -= cost(wanted.text)
             else:
                 del self._wanted[wanted.use, wanted.text]
-        return lane, some
+        return some, budget
 
     def _answer(self, some: Sequence[_Wanted]) -> None:
         for use in dict.fromkeys(one.use for one in some):

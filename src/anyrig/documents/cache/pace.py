@@ -36,11 +36,16 @@ class Pace:
     Args:
         calm_s: how long a slice may take while no single text comes.
         alert_for_s: how long after a single text the next one is expected.
+        full: a slice of this cost is made hardly slower than a smaller one: none of many texts is
+            smaller, and those of single texts are filled up to it with what waits in bulk.
     """
 
-    def __init__(self, calm_s: float = CALM_S, alert_for_s: float = ALERT_FOR_S) -> None:
+    def __init__(
+        self, calm_s: float = CALM_S, alert_for_s: float = ALERT_FOR_S, full: float = 0.0
+    ) -> None:
+        self.full = full
         self._calm_s, self._alert_for_s = calm_s, alert_for_s
-        self._calm, self._alert = _FIRST_CALM, _FIRST_ALERT
+        self._calm, self._alert = max(_FIRST_CALM, full), max(_FIRST_ALERT, full)
         self._single_s: float | None = None
         self._alert_until = float("-inf")
 
@@ -60,10 +65,10 @@ class Pace:
             old = seconds if self._single_s is None else self._single_s
             self._single_s = old + (seconds - old) * 0.2
         elif now >= self._alert_until:
-            self._calm = max(_LEAST_CALM, _next(self._calm, size, seconds, self._calm_s))
+            self._calm = max(_LEAST_CALM, self.full, _next(self._calm, size, seconds, self._calm_s))
         else:
             wanted = min(self._single_s or self._calm_s / 10, self._calm_s)
-            self._alert = _next(self._alert, size, seconds, wanted)
+            self._alert = max(self.full, _next(self._alert, size, seconds, wanted))
 
 
 def _next(budget: float, size: float, seconds: float, wanted_s: float) -> float:

@@ -13,28 +13,22 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from anyrig.errors import BadInput, PastLimit
+from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem
-from anyrig.server.schemas.embeddings import EmbeddingsAnswer, EmbeddingsAsked
+from anyrig.server.problems import Problem, answers
+from anyrig.server.schemas.embeddings import (
+    EmbeddingsAnswer,
+    EmbeddingsAsked,
+    ModelsTold,
+    ModelTold,
+)
 from anyrig.server.vectors import shortened, written
 from anyrig.server.waiting import ClientGone, all_of
 
 AT_ONCE = 32
 """Requests that may be cut into tokens and looked up at once; the others wait their turn."""
-MOST_BYTES = 32 << 20
 _MANY = 64
 """Vectors whose writing as numbers is no longer done on the loop."""
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {
-        "description": told,
-        "content": {"application/problem+json": {"schema": {"type": "object"}}},
-    }
-    for status, told in {
-        400: "An empty or unusable input", 404: "No such model", 413: "Too much at once",
-        415: "Not JSON", 422: "A field is wrong", 429: "Too much waits: see Retry-After",
-        501: "The model's package is not installed", 503: "No device can do it now",
-    }.items()
-}  # fmt: skip
 _BODY = {
     "requestBody": {
         "required": True,
@@ -59,7 +53,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post(
         "/v1/embeddings", summary="Vectors of texts", response_model=EmbeddingsAnswer,
-        responses=ERRORS, openapi_extra=_BODY,
+        responses=answers(400, 404, 413, 415, 422, 429, 501, 503), openapi_extra=_BODY,
     )  # fmt: skip
     async def embeddings(request: Request) -> Response:
         """A vector for each text, in order; texts of many clients are embedded together.
@@ -85,6 +79,22 @@ def router(parts: Parts) -> APIRouter:
         parts.figures.texts.labels(begun.model).inc(len(vectors))
         return Response(body, headers=_headers(asked, begun), media_type="application/json")
 
+    @routes.get("/v1/models", summary="Models of all kinds", response_model=ModelsTold)
+    async def models() -> ModelsTold:
+        """Speech engines, embedding models and what hears, as far as they can be used here."""
+        return ModelsTold(data=await to_thread.run_sync(partial(told_models, parts)))
+
+    @routes.get(
+        "/v1/models/{name:path}", summary="One model", response_model=ModelTold,
+        responses=answers(404),
+    )  # fmt: skip
+    async def model(name: str) -> ModelTold:
+        """The model of a name of `GET /v1/models`."""
+        for one in await to_thread.run_sync(partial(told_models, parts)):
+            if one.id == name:
+                return one
+        raise Problem(404, "there is no such model here", hint="GET /v1/models lists them.")
+
     return routes
 
 
@@ -107,15 +117,8 @@ async def _asked(request: Request) -> EmbeddingsAsked:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         raise Problem(415, "the request is not JSON", hint="Send Content-Type: application/json.")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise PastLimit(
-                f"the request is over {MOST_BYTES >> 20} MiB", hint="Send fewer texts at a time."
-            )
     try:
-        return EmbeddingsAsked.model_validate_json(bytes(body))
+        return EmbeddingsAsked.model_validate_json(await request.body())
     except ValidationError as error:
         found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
         raise RequestValidationError(found) from None

@@ -1,0 +1,37 @@
+"""Every model that can be asked for here, in OpenAI's form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from anyrig.recognise.choose import ALL
+from anyrig.server.parts import Parts
+from anyrig.server.schemas.embeddings import ModelTold
+
+
+def told_models(parts: Parts) -> list[ModelTold]:
+    """Speech, embeddings, transcription; of two with one name the first. Call it in a thread."""
+    found: dict[str, ModelTold] = {}
+    for one in (*_of("speech", parts), *_of("embedding", parts), *_hearing()):
+        found.setdefault(one.id, one)
+    return list(found.values())
+
+
+def _of(kind: Literal["speech", "embedding"], parts: Parts) -> Iterator[ModelTold]:
+    rows: Any = (parts.speech if kind == "speech" else parts.embedding).models()
+    for row in rows:
+        yield ModelTold(id=row["id"], kind=kind, details=_details(row))
+
+
+def _details(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "id"}
+
+
+def _hearing() -> Iterator[ModelTold]:
+    for kind in ALL:
+        if all(find_spec(module) is not None for module in kind.modules):
+            yield ModelTold(
+                id=kind.name, kind="transcription", details={"languages": sorted(kind.languages)}
+            )
