@@ -9,6 +9,8 @@ from tests.server.conftest import Server
 from tests.server.long_work import BOOK, fits, job_of, send, told
 
 pytestmark = NEEDS
+TRACKS = ["The Tide Clock", "One Hand", "Three Mornings", "Part Two: The Sea", "High Water",
+          "Four Lines"]  # fmt: skip
 _PLAYED = """
 const player = [...document.querySelectorAll('audio')].find((one) => one.src);
 return player && player.readyState >= 2 && player.currentTime > 0.2 ? player.src : null;
@@ -38,9 +40,9 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     assert not person.find("[data-plan=start]").is_enabled()
     person.click("[data-plan=all]")
     person.until(lambda: "9 of 9" in _sum(person))
-    for number in (1, 3, 6, 7, 8, 9):
+    for number in (1, 3, 4):
         person.click(f"[name=chapter-{number}]")
-    person.until(lambda: "3 of 9" in _sum(person))
+    person.until(lambda: "6 of 9" in _sum(person))
     few = _sum(person)
     assert few != whole
     person.find("[name=speed]").send_keys("\ue014" * 4)  # four times the arrow to the right
@@ -56,7 +58,7 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     asked = job_of(busy, id)["arguments"]
     assert asked["title"] == "The Tide Clock, in short"
     assert asked["author"] == "Nobody"
-    assert asked["chapters"] == ["2", "4", "5"]
+    assert asked["chapters"] == ["2", "5", "6", "7", "8", "9"]
     assert asked["voice"] == "heart"
     assert asked["rate"] == 1.2
     assert asked["format"] == "m4b"
@@ -65,7 +67,7 @@ def test_the_sample_book_is_made_to_the_end(person: Browser, busy: Server, axe: 
     person.until(lambda: person.all(f"[data-job='{id}'][data-state=done]"))
     person.find(f"[data-job='{id}'] .badge", "Done")
     tracks = [one.text for one in person.all(f"[data-job='{id}'] .track")]
-    assert tracks == ["The Tide Clock", "Part One: The Parcel", "One Hand"]
+    assert tracks == TRACKS
     person.click(f"[data-job='{id}'] [data-chapter='2']")
     assert person.until(lambda: person.script(_PLAYED)).endswith(f"/jobs/{id}/chapters/2")
     fits(person, axe)

@@ -1,0 +1,103 @@
+"""The page of jobs as a person uses it, and that of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.browsing import NEEDS, Browser
+from tests.server.conftest import Server
+from tests.server.long_work import fits, job_of, told
+
+pytestmark = NEEDS
+
+
+def _sent(busy: Server, name: str, text: str) -> str:
+    answer = busy.client.post("/uploads", files={"files": (name, text.encode())})
+    return f"upload:{answer.json()['files'][0]['id']}"
+
+
+def _begun(busy: Server, kind: str, **arguments: Any) -> str:
+    answer = busy.client.post("/jobs", json={"kind": kind, "arguments": arguments})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def test_jobs_are_shown_followed_and_deleted(person: Browser, busy: Server, axe: str) -> None:
+    lines = ["Good morning.", "Good night."]
+    id = _begun(busy, "batch", lines=lines, engine="tone", format="wav")
+    card = f"[data-job='{id}']"
+    person.open("/jobs")
+    person.find(f"{card}[data-state=done]")
+    assert job_of(busy, id)["state"] == "done"
+
+    made = told(busy, f"/jobs/{id}/files")["files"]
+    person.find(f"{card} [data-file='{made[-1]['number']}']")
+    links = [one.get_attribute("href") for one in person.all(f"{card} [data-file]")]
+    assert links == [busy.url + one["url"] for one in made]
+
+    person.click(f"{card} summary")
+    log = person.find(f"{card} [role=log]")
+    person.until(lambda: "Done" in log.text)
+    assert "Waiting" in log.text
+    fits(person, axe)
+    person.size(1440)
+
+    person.click("[data-filter=active]")
+    person.until(lambda: not person.all(card))
+    assert person.find("[data-filter=active]").get_attribute("aria-pressed") == "true"
+    person.click("[data-filter=over]")
+    person.find(card)
+    person.click(f"{card} [data-do=delete]")
+    person.find(".ask[open] h2", "Delete")
+    person.driver.switch_to.active_element.send_keys("\ue00c")  # Escape
+    person.until(lambda: not person.all(".ask[open]"))
+    assert job_of(busy, id)["state"] == "done"
+    person.click(f"{card} [data-do=delete]")
+    person.click(".ask[open] [data-ask=yes]")
+    person.until(lambda: not person.all(card))
+    assert busy.client.get(f"/jobs/{id}").status_code == 404
+
+
+def test_a_job_that_failed_says_what_to_do_and_may_try_again(
+    person: Browser, busy: Server, axe: str
+) -> None:
+    id = _begun(busy, "book", file=_sent(busy, "empty.md", "\n"))
+    card = f"[data-job='{id}']"
+    person.open("/jobs")
+    person.find(f"{card}[data-state=failed]")
+    error = job_of(busy, id)["error"]
+    said = person.find(f"{card} .trouble").text
+    assert error["message"] in said
+    assert error["hint"] in said
+    fits(person, axe)
+    person.size(1440)
+    attempts = job_of(busy, id)["attempts"]
+    person.click(f"{card} [data-do=resume]")
+    person.until(lambda: job_of(busy, id)["attempts"] > attempts)
+    person.until(lambda: job_of(busy, id)["state"] == "failed")
+
+
+def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server) -> None:
+    text = " ".join(f"House number {n} was empty, and so was its garden." for n in range(800))
+    id = _begun(busy, "book", file=_sent(busy, "houses.txt", text), title="Houses")
+    card = f"[data-job='{id}']"
+    person.open("/jobs")
+    person.find(f"{card}[data-state=running]")
+    person.until(lambda: "%" in person.find(f"{card} .meter").text)
+    person.click(f"{card} [data-do=pause]")
+    person.find(f"{card}[data-state=paused]")
+    assert job_of(busy, id)["state"] == "paused"
+    person.click(f"{card} [data-do=resume]")
+    person.until(lambda: job_of(busy, id)["state"] == "running")
+    person.find(f"{card}[data-state=running]")
+    person.click(f"{card} [data-do=cancel]")
+    person.click(".ask[open] [data-ask=yes]")
+    person.find(f"{card}[data-state=cancelled]")
+    assert job_of(busy, id)["state"] == "cancelled"
+
+
+def test_the_cluster_says_that_there_is_none(person: Browser) -> None:
+    person.open("/cluster")
+    assert "Only this machine" in person.find(".empty").text
+    person.click(".empty a")
+    person.until(lambda: person.driver.current_url == person.url + "/")

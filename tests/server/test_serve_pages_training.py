@@ -1,0 +1,111 @@
+"""The page of training as a person uses it: real runs, their curves while they grow."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.browsing import NEEDS, Browser
+from tests.server.conftest import Server, environment_of, running
+from tests.server.long_work import fits, told
+
+pytestmark = NEEDS
+_CONFIG = """
+[task]
+kind = "language"
+text = "harbour.txt"
+model = {{ preset = "nano", width = 16 }}
+context = 16
+validation = 0.2
+
+[train]
+batch = 4
+steps = {steps}
+learning_rate = 3e-3
+validate_every = 4
+"""
+_DRAWN = """
+return [...document.querySelectorAll(`[data-curve=${arguments[0]}] svg path[fill=none]`)]
+  .map((path) => (path.getAttribute('d') || '').split(/[LC]/).length)
+  .reduce((most, one) => Math.max(most, one), 0);
+"""
+
+
+def _train(busy: Server, folder: Path, name: str, steps: int) -> subprocess.Popen[bytes]:
+    """`anyrig train` as the server's user has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "harbour.txt").write_text(
+        "The ferry waits for the tide, and the tide for none. " * 80
+    )
+    (folder / f"{name}.toml").write_text(_CONFIG.format(steps=steps))
+    order = [sys.executable, "-m", "anyrig", "train", f"{name}.toml", "--no-bench", "--device=cpu"]
+    return subprocess.Popen(
+        order, cwd=folder, env=environment_of(busy.home), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _run(busy: Server, name: str) -> Any:
+    found = [one for one in told(busy, "/runs")["runs"] if one["name"].startswith(name)]
+    return found[-1] if found else None
+
+
+@pytest.mark.usefixtures("person")
+def test_before_the_first_run_the_page_says_how_to_begin(
+    person: Browser, tmp_path: Path, driver: Any
+) -> None:
+    with running(tmp_path / "home") as fresh:
+        person.driver.get(fresh.url + "/training")
+        person.says("anyrig train config.toml", ".empty")
+        assert not person.find(".empty [data-copy]").get_attribute("disabled")
+
+
+def test_a_run_shows_its_curves(
+    person: Browser, busy: Server, axe: str, tmp_path: Path
+) -> None:  # fmt: skip
+    process = _train(busy, tmp_path, "short", 12)
+    assert process.wait(120) == 0, process.stderr and process.stderr.read()
+    run = _run(busy, "short")
+    assert run["state"] == "finished"
+    person.open(f"/training?run={run['id']}")
+    view = f"[data-view='{run['id']}']"
+    person.says("step 12 of 12", view)
+    history = told(busy, f"/runs/{run['id']}/history")
+    loss = history["rows"][-1]["loss"]
+    assert f"{loss:.4g}" in person.find("[data-curve=loss]").text
+    for curve in ("loss", "rate", "memory", "speed"):
+        person.until(lambda curve=curve: person.script(_DRAWN, curve) >= 12)
+    label = person.find("[data-curve=loss] [role=img]").get_attribute("aria-label")
+    assert f"{loss:.4g}" in str(label)
+    assert "Validation" in person.find("[data-curve=loss]").text
+    fits(person, axe)
+
+
+def test_curves_grow_while_it_learns(person: Browser, busy: Server, tmp_path: Path) -> None:
+    _train(busy, tmp_path / "first", "before", 4).wait(120)
+    process = _train(busy, tmp_path / "second", "long", 100_000)
+    try:
+        person.open("/training")
+        person.until(lambda: (found := _run(busy, "long")) and found["step"] > 5)
+        run = _run(busy, "long")
+        person.click(f"[data-run='{run['id']}']")
+        person.find(f"[data-view='{run['id']}'] .badge", "Running")
+        drawn = person.until(lambda: person.script(_DRAWN, "loss"))
+        person.until(lambda: person.script(_DRAWN, "loss") > drawn)
+        other = _run(busy, "before")
+        person.click(f"[data-run='{other['id']}']")
+        person.find(f"[data-view='{other['id']}'] .badge", "Done")
+        person.click(f"[data-run='{run['id']}']")
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        person.find(f"[data-view='{run['id']}'] .badge", "Stopped")
+        assert _run(busy, "long")["state"] == "stopped"
+        person.says("anyrig train --resume", f"[data-view='{run['id']}']")
+    finally:
+        process.kill()
+        process.wait()
