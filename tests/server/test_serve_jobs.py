@@ -240,6 +240,35 @@ def test_files_are_indexed_and_a_recording_is_a_job(server: Server) -> None:
     assert "note0.txt" in wrong["error"]["message"]
 
 
+def test_a_model_is_trained_on_a_file_that_was_sent(server: Server) -> None:
+    client = server.client
+    story = "The tide came in at noon and the keeper counted the stairs. " * 200
+    text = sent(client, story.encode(), "story.txt")
+    config = f"""[task]
+kind = "language"
+text = "{text}"
+context = 32
+model = {{ preset = "nano" }}
+[train]
+batch = 4
+steps = 4
+"""
+    job = begun(client, "train", file=sent(client, config.encode(), "my run.toml"), device="cpu")
+    done = until(client, job["id"], over)
+    assert done["state"] == "done", done
+    assert done["result"]["steps"] == 4
+    (run,) = [one for one in client.get("/runs").json()["runs"] if one["job"] == job["id"]]
+    assert (run["name"], run["state"], run["step"]) == ("my-run", "finished", 4)
+    rows = client.get(f"/runs/{run['id']}/history").json()["rows"]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    files = client.get(f"/jobs/{job['id']}/files").json()["files"]
+    assert {"config.json", "report.html"} <= {one["name"] for one in files}
+    report = next(one for one in files if one["name"] == "report.html")
+    answer = client.get(report["url"])  # may hold anything that was sent: saved, never shown
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-type"] == "application/octet-stream"
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 

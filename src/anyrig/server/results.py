@@ -6,7 +6,6 @@ machine, and are not handed out.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from anyrig.server.ranged import type_of
 from anyrig.server.working import FOLDER
 
 _HIDDEN = ("folder", "files", "beside", "run")
-_NATURAL = re.compile(r"\d+|\D+")
+_MOST_FILES = 500
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,15 @@ def files_of(parts: Parts, job: Job) -> list[MadeFile]:
         return _made(job, sorted(numbered))
     result = job.result if isinstance(job.result, Mapping) else {}
     named = [Path(str(path)) for name in ("files", "beside") for path in _list(result.get(name))]
-    inside = [path for path in named if _below(path, folder)]
+    inside = [one for path in named if _below(path, folder) for one in _within(path)]
     return _made(job, enumerate(inside, 1))
+
+
+def _within(path: Path) -> list[Path]:
+    """A file; of a folder, such as a trained model, all that lies in it."""
+    if not path.is_dir() or path.is_symlink():
+        return [path]
+    return sorted(one for one in path.rglob("*") if one.is_file())[:_MOST_FILES]
 
 
 def _made(job: Job, numbered: Iterable[tuple[int, Path]]) -> list[MadeFile]:
