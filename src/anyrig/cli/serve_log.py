@@ -50,7 +50,8 @@ def configure(*, as_json: bool, verbose: int) -> None:
     if verbose < 2:
         for name in ("uvicorn.error", "httpx", "httpcore", "asyncio", "engineio", "socketio"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        logging.getLogger("websockets").setLevel(logging.ERROR)
+        for name in ("websockets", "python_multipart"):  # what clients get wrong is theirs
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _time(seconds: float) -> str:

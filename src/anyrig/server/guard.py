@@ -9,6 +9,7 @@ It is plain ASGI: an answer that streams goes through piece by piece.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import itertools
 import logging
@@ -125,15 +126,17 @@ class Guard:
                 await self._app(scope, receive, watch.send)
             else:
                 await _sent(answer, scope, receive, watch.send)
-        except Exception as error:
-            # The app has told its log and, if it could, the client.
+        except Exception as error:  # noqa: BLE001 - the last net, outside of everything
+            # Where the app has answered with a problem, it has told its log.
             if scope["type"] != "http":
-                log.error("a socket failed: %s", type(error).__name__, exc_info=error)
-                raise
-            if not watch.status:
-                await problems.of(error)(scope, receive, watch.send)
+                problems.of(error, log_texts=self._parts.settings.log_texts)
+                with contextlib.suppress(Exception):  # it may be closed already
+                    await watch.send({"type": "websocket.close", "code": 1011})
+            elif not watch.status:
+                answer = problems.of(error, log_texts=self._parts.settings.log_texts)
+                await answer(scope, receive, watch.send)
             elif watch.status < 500:
-                log.error("%s broke off", _route(scope), exc_info=error)
+                problems.of(error, log_texts=self._parts.settings.log_texts)
         finally:
             self._count(watch, scope)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -115,22 +116,36 @@ def problem(status: int, title: str, hint: str, **more: Any) -> JSONResponse:
     )
 
 
-def of(error: Exception) -> JSONResponse:
-    """The answer to any error; what was not foreseen is told to the log alone."""
+def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
+    """The answer to any error; what was not foreseen is told to the log alone.
+
+    Args:
+        error: what was raised.
+        log_texts: whether the log may hold what an error says, which may quote a user's text.
+    """
     if isinstance(error, Problem):
         return problem(error.status, error.title, error.hint, **error.more)
     if isinstance(error, AnyrigError):
         status = status_of(error)
         if status == 500:
-            log.warning("%s: %s", type(error).__name__, error.message)
+            _tell(error, log_texts)
         return problem(status, error.message, error.hint)
     if isinstance(error, HTTPException):
         hint = _HINTS.get(error.status_code, "See /docs for what there is.")
         return problem(
             error.status_code, str(error.detail), hint, headers=dict(error.headers or {})
         )
-    log.error("unforeseen: %s", type(error).__name__, exc_info=error)
+    _tell(error, log_texts)
     return problem(500, "something unforeseen went wrong", "The server's log has the story.")
+
+
+def _tell(error: BaseException, log_texts: bool) -> None:
+    """Where an error came from; what it says only where the settings allow it."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    said = str(error) if log_texts else "(server.log_texts shows what it says)"
+    log.error("%s: %s\n%s", type(error).__name__, said, where.rstrip())
+    if error.__cause__ is not None:
+        _tell(error.__cause__, log_texts)
 
 
 def event_of(error: Exception) -> dict[str, Any]:
@@ -198,7 +213,7 @@ def install(app: FastAPI) -> None:
         return _misfit(error)
 
     async def _any(request: Request, error: Exception) -> JSONResponse:
-        return of(error)
+        return of(error, log_texts=app.state.parts.settings.log_texts)
 
     for kind in (AnyrigError, Problem, HTTPException, Exception):
         app.add_exception_handler(kind, _any)

@@ -1,0 +1,137 @@
+"""Errors as problems: the class names the status, the hint goes along, nothing else leaks."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from fastapi import WebSocket
+from fastapi.responses import StreamingResponse
+from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from anyrig import errors
+from anyrig.jobs import NoSuchJob
+from anyrig.server.problems import Problem, event_of, of, status_of
+from anyrig.server.uploads import NoSuchUpload
+from tests.server.conftest import MakeApp
+
+HERE = "http://127.0.0.1:3000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (errors.BadInput, 400), (errors.CannotSpeak, 400), (errors.ForeignText, 400),
+        (errors.Protected, 400), (errors.NoSuchDevice, 404), (NoSuchJob, 404), (NoSuchUpload, 404),
+        (errors.PastLimit, 413), (errors.TooBusy, 429), (errors.MissingPackage, 501),
+        (errors.NeedsWeights, 501), (errors.OutOfMemory, 503), (errors.DeviceLost, 503),
+        (errors.StoreFailed, 507), (errors.WorkFailed, 500),
+    ],
+)  # fmt: skip
+def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], status: int) -> None:
+    error = kind("went wrong", hint="do this")
+    assert status_of(error) == status
+    answer = of(error)
+    assert answer.status_code == status
+    assert ("retry-after" in answer.headers) == (status in (429, 503))
+    body = event_of(error)
+    assert body["type"] == "about:blank"
+    assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, "do this")
+    assert body["error"]["message"] == "went wrong. do this"
+
+
+def test_a_problem_has_its_own_headers_and_members() -> None:
+    answer = of(Problem(429, "slow", hint="wait", headers={"Retry-After": "7"}, limit=3))
+    assert answer.headers["retry-after"] == "7"
+    assert b'"limit":3' in bytes(answer.body)
+    assert of(Problem(401, "who", hint="a key")).headers["www-authenticate"].startswith("Bearer")
+
+
+def test_half_a_character_in_an_error_is_no_second_error() -> None:
+    answer = of(errors.BadInput("no voice \ud800", hint="\udfff"))
+    assert answer.status_code == 400
+    assert bytes(answer.body).decode()
+
+
+@pytest.fixture
+def broken(make_app: MakeApp) -> TestClient:
+    app = make_app()
+
+    @app.post("/breaks")
+    async def _breaks(body: dict[str, Any]) -> None:
+        raise RuntimeError(f"cannot read {body['text']}")
+
+    @app.post("/fails")
+    async def _fails(body: dict[str, Any]) -> None:
+        raise errors.WorkFailed(f"cannot say {body['text']}", hint="Say less.")
+
+    @app.get("/halfway")
+    async def _halfway() -> StreamingResponse:
+        def pieces() -> Any:
+            yield b"one"
+            raise RuntimeError("secretwords")
+
+        return StreamingResponse(pieces())
+
+    @app.websocket("/stream2")
+    async def _socket(socket: WebSocket) -> None:
+        await socket.accept()
+        raise RuntimeError("secretwords")
+
+    return TestClient(app, base_url=HERE, raise_server_exceptions=False)
+
+
+def test_what_was_not_foreseen_is_told_to_nobody_and_texts_stay_out_of_the_log(
+    broken: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        answer = broken.post("/breaks", json={"text": "secretwords"})
+        assert answer.status_code == 500
+        assert "secretwords" not in answer.text
+        assert broken.post("/fails", json={"text": "secretwords"}).status_code == 500
+    ours = [one for one in caplog.records if one.name.startswith("anyrig")]
+    said = "\n".join(one.getMessage() + str(one.exc_info) for one in ours)
+    assert "RuntimeError" in said
+    assert "_breaks" in said  # where it came from
+    assert "WorkFailed" in said
+    assert "secretwords" not in said
+
+
+def test_texts_are_logged_where_that_was_asked_for(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_LOG_TEXTS": "true"})
+
+    @app.get("/breaks")
+    async def _breaks() -> None:
+        raise RuntimeError("secretwords")
+
+    client = TestClient(app, base_url=HERE, raise_server_exceptions=False)
+    assert client.get("/breaks").status_code == 500
+    assert "secretwords" in caplog.text
+
+
+def test_an_answer_that_breaks_off_and_a_socket_that_fails_take_nobody_along(
+    broken: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert broken.get("/halfway").content == b"one"
+    host = {"host": "127.0.0.1:3000"}
+    with broken.websocket_connect("/stream2", headers=host) as socket:
+        with pytest.raises(WebSocketDisconnect) as closed:
+            socket.receive_text()
+        assert closed.value.code == 1011
+    assert broken.get("/health/live").status_code == 200
+    ours = [one.getMessage() for one in caplog.records if one.name.startswith("anyrig")]
+    assert [place for place in ("in pieces", "in _socket") if place not in str(ours)] == []
+    assert "secretwords" not in str(ours)
+
+
+def test_fields_that_do_not_fit_are_named_and_not_quoted(broken: TestClient) -> None:
+    answer = broken.post("/v1/embeddings", json={"input": {"secretwords": 1}, "dimensions": "x"})
+    assert answer.status_code == 422
+    told = answer.json()
+    assert any("dimensions" in one["where"] for one in told["errors"])
+    assert "'secretwords'" not in answer.text
+    assert all(one["said"] for one in told["errors"])
