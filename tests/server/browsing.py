@@ -90,16 +90,18 @@ class Browser:
 
     def write(self, selector: str, text: str) -> None:
         """Into a field, in place of what was there."""
+        self.click(selector)
         element = self.find(selector)
         element.send_keys(Keys.CONTROL + "a")
         element.send_keys(text)
 
     def says(self, text: str, selector: str = "body") -> bool:
         """Waits until the words are there."""
+        text = text.replace("\u00a0", " ")  # as the driver tells them
         return self.until(lambda: text in self.find(selector).text)
 
     def toast(self, text: str) -> bool:
-        return self.says(text, "#toasts .toast")
+        return bool(self.find("#toasts .toast", text.replace("\u00a0", " ")))
 
     def size(self, width: int, height: int = 900) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}

@@ -105,8 +105,8 @@ class TestInABrowser:
     def test_the_language_is_kept(self, browser: Browser, language: str) -> None:
         t = words(language)
         browser.open("/")
-        browser.find("#language").send_keys({"en": "E", "es": "Es", "fr": "F"}[language])
-        if language != "en":
+        if language != "en":  # which is there already
+            browser.find("#language").send_keys({"es": "Es", "fr": "F"}[language])
             browser.until(
                 lambda: browser.script("return document.documentElement.lang") == language
             )

@@ -59,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-json", action="store_true", help="log a line of JSON for each request and event"
     )
+    parser.add_argument("--machine", help=argparse.SUPPRESS)  # a recorded one: how its page looks
     compute.arguments(parser)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Awaitable, Callable
-from importlib.util import find_spec
 from typing import Literal
 
 from fastapi import FastAPI, Request, Response
@@ -49,6 +48,8 @@ def attach(app: FastAPI, parts: Parts) -> None:
         app, title="anyrig", favicon=theme.ASSETS / "mark.svg", dark=None, tailwind=False,
         reconnect_timeout=30.0, show_welcome_message=False,
     )  # fmt: skip
+    # Quasar's own bar over every request has no name for those who cannot see it.
+    core.app.config.quasar_config["loadingBar"]["skipHijack"] = True
     app.router.routes[:] = [one for one in app.router.routes if not _is_nicegui(one)]
     app.router.routes.insert(0, _ForBrowsers())
     app.router.default = core.app  # only what no route of ours answers, not even with a 405
@@ -56,8 +57,7 @@ def attach(app: FastAPI, parts: Parts) -> None:
     api = Api(app, parts)
     core.app.exception_handler(404)(_nothing_there(api))
     for page in PAGES:
-        if find_spec(page.module) is not None:
-            _serve(page, api)
+        _serve(page, api)
 
 
 class _ForBrowsers(BaseRoute):

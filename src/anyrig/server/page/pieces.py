@@ -22,7 +22,7 @@ from nicegui.events import GenericEventArguments
 
 from anyrig.server.page.api import Refused
 from anyrig.server.page.icons import svg
-from anyrig.server.page.words import Words
+from anyrig.server.page.words import Words, words
 
 log = logging.getLogger(__name__)
 Handler = Callable[..., Any]
@@ -148,18 +148,28 @@ def toast(text: str, mood: Mood = "plain", hint: str = "") -> None:
 
 
 def safely(handler: Handler) -> Handler:
-    """The same handler; what is refused is shown instead of lost."""
+    """The same handler; what is refused or breaks is shown instead of lost."""
 
-    async def run(event: GenericEventArguments | None = None) -> None:
+    async def run(*values: Any) -> None:
         try:
-            given = inspect.signature(handler).parameters
-            result = handler(event) if given else handler()
+            result = handler(*values)
             if isinstance(result, Awaitable):
                 await result
         except Refused as refused:
             toast(refused.title, "bad", refused.hint)
+        except Exception:
+            log.exception("a page could not do what it was asked for")
+            t = words((ui.context.client.page.resolve_language() or "en")[:2])
+            toast(t("frame.failed"), "bad", t("frame.unforeseen"))
 
-    return run
+    async def told(event: GenericEventArguments) -> None:
+        await run(event)
+
+    async def untold(*_: object) -> None:
+        await run()
+
+    # The framework looks at whether a handler asks for the event.
+    return told if inspect.signature(handler).parameters else untold
 
 
 class Bar:

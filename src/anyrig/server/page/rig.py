@@ -30,13 +30,14 @@ class RigPage:
         """Draw it, and keep it up to date."""
         here, t = self._here, self._here.t
         told = await here.api.get("/devices")
-        with card(classes="slim"):
+        with card(), tag("div", classes="chooser"):
             self._use = Field(
                 "select", t("rig.use"), _word(told), options=self._options(told),
                 hint=t("rig.use.hint"), on_change=self._choose, name="device",
             )  # fmt: skip
-            self._reason = tag("p", t("rig.now", reason=told["reason"]), id="reason")
-            self._warnings = tag("p", " ".join(told["warnings"]), classes="soft")
+            with tag("div", role="status"):
+                self._reason = tag("p", t("rig.now", reason=told["reason"]), classes="reason")
+                self._warnings = tag("p", " ".join(told["warnings"]), classes="soft")
         if not told["devices"]:
             with empty(t("rig.none"), t("rig.none.hint"), icon_name="chip"):
                 copyable(t, "anyrig doctor")

@@ -64,9 +64,9 @@ class BenchCard:
         if job["state"] in _ACTIVE:
             progress = job.get("progress") or {}
             word = "bench.running" if job["state"] == "running" else "bench.waiting"
-            left = job.get("left_s") or progress.get("left_s")
-            said = t("frame.left", span=t.span(left)) if left else str(progress.get("text") or "")
-            self._bar.show(_share(progress), said, t(word))
+            left = progress.get("left_s")
+            said = t("frame.left", span=t.span(left)) if left else str(progress.get("stage") or "")
+            self._bar.show(float(progress.get("done") or 0), said, t(word))
             return
         self._job = ""
         self._busy(False)
@@ -76,12 +76,9 @@ class BenchCard:
         elif job["state"] == "cancelled":
             toast(t("bench.stopped"))
         else:
-            error = job.get("error") or {}
+            error = job["error"] or {"message": "", "hint": ""}
             with self._trouble:
-                told = error if isinstance(error, Mapping) else {"message": str(error)}
-                trouble(
-                    t("bench.failed"), f"{told.get('message', '')} {told.get('hint', '')}".strip()
-                )
+                trouble(t("bench.failed"), f"{error['message']} {error['hint']}".strip())
 
     def _busy(self, busy: bool) -> None:
         self._bar.element.set_visibility(busy)
@@ -119,11 +116,3 @@ class BenchCard:
         when = str(figures[0].get("when") or "")
         if when:
             tag("p", t("bench.when", when=when[:16].replace("T", " ")), classes="soft")
-
-
-def _share(progress: Mapping[str, Any]) -> float:
-    share = progress.get("share") or progress.get("fraction")
-    if isinstance(share, int | float):
-        return float(share)
-    done, total = progress.get("done"), progress.get("total")
-    return float(done) / float(total) if done and total else 0.0

@@ -159,7 +159,7 @@ class SpeakPage:
     async def _queue(self, event: GenericEventArguments) -> None:
         asked = self._request()
         arguments = {
-            "file": f"upload:{event.args['upload']}", "format": event.args["format"],
+            "lines": event.args["lines"], "format": event.args["format"],
             "voice": asked["voice"], "engine": asked["engine"], "rate": asked["speed"],
         }  # fmt: skip
         await self._here.api.post("/jobs", {"kind": "batch", "arguments": arguments})

@@ -172,14 +172,9 @@ export default {
       const files = this.rows.map((row, number) => ({ row, number })).filter(({ row }) => row.blob);
       save(await zip(files.map(({ row, number }) => ({ name: this.name(row, number), blob: row.blob }))), "lines.zip");
     },
-    async job() {
-      const body = new FormData();
-      const lines = this.rows.map((row) => row.text.replace(/\s+/g, " ").trim()).filter(Boolean).join("\n");
-      body.append("files", new File([lines], "lines.txt", { type: "text/plain" }));
-      const answer = await fetch("/uploads", { method: "POST", body });
-      const told = await answer.json().catch(() => ({}));
-      if (answer.ok) this.$emit("queued", { upload: told.files[0].id, format: this.format });
-      else this.$emit("failed", { title: told.title || String(answer.status), hint: told.hint || "" });
+    job() {
+      const texts = this.rows.map((row) => row.text.replace(/\s+/g, " ").trim()).filter(Boolean);
+      this.$emit("queued", { lines: texts, format: this.format });
     },
     say(key, number) {
       return this.words[key].replace("{number}", number + 1);

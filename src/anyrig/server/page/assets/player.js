@@ -127,7 +127,6 @@ export default {
       const when = Math.max(next, context.currentTime + 0.05);
       source.onended = () => (this.played += buffer.duration);
       source.start(when);
-      if (this.began === undefined) this.began = when;
       return when + buffer.duration;
     },
     follow(context, end) {
@@ -135,7 +134,8 @@ export default {
       clearInterval(this.timer);
       this.timer = setInterval(() => {
         this.at = Math.max(0, Math.min(this.seconds, this.seconds - (end - context.currentTime)));
-        if (context.currentTime >= end) {
+        // A moment later, so that the last piece is told to have ended before its context goes.
+        if (context.currentTime >= end + 0.3) {
           this.at = this.seconds;
           this.end();
         }

@@ -1,0 +1,94 @@
+"""The page of the rig, as a person uses it; what they do is read back from the API."""
+
+from __future__ import annotations
+
+import pytest
+from selenium import webdriver
+
+from anyrig.server.page.words import words
+from tests.conftest import MACHINES
+from tests.server.browsing import NEEDS, Browser, visiting
+from tests.server.conftest import Server, Start
+
+pytestmark = NEEDS
+T = words("en")
+
+
+def test_a_device_tells_how_it_is_doing(browser: Browser, server: Server) -> None:
+    browser.open("/")
+    device = server.client.get("/devices").json()["devices"][0]
+    card = f"[data-device='{device['id']}']"
+    assert device["name"] in browser.find(card).text
+    assert browser.find(f"{card} .badge").text == T("rig.in_use")
+    total = T.bytes(device["memory_total_bytes"])
+    browser.says(total, f"{card} .meter")
+    bar = browser.find(f"{card} [role=progressbar]")
+    full = browser.until(lambda: float(bar.get_attribute("aria-valuenow") or 0))
+    free = server.client.get("/devices").json()["devices"][0]["memory_free_bytes"]
+    assert full == pytest.approx(100 - 100 * free / device["memory_total_bytes"], abs=8)
+    # The line of the chart grows while one looks at it.
+    first = browser.until(lambda: _points(browser, card))
+    assert browser.until(lambda: _points(browser, card) > first)
+    label = browser.find(f"{card} .chart").get_attribute("aria-label") or ""
+    assert "%" in label
+
+
+def _points(browser: Browser, card: str) -> int:
+    return int(browser.script(
+        "return document.querySelector(arguments[0] + ' polyline')"
+        "?.getAttribute('points').split(' ').length || 0", card))  # fmt: skip
+
+
+def test_choosing_a_device_is_kept(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/")
+    assert server.client.get("/devices").json()["word"] == "auto"
+    browser.find("select[name=device]").send_keys(T("rig.use.all"))
+    browser.toast(T("rig.used", name=T("rig.use.all")))
+    assert server.client.get("/devices").json()["word"] == "all"
+    browser.open("/")
+    assert browser.find("select[name=device]").get_attribute("value") == "all"
+
+
+def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/")
+    browser.says(T("bench.none"), "#bench")
+    browser.click("#bench .button.primary")
+    job = browser.until(lambda: server.client.get("/jobs").json()["jobs"])[0]
+    assert job["kind"] == "bench"
+    browser.open("/")  # it can be left, and is found again
+    browser.find("#bench [role=progressbar]")
+    browser.until(lambda: browser.all("#bench .lying"), 240)
+    told = server.client.get(f"/jobs/{job['id']}").json()
+    assert told["state"] == "done"
+    figures = server.client.get("/bench").json()["figures"]
+    assert len(browser.all("#bench .lying")) == len(figures) > 0
+    said = browser.find("#bench").text
+    for figure in figures:
+        assert T.number(figure["value"], 1) in said
+
+
+@pytest.fixture
+def broken(driver: webdriver.Chrome, start: Start) -> Browser:
+    """In front of a machine whose graphics card cannot be used."""
+    server = start("--machine", str(MACHINES / "rx6700xt-no-kfd-linux.json"))
+    return next(visiting(driver, server.url))
+
+
+def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
+    broken.open("/")
+    fix = broken.find(".device .copyable code").text
+    assert broken.find(".device .badge.bad").text == T("rig.not_usable")
+    assert broken.find(".device .note").text.startswith(T("rig.why"))
+    broken.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]}
+    )
+    broken.click(".device [data-copy]")
+    broken.toast(T("frame.copied"))
+    pasted = broken.driver.execute_async_script(
+        "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))"
+    )
+    assert pasted == fix

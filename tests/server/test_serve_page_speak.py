@@ -1,0 +1,272 @@
+"""The page that speaks, as a person uses it: sound comes while it is made."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import av
+import numpy
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from anyrig.server.page.words import words
+from tests.server.browsing import NEEDS, Browser
+from tests.server.conftest import Server, Start
+
+pytestmark = NEEDS
+T = words("en")
+SENTENCE = "The kettle is on, and the tea will be ready soon."
+
+
+class Told(dict[str, str]):
+    """What the player tells of itself."""
+
+    def number(self, key: str) -> float:
+        return float(self[key] or 0)
+
+
+def player(browser: Browser) -> Told:
+    element = browser.find(".player")
+    keys = ("state", "samples", "peak", "seconds", "played", "pieces", "first-ms")
+    return Told({key: element.get_attribute(f"data-{key}") or "" for key in keys})
+
+
+def spoken(browser: Browser, text: str) -> Told:
+    """Let it speak, and wait until all of it is there."""
+    before = player(browser)["first-ms"], player(browser)["samples"]
+    browser.write("[name=text]", text)
+    browser.click("#speak")
+
+    def another() -> bool:
+        told = player(browser)
+        return told["state"] != "done" or (told["first-ms"], told["samples"]) != before
+
+    browser.until(another)
+    browser.until(lambda: player(browser)["state"] == "done")
+    return player(browser)
+
+
+def test_a_sentence_is_heard_while_it_is_made(browser: Browser) -> None:
+    browser.open("/speak")
+    text = f"{SENTENCE} Then we shall sit down. Nobody is in a hurry today. {SENTENCE}"
+    told = spoken(browser, text)
+    assert told.number("seconds") > 5
+    assert told.number("peak") > 0.05
+    assert told.number("pieces") > 1
+    assert told.number("first-ms") > 0
+    # It goes out through WebAudio to its end, and is then in an audio element as a whole.
+    browser.until(lambda: player(browser).number("played") == pytest.approx(
+        told.number("seconds"), abs=0.05))  # fmt: skip
+    length = browser.until(lambda: browser.script(
+        "return document.querySelector('.player audio').duration"))  # fmt: skip
+    assert length == pytest.approx(told.number("seconds"), abs=0.05)
+    drawn = browser.script(_INKED)
+    assert drawn > 500
+    browser.says(T("speak.made", audio=f"{T.number(told.number('seconds'), 1)}\u00a0s"), "#desk")
+
+
+_PASTE = """
+const field = document.querySelector(arguments[0]);
+field.value = arguments[1];
+field.dispatchEvent(new Event('input', {bubbles: true}));
+field.dispatchEvent(new Event('change', {bubbles: true}));
+"""
+_INKED = """
+const canvas = document.querySelector('.wave canvas');
+const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+let count = 0;
+for (let i = 3; i < data.length; i += 4) if (data[i] > 0) count++;
+return count;
+"""
+
+
+def test_stop_and_play_again(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.write("[name=text]", " ".join([SENTENCE] * 12))
+    browser.click("#speak")
+    browser.until(lambda: player(browser).number("samples") > 0)
+    browser.click("#stop")
+    browser.until(lambda: player(browser)["state"] in ("stopped", "done"))
+    count = player(browser)["samples"]
+    browser.click("#play")
+    browser.until(
+        lambda: browser.script("return document.querySelector('.player audio').currentTime > 0")
+    )
+    browser.click("#stop")
+    browser.until(lambda: browser.script("return document.querySelector('.player audio').paused"))
+    assert player(browser)["samples"] == count
+    wave = browser.find(".wave[role=slider]")
+    wave.send_keys(Keys.HOME)
+    assert wave.get_attribute("aria-valuenow") == "0"
+    wave.send_keys(Keys.END)
+    browser.until(
+        lambda: wave.get_attribute("aria-valuenow") == wave.get_attribute("aria-valuemax")
+    )
+
+
+def test_speed_and_voice_are_heard(browser: Browser) -> None:
+    browser.open("/speak")
+    usual = spoken(browser, SENTENCE).number("seconds")
+    slider = browser.find("[name=speed]")
+    slider.send_keys(Keys.END)
+    browser.says("2 ×", "#desk")
+    assert spoken(browser, SENTENCE).number("seconds") < 0.7 * usual
+    slider.send_keys(Keys.HOME)
+    assert spoken(browser, SENTENCE).number("seconds") > 1.4 * usual
+    groups = [one.get_attribute("label") for one in browser.all("[name=voice] optgroup")]
+    assert len(groups) > 1
+    assert all(" · " in str(group) for group in groups)
+
+
+def test_a_file_in_every_format(browser: Browser) -> None:
+    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
+    browser.open("/speak")
+    told = spoken(browser, SENTENCE)
+    formats = [one.get_attribute("value") for one in browser.all("#format option")]
+    assert formats == ["wav", "mp3", "opus", "aac", "flac"]
+    for name in formats:
+        before = set(downloads.iterdir())
+        browser.find(f"#format option[value={name}]").click()
+        browser.click("#download")
+        kept = browser.until(lambda before=before: _new(downloads, before))  # type: ignore[misc]
+        assert kept.suffix == f".{name}"
+        seconds, peak = _heard(kept)
+        assert seconds == pytest.approx(told.number("seconds"), abs=0.15)
+        assert peak > 0.05
+
+
+def _heard(file: Path | io.BytesIO) -> tuple[float, float]:
+    """How long a file sounds, and how loud it gets."""
+    with av.open(file if isinstance(file, io.BytesIO) else str(file)) as container:
+        resampler = av.AudioResampler("flt", "mono", 24000)
+        pieces = [piece.to_ndarray().ravel() for frame in container.decode(audio=0)
+                  for piece in resampler.resample(frame)]  # fmt: skip
+    samples = numpy.concatenate(pieces)
+    return len(samples) / 24000, float(abs(samples).max())
+
+
+def _new(folder: Path, before: set[Path]) -> Path | None:
+    found = [one for one in set(folder.iterdir()) - before
+             if one.suffix not in (".crdownload", ".tmp") and one.name[0] != "."]  # fmt: skip
+    return found[0] if found and found[0].stat().st_size else None
+
+
+def test_nothing_to_say_is_told(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.write("[name=text]", Keys.DELETE)
+    browser.click("#speak")
+    browser.toast(T("speak.say_something"))
+    assert player(browser)["state"] == "empty"
+
+
+def test_what_is_refused_is_told_with_what_to_do(browser: Browser, server: Server) -> None:
+    browser.open("/speak")
+    text = "far too long " * 20_000
+    refused = server.client.post("/v1/audio/speech", json={"input": text}).json()
+    browser.script(_PASTE, "[name=text]", text)
+    browser.click("#speak")
+    browser.toast(refused["title"])
+    assert refused["hint"] in browser.find("#toasts .toast").text
+
+
+def test_lines_are_made_heard_edited_and_made_again(browser: Browser) -> None:
+    downloads: Path = browser.driver.downloads  # type: ignore[attr-defined]
+    browser.open("/speak")
+    browser.says(T("lines.none"), "#many")
+    browser.write("#paste", "Press one for the rig.\nPress two for the voice.\n\nThank you.")
+    browser.click("#add-lines")
+    assert len(browser.all(".line")) == 3
+    browser.click("#make-all")
+    browser.until(lambda: _states(browser) == ["made"] * 3)
+    lengths = _lengths(browser)
+    assert min(lengths) > 0.3
+    second = browser.all(".line")[1]
+    second.find_element(By.CSS_SELECTOR, "[data-do=hear]").click()
+    browser.until(
+        lambda: browser.script("return document.querySelector('.lines audio').currentTime > 0")
+    )
+    second.find_element(By.TAG_NAME, "textarea").send_keys(" And three for everything else.")
+    assert _states(browser) == ["made", "changed", "made"]
+    browser.click("#make-all")
+    browser.until(lambda: _states(browser) == ["made"] * 3)
+    now = _lengths(browser)
+    assert now[1] > lengths[1] + 0.5
+    assert (now[0], now[2]) == (lengths[0], lengths[2])
+    browser.all(".line")[0].find_element(By.CSS_SELECTOR, "[data-do=remove]").click()
+    before = set(downloads.iterdir())
+    browser.click("#download-all")
+    kept = browser.until(lambda: _new(downloads, before))
+    with zipfile.ZipFile(kept) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["001.mp3", "002.mp3"]
+        assert _heard(io.BytesIO(archive.read("001.mp3")))[0] == pytest.approx(now[1], abs=0.2)
+    browser.open("/speak")  # the texts are still there after a reload
+    texts = [one.get_attribute("value") for one in browser.all(".line textarea")]
+    assert texts == ["Press two for the voice. And three for everything else.", "Thank you."]
+
+
+def _states(browser: Browser) -> list[str]:
+    return [one.get_attribute("data-state") or "" for one in browser.all(".line")]
+
+
+def _lengths(browser: Browser) -> list[float]:
+    return [float(one.get_attribute("data-seconds") or 0) for one in browser.all(".line")]
+
+
+def test_lines_as_a_job_can_be_left(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/speak")
+    browser.write("#paste", "One line.\nAnother line.")
+    browser.click("#add-lines")
+    browser.click("#as-job")
+    browser.toast(T("lines.queued"))
+    browser.driver.get("about:blank")
+    job = server.client.get("/jobs").json()["jobs"][0]
+    assert job["kind"] == "batch"
+    browser.until(lambda: server.client.get(f"/jobs/{job['id']}").json()["state"] == "done", 120)
+    files = server.client.get(f"/jobs/{job['id']}/files").json()["files"]
+    sound = [one for one in files if one["name"].endswith(".mp3")]
+    assert len(sound) == 2
+
+
+def test_the_lexicon_is_kept_and_heard(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/speak")
+    usual = spoken(browser, "Anyrig.").number("seconds")
+    browser.says(T("lexicon.none"), "#lexicon")
+    browser.click("#add-word")
+    word, say = browser.until(lambda: browser.all(".word-row input") or None)
+    word.send_keys("Anyrig")
+    say.send_keys("any sort of rig at all, as long as it is yours")
+    browser.click("#save-lexicon")
+    browser.toast(T("lexicon.saved"))
+    kept = server.client.get("/lexicon").json()
+    assert kept["entries"] == 1
+    assert 'word = "Anyrig"' in kept["text"]
+    assert spoken(browser, "Anyrig.").number("seconds") > usual + 0.7
+    browser.click("#switch-lexicon")
+    browser.find("[name=lexicon]").send_keys("\nnonsense")
+    browser.click("#save-lexicon")
+    browser.find("#lexicon .trouble")
+    assert server.client.get("/lexicon").json() == kept
+
+
+@pytest.mark.parametrize("language", ["es", "fr"])
+def test_a_visitor_gets_a_voice_of_their_language(
+    browser: Browser, server: Server, language: str
+) -> None:
+    browser.open("/")
+    browser.script(_PASTE, "#language", language)
+    browser.until(lambda: browser.script("return document.documentElement.lang") == language)
+    browser.open("/speak")
+    chosen = str(browser.find("[name=voice]").get_attribute("value")).split("/")[1]
+    voices = {one["name"]: one for one in server.client.get("/config").json()["details"]}
+    assert voices[chosen]["language"] == language
+    browser.click("#speak")
+    browser.until(lambda: player(browser)["state"] == "done")
+    assert player(browser).number("peak") > 0.05
