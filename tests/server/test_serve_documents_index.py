@@ -1,0 +1,218 @@
+"""Searching indexes over HTTP, looking into them, and deleting so that nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Server, environment_of
+from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, scan, send, traces
+
+ODD = "The quokka Zebedee guards the lighthouse at Kumbalgarh."
+
+
+def command(server: Server, *words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "anyrig", *words, "--no-bench"],
+        env=environment_of(server.home), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+@pytest.fixture
+def index(server: Server, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An index `post` of a folder and of one file that was sent."""
+    folder = tmp_path / "post"
+    folder.mkdir()
+    (folder / "letter.txt").write_text(LETTER)
+    (folder / "recipe.md").write_text(RECIPE)
+    sent = send(server, odd_txt=ODD * 3)
+    path = server.data / "uploads" / f"{sent['odd.txt'].removeprefix('upload:')}.txt"
+    command(server, "index", str(folder), str(path), "--index", "post", "--model", "minilm")
+    yield {"folder": str(folder), "upload": sent["odd.txt"]}
+    server.client.delete("/documents/indexes/post")
+    drop(server, *sent.values())
+
+
+def search(server: Server, question: str, **more: Any) -> dict[str, Any]:
+    body = {"index": "post", "question": question, **more}
+    answer = server.client.post("/documents/search", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_question_finds_passages_with_places_and_what_to_show_bright(
+    server: Server, index: dict[str, str]
+) -> None:
+    told = search(server, "who raised the rent?")
+    hit = told["hits"][0]
+    assert hit["name"] == "letter.txt"
+    assert hit["file"] == f"{index['folder']}/letter.txt"
+    assert "rent" in [hit["text"][start:end] for start, end in hit["matches"]]
+    assert LETTER[hit["file_start"] : hit["file_end"]] == hit["text"]
+    by_words = search(server, "cake", mode="keywords")
+    assert [one["name"] for one in by_words["hits"]] == ["recipe.md"]
+    by_meaning = search(server, "sweet food for dessert", mode="vectors")
+    assert by_meaning["hits"][0]["name"] == "recipe.md"
+    assert by_meaning["hits"][0]["similarity"] > 0.2
+
+
+def test_a_file_that_was_sent_is_found_under_its_own_name(
+    server: Server, index: dict[str, str]
+) -> None:
+    hit = search(server, "quokka")["hits"][0]
+    assert (hit["name"], hit["file"]) == ("odd.txt", index["upload"])
+    files = server.client.get("/documents/indexes/post/files").json()
+    assert files["total"] == 3
+    assert {one["name"]: one["file"] for one in files["files"]}["odd.txt"] == index["upload"]
+    some = server.client.get("/documents/indexes/post/files?start=1&limit=1").json()["files"]
+    assert some == files["files"][1:2]
+
+
+def test_filters_limits_and_several_questions(server: Server, index: dict[str, str]) -> None:
+    assert search(server, "the", types=["md"], all=True)["hits"][0]["name"] == "recipe.md"
+    only = search(server, "the", folders=[index["folder"]], all=True, per_file=True)
+    assert {one["name"] for one in only["hits"]} == {"letter.txt", "recipe.md"}
+    assert len(search(server, "the", all=True, limit=1)["hits"]) == 1
+    assert search(server, "rent", before="1990")["hits"] == []
+    body = {"index": "post", "questions": ["rent", "cake"], "mode": "keywords"}
+    told = server.client.post("/documents/search/batch", json=body).json()["results"]
+    assert [one["hits"][0]["name"] for one in told] == ["letter.txt", "recipe.md"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"index": "nothing"}, 404),
+        ({"index": "../post"}, 404),
+        ({"index": "a\x00b"}, 404),
+        ({"question": ""}, 422),
+        ({"limit": 0}, 422),
+        ({"least": 2}, 422),
+        ({"colour": "red"}, 422),
+        ({"after": "soon"}, 400),
+        ({"after": "9" * 18 + "d"}, 400),
+        ({"after": "99999-01-01"}, 400),
+        ({"types": ["cobol"]}, 400),
+        ({"languages": ["klingon"]}, 400),
+        ({"folders": ["/nowhere"]}, 400),
+        ({"folders": ["\x00"]}, 400),
+        ({"folders": ["~nobody-at-all/x"]}, 400),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_a_hint(
+    server: Server, index: dict[str, str], change: dict[str, Any], status: int
+) -> None:
+    body = {"index": "post", "question": "rent", **change}
+    answer = server.client.post("/documents/search", json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["hint"]
+
+
+@pytest.mark.parametrize("question", ['"', "a AND (b", "NEAR(x,", "*", "\x00", "rent" * 2000, "%_"])
+def test_questions_that_look_like_commands_are_only_words(
+    server: Server, index: dict[str, str], question: str
+) -> None:
+    for mode in ("hybrid", "keywords"):
+        search(server, question, mode=mode)
+
+
+def test_likeness_in_an_index(server: Server, index: dict[str, str]) -> None:
+    body = {"index": "post", "to_text": "A cake with eggs, sugar and flour, baked in an oven"}
+    told = server.client.post("/documents/similar", json=body).json()
+    assert told["hits"][0]["name"] == "recipe.md"
+    other = {"index": "post", "to_file": index["upload"]}
+    told = server.client.post("/documents/similar", json=other).json()
+    assert told["to"] == "odd.txt"
+    assert told["hits"][0]["file"] == index["upload"]
+    assert told["hits"][0]["similarity"] > 0.95
+    form = server.client.post(
+        "/documents/similar/upload", data={"index": "post"}, files={"files": ("x.txt", LETTER)}
+    )
+    assert form.json()["hits"][0]["name"] == "letter.txt"
+
+
+def test_indexes_are_listed_with_their_figures(server: Server, index: dict[str, str]) -> None:
+    (found,) = server.client.get("/documents/indexes").json()["indexes"]
+    assert (found["name"], found["files"], found["model"]) == ("post", 3, "minilm")
+    assert {"path": index["upload"], "name": "odd.txt", "files": 1} in found["folders"]
+    assert found == server.client.get("/documents/indexes/post").json()
+    assert server.client.get("/documents/indexes/other").status_code == 404
+    damaged = next(server.home.rglob("post.sqlite")).with_name("damaged.sqlite")
+    damaged.write_bytes(b"no database" * 100)
+    try:
+        told = server.client.get("/documents/indexes").json()
+        assert [one["name"] for one in told["failed"]] == ["damaged"]
+        assert server.client.get("/documents/indexes/damaged").status_code == 422
+    finally:
+        damaged.unlink()
+
+
+def test_what_is_indexed_meanwhile_is_found(server: Server, index: dict[str, str]) -> None:
+    assert search(server, "submarine", mode="keywords")["hits"] == []
+    Path(index["folder"], "new.txt").write_text("A yellow submarine.")
+    command(server, "index", "--index", "post")
+    assert [one["name"] for one in search(server, "submarine")["hits"]] == ["new.txt"]
+    # Deleted and made anew by somebody else: the one that was open is not asked any more.
+    command(server, "index", "--index", "post", "--drop", "--yes")
+    Path(index["folder"], "new.txt").write_text("A green tractor.")
+    command(server, "index", index["folder"], "--index", "post", "--model", "minilm")
+    assert search(server, "submarine", mode="keywords")["hits"] == []
+    assert [one["name"] for one in search(server, "tractor")["hits"]] == ["new.txt"]
+
+
+def test_a_file_taken_out_is_gone_for_good(server: Server, index: dict[str, str]) -> None:
+    assert search(server, "quokka")["hits"]
+    path = f"{index['folder']}/letter.txt"
+    for wrong in ("../letter.txt", "letter.txt", "/etc/passwd", "upload:" + "0" * 32, "upload:x"):
+        answer = server.client.post("/documents/indexes/post/remove", json={"files": [wrong]})
+        assert answer.status_code == 400, (wrong, answer.text)
+    told = server.client.post(
+        "/documents/indexes/post/remove", json={"files": [index["upload"], path]}
+    ).json()
+    assert set(told["files"]) == {index["upload"], path}
+    assert told["uploads"] == [index["upload"]]
+    assert (told["passages"], told["clean"]) == (2, True)
+    assert told["kept"] >= 2
+    assert search(server, "quokka", mode="keywords")["hits"] == []
+    assert traces(server.home / ".cache", "quokka", "Zebedee", "landlord") == []
+    assert Path(path).read_text() == LETTER  # a folder of the user's is never touched
+
+
+def test_a_deleted_index_leaves_nothing(server: Server, index: dict[str, str]) -> None:
+    pytest.importorskip("rapidocr")
+    Path(index["folder"], "scan.png").write_bytes(scan())
+    command(server, "index", "--index", "post")
+    assert search(server, "plumber")["hits"][0]["name"] == "scan.png"
+    assert traces(server.home / ".cache", "plumber", "quokka")  # it is seen where it is
+    told = server.client.delete("/documents/indexes/post").json()
+    assert index["upload"] in told["uploads"]
+    assert len(told["files"]) == 4
+    words = ("quokka", "Zebedee", "landlord", "plumber", *SCAN.split()[:3])
+    assert traces(server.home / ".cache" / "anyrig", *words[:4]) == []
+    assert not list(server.home.rglob("post.sqlite*"))
+    upload = index["upload"].removeprefix("upload:")
+    assert server.client.get(f"/uploads/{upload}").status_code == 404
+    assert server.client.delete("/documents/indexes/post").status_code == 404
+    assert Path(index["folder"], "scan.png").is_file()
+
+
+def test_an_index_that_is_being_filled_is_not_deleted(
+    server: Server, index: dict[str, str]
+) -> None:
+    from anyrig.documents.index.database import alone
+
+    with alone(next(server.home.rglob("post.sqlite"))):
+        answer = server.client.delete("/documents/indexes/post")
+        assert (answer.status_code, bool(answer.json()["hint"])) == (409, True)
+    assert search(server, "quokka")["hits"]
+    told = server.client.delete("/documents/indexes/post?uploads=false").json()
+    assert told["uploads"] == []
+    upload = index["upload"].removeprefix("upload:")
+    assert server.client.get(f"/uploads/{upload}").status_code == 200
