@@ -1,0 +1,131 @@
+"""Around the queue: folders that are allowed, folders that are swept, many who follow one job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.errors import BadInput
+from anyrig.jobs import Event, LocalJobs
+from anyrig.server.following import Following
+from anyrig.server.orders import ordered
+from anyrig.server.parts import Parts
+from anyrig.server.working import sweep, working
+from tests.server.conftest import MakeApp
+
+
+def parts_of(make_app: MakeApp, **environment: str) -> Parts:
+    found: Parts = make_app(environment=environment).state.parts
+    return found
+
+
+def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "allowed", tmp_path / "allowed too much"
+    for folder in (inside / "notes", outside):
+        folder.mkdir(parents=True)
+    (inside / "way out").symlink_to(outside)
+    parts = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
+    with ordered(parts, "index", {"folder": str(inside / "notes")}) as found:
+        assert found["file"] == str(inside / "notes")
+        assert found["called"] == "notes"
+    for wrong in (
+        outside, inside / "way out", inside / ".." / "allowed too much", "notes", "/", 5,
+        inside / "notes" / ".." / "..",
+    ):  # fmt: skip
+        given: Any = wrong if isinstance(wrong, int) else str(wrong)
+        with pytest.raises(BadInput, match="may not be named"), ordered(
+            parts, "index", {"folder": given}
+        ):  # fmt: skip
+            pass
+    assert len(list((parts.data / "jobs").iterdir())) == 1  # refused ones leave nothing
+
+
+def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_path: Path) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    parts = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
+    lines = {"lines": ["One."], "engine": "tone"}
+    mine = str(tmp_path / "models" / "mine")
+    with ordered(parts, "batch", {**lines, "model": mine}) as found:
+        assert found["model"] == mine
+    with pytest.raises(BadInput), ordered(parts, "batch", {**lines, "model": str(tmp_path)}):
+        pass
+
+
+def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
+    parts = parts_of(make_app)
+    with ordered(parts, "batch", {"lines": ["One."], "engine": "tone"}) as found:
+        job = parts.jobs.submit("batch", found)
+    (orphan := parts.data / "jobs" / "0123").mkdir()
+    long_ago = time.time() - 7200
+    for folder in (parts.data / "jobs").iterdir():
+        os.utime(folder, (long_ago, long_ago))
+    (fresh := parts.data / "jobs" / "4567").mkdir()  # of a request that is being looked at
+    assert sweep(parts) == [orphan]
+    assert Path(str(job.arguments["folder"])).is_dir()
+    parts.jobs.delete(job.id)
+    assert len(sweep(parts)) == 1
+    assert list((parts.data / "jobs").iterdir()) == [fresh]
+
+
+def test_the_queue_is_worked_within_the_block_and_handed_back_at_its_end(
+    make_app: MakeApp,
+) -> None:
+    parts = parts_of(make_app)
+    begun, told = threading.Event(), threading.Event()
+
+    def run(job: Any, tell: Any, stop: Any) -> None:
+        from anyrig.jobs import Stopped
+
+        begun.set()
+        while not stop.wait(0.05):
+            pass
+        told.set()
+        raise Stopped
+
+    parts.runner = run
+    job = parts.jobs.submit("bench", {"folder": "/"})
+    with working(parts):
+        assert begun.wait(10)
+        assert parts.jobs.get(job.id).state == "running"
+    assert told.is_set()
+    assert parts.jobs.get(job.id).state == "queued"
+    parts.runner = None
+    with working(parts):
+        assert parts.jobs.get(job.id).attempts == 1
+
+
+class Counting(LocalJobs):
+    """Counts how often it is asked."""
+
+    num_asked = 0
+
+    def events(self, id: str, after: int = 0, *, follow: bool = False) -> Any:
+        self.num_asked += 1
+        return super().events(id, after, follow=follow)
+
+
+def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
+    async def follow(following: Following, id: str, after: int) -> list[Event | None]:
+        return [event async for event in following.events(id, after, beat_s=0.2)]
+
+    async def all_of_them() -> list[list[Event | None]]:
+        following = Following(jobs, look_s=0.05)
+        those = [asyncio.create_task(follow(following, job.id, n % 2)) for n in range(200)]
+        await asyncio.sleep(1.0)
+        jobs.cancel(job.id)
+        return await asyncio.gather(*those)
+
+    with Counting(tmp_path / "jobs.sqlite") as jobs:
+        job = jobs.submit("bench", {})
+        heard = asyncio.run(all_of_them())
+        assert jobs.num_asked < 100  # a reader for each would have asked thousands of times
+    for n, events in enumerate(heard):
+        told = [event.data["state"] for event in events if event is not None]
+        assert told == ["queued", "cancelled"][n % 2 :]
+        assert None in events  # beats, while nothing happened
