@@ -59,8 +59,9 @@ def _ask(person: Browser, tab: str, **fields: str) -> str:
     for name, value in fields.items():
         person.write(f"[name={name.replace('_', '-')}]", value)
     person.click(f"[data-do={tab}]")
-    person.until(lambda: "Working" not in (told := person.find(f"[data-answer={tab}]").text)
-                 and told)  # fmt: skip
+    person.until(
+        lambda: (said := person.find(f"[data-answer={tab}]").text) and "Working" not in said
+    )
     return person.find(f"[data-answer={tab}]").text
 
 
@@ -159,3 +160,16 @@ def test_files_and_indexes_go_for_good(
     person.until(lambda: not person.all("[data-index=going]"))
     assert _told(busy, "going") is None
     assert busy.client.get(f"/uploads/{desk['lease.txt']}").status_code == 200
+
+
+def test_a_file_that_cannot_be_read_is_named(person: Browser, busy: Server, tmp_path: Path) -> None:
+    broken, whole = tmp_path / "torn.pdf", tmp_path / "whole.txt"
+    broken.write_bytes(b"%PDF-1.7 and then nothing")
+    whole.write_text("The lamp in the hall is new.", encoding="utf-8")
+    person.open("/documents")
+    send(person, broken, whole)
+    person.says("is there", ".drop-files")
+    person.until(lambda: len(person.all("[data-forget]")) >= 2)
+    _index(person, busy, "torn")
+    person.says("Files that could not be read: 1", ".note")
+    assert "torn.pdf" in person.find(".note").text

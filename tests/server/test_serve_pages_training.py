@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, environment_of, running
 from tests.server.long_work import fits, told
@@ -44,10 +42,10 @@ def _train(busy: Server, folder: Path, name: str, steps: int) -> subprocess.Pope
     )
     (folder / f"{name}.toml").write_text(_CONFIG.format(steps=steps))
     order = [sys.executable, "-m", "anyrig", "train", f"{name}.toml", "--no-bench", "--device=cpu"]
-    return subprocess.Popen(
-        order, cwd=folder, env=environment_of(busy.home), stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
+    with (folder / "log.txt").open("wb") as log:
+        return subprocess.Popen(
+            order, cwd=folder, env=environment_of(busy.home), stdout=log, stderr=log
+        )
 
 
 def _run(busy: Server, name: str) -> Any:
@@ -55,10 +53,7 @@ def _run(busy: Server, name: str) -> Any:
     return found[-1] if found else None
 
 
-@pytest.mark.usefixtures("person")
-def test_before_the_first_run_the_page_says_how_to_begin(
-    person: Browser, tmp_path: Path, driver: Any
-) -> None:
+def test_before_the_first_run_the_page_says_how_to_begin(person: Browser, tmp_path: Path) -> None:
     with running(tmp_path / "home") as fresh:
         person.driver.get(fresh.url + "/training")
         person.says("anyrig train config.toml", ".empty")
@@ -69,7 +64,7 @@ def test_a_run_shows_its_curves(
     person: Browser, busy: Server, axe: str, tmp_path: Path
 ) -> None:  # fmt: skip
     process = _train(busy, tmp_path, "short", 12)
-    assert process.wait(120) == 0, process.stderr and process.stderr.read()
+    assert process.wait(120) == 0, (tmp_path / "log.txt").read_text()
     run = _run(busy, "short")
     assert run["state"] == "finished"
     person.open(f"/training?run={run['id']}")
@@ -78,8 +73,8 @@ def test_a_run_shows_its_curves(
     history = told(busy, f"/runs/{run['id']}/history")
     loss = history["rows"][-1]["loss"]
     assert f"{loss:.4g}" in person.find("[data-curve=loss]").text
-    for curve in ("loss", "rate", "memory", "speed"):
-        person.until(lambda curve=curve: person.script(_DRAWN, curve) >= 12)
+    curves = ("loss", "rate", "memory", "speed")
+    person.until(lambda: all(person.script(_DRAWN, curve) >= 12 for curve in curves))
     label = person.find("[data-curve=loss] [role=img]").get_attribute("aria-label")
     assert f"{loss:.4g}" in str(label)
     assert "Validation" in person.find("[data-curve=loss]").text

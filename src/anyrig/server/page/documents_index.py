@@ -11,9 +11,10 @@ from anyrig.server.page.api import Refused
 from anyrig.server.page.documents_desk import Desk
 from anyrig.server.page.jobs import Cards
 from anyrig.server.page.jobs_card import JobCard
-from anyrig.server.page.pieces import Field, button, card, row, tag
+from anyrig.server.page.pieces import Field, button, card, row, tag, toast
 
 DEFAULT = "default"
+_MOST_NAMED = 10
 Told = Mapping[str, Any]
 
 
@@ -37,6 +38,7 @@ class IndexCard:
             if self._here.api.folders:
                 self._by_folder()
             self._jobs = tag("div", classes="stack")
+            self._unread = tag("div")
         self._cards = Cards(
             self._jobs, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
         )
@@ -71,10 +73,27 @@ class IndexCard:
         at_work = [job for job in jobs if job["state"] in jobs_facts.ACTIVE]
         last = [job for job in jobs[:1] if job["state"] == "failed"]
         self._cards.show(at_work or last)
-        over = {str(job["id"]) for job in jobs if job["state"] == "done"}
-        if over - self._over and not self._first:
+        over = {str(job["id"]): job for job in jobs if job["state"] == "done"}
+        new = [job for id, job in over.items() if id not in self._over]
+        self._over = set(over)
+        if self._first:
+            self._first = False
+        elif new:
             await self.list()
-        self._over, self._first = over, False
+            self._tell(new[0])
+
+    def _tell(self, job: Told) -> None:
+        """What came of it; files that could not be read are named with what to do."""
+        t, result = self._t, job.get("result") or {}
+        toast(t("documents.indexed", count=t.number(result.get("passages") or 0)), "good")
+        failed = result.get("failed") or []
+        self._unread.clear()
+        if failed:
+            with self._unread, tag("div", classes="note", role="alert"):
+                tag("p", t("documents.unread", count=t.number(len(failed))))
+                for one in failed[:_MOST_NAMED]:
+                    tag("p", f"{one.get('name') or one['file']}: {one['error']} {one['hint']}",
+                        classes="soft")  # fmt: skip
 
     async def list(self) -> None:
         """The indexes there are."""
