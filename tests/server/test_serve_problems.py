@@ -18,6 +18,7 @@ from anyrig.server.uploads import NoSuchUpload
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
+SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hold it
 
 
 @pytest.mark.parametrize(
@@ -71,14 +72,14 @@ def broken(make_app: MakeApp) -> TestClient:
     async def _halfway() -> StreamingResponse:
         def pieces() -> Any:
             yield b"one"
-            raise RuntimeError("secretwords")
+            raise RuntimeError(SECRET)
 
         return StreamingResponse(pieces())
 
     @app.websocket("/stream2")
     async def _socket(socket: WebSocket) -> None:
         await socket.accept()
-        raise RuntimeError("secretwords")
+        raise RuntimeError(SECRET)
 
     return TestClient(app, base_url=HERE, raise_server_exceptions=False)
 
@@ -106,7 +107,7 @@ def test_texts_are_logged_where_that_was_asked_for(
 
     @app.get("/breaks")
     async def _breaks() -> None:
-        raise RuntimeError("secretwords")
+        raise RuntimeError(SECRET)
 
     client = TestClient(app, base_url=HERE, raise_server_exceptions=False)
     assert client.get("/breaks").status_code == 500
