@@ -148,3 +148,29 @@ def test_a_manifest_cut_off_in_mid_line_swallows_no_other(anyrig: Anyrig) -> Non
     assert json.loads(anyrig("speak", "--lines", "talk.txt", *TONE).stdout)["made"] == 1
     told = json.loads(anyrig("speak", "--lines", "talk.txt", *TONE).stdout)
     assert (told["made"], told["left"]) == (0, 2)
+
+
+# -- as a job --------------------------------------------------------------------------------------
+
+
+def test_a_list_is_queued_and_told_of_as_it_is_spoken(anyrig: Anyrig) -> None:
+    Path("talk.txt").write_text("First line.\n***\nThird line.\n", encoding="utf-8")
+    queued = anyrig("speak", "--lines", "talk.txt", *TONE, "--format", "flac", "--queue",
+                    "--set", "sleep_s=0.001")  # fmt: skip
+    job = json.loads(queued.stdout)
+    assert (job["kind"], job["state"]) == ("batch", "queued")
+    done = anyrig("jobs", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["event"], last["made"], last["failed"]) == ("done", 2, ["0002"])
+    assert sorted(path.name for path in Path("talk").glob("*.flac")) == ["0001.flac", "0003.flac"]
+    shown = anyrig("jobs").stdout
+    assert "batch" in shown
+    assert "talk.txt" in shown
+    told = anyrig("speak", "--lines", "talk.txt", *TONE, "--fresh", "--events", "-o", "again")
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [row["event"] for row in rows][-1] == "done"
+    assert rows[0]["event"] == "progress"
+    assert rows[-2]["done"] == 1.0
+    assert "goes with --lines" in anyrig("speak", "Hello.", *TONE, "--queue").stderr
+    assert "goes with --lines" in anyrig("speak", "Hello.", *TONE, "--events").stderr

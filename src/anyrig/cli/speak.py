@@ -62,6 +62,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LUFS",
         help="of a file; -19 when not given, 0 as it is",
     )
+    parser.add_argument(
+        "--queue", action="store_true", help="with --lines: later; `anyrig jobs run` does it"
+    )
     events.argument(parser)
     voicing.arguments(parser)
     compute.arguments(parser)
@@ -71,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
     """Speak."""
     context = Context(options)
     if options.lines:
-        return lines.run(context)
+        return _queue(context) if options.queue else lines.run(context)
+    if options.queue:
+        raise BadInput("--queue goes with --lines", hint="A single text is spoken at once.")
     if options.events:
         raise BadInput("--events goes with --lines", hint="Leave it out, or name a list of lines.")
     if options.only:
@@ -85,6 +90,21 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         return _show(context, engine, _script(context, engine, text))
     return _speak(context, engine, text, Target.of(options.output, options.format, options.play))
+
+
+def _queue(context: Context) -> int:
+    """A list of lines as a job."""
+    from anyrig.cli import jobs
+    from anyrig.cli.entries import read
+
+    options = context.options
+    read(Path(options.lines).expanduser())  # what is wrong with it is told now
+    asked: dict[str, Any] = {
+        "file": options.lines, "output": options.output or Path(options.lines).stem
+    }  # fmt: skip
+    if options.set:
+        asked["set"] = dict(text.partition("=")[::2] for text in options.set)
+    return jobs.queue(context, "batch", asked)
 
 
 def _script(

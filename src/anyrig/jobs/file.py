@@ -143,6 +143,7 @@ class File:
         with contextlib.suppress(sqlite3.OperationalError):
             connection.execute(f"PRAGMA journal_mode = {mode}").fetchall()
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")  # a job that is deleted leaves no words
 
     def _form(self, connection: sqlite3.Connection) -> int:
         connection.execute("BEGIN")

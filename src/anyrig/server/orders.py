@@ -11,6 +11,7 @@ Arguments are kept as they were asked, beside what became of them, for whoever l
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import shutil
@@ -30,7 +31,7 @@ from anyrig.services.jobs import KINDS, check
 
 OUT = "out"
 """Below a job's folder: what it made."""
-_LONGEST = 10_000
+_LONGEST, _LONGEST_LINES = 10_000, 200_000
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 _VOICE = re.compile(r"[\w][\w .:+@-]{0,199}")
 _MODEL = re.compile(r"[\w][\w.@-]{0,99}")
@@ -67,10 +68,19 @@ def ordered(
     try:
         found, called = _translated(Asked(parts, kind, folder, arguments))
         checked = check(kind, found, folder)
-        yield {**checked, "asked": dict(arguments), "called": called}
+        yield {**checked, "asked": _remembered(arguments), "called": called}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _remembered(arguments: Mapping[str, Any]) -> dict[str, Plain]:
+    """What is kept of a request; a long list of lines lies in the job's folder alone."""
+    kept = dict(arguments)
+    lines = kept.get("lines")
+    if isinstance(lines, list) and len(json.dumps(lines)) > _LONGEST_LINES:
+        kept["lines"] = f"{len(lines)} lines"
+    return kept
 
 
 def looked_at(parts: Parts, arguments: Mapping[str, Any]) -> dict[str, Plain]:
