@@ -38,6 +38,7 @@ THEMES = {
     "embed_cpu": ("cpu",),
     "documents_tasks": ("cpu", "h200"),
     "search": ("cpu",),
+    "serve_embed": ("cpu",),
     "ocr_pages": ("cpu",),
     "transcribe": ("cpu",),
     "entities": ("cpu",),
@@ -57,7 +58,7 @@ THEMES = {
     "serve_speech": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
-_PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER")
+_PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")
 """Variables that say where something is, not what is measured."""
 
 

@@ -1,8 +1,15 @@
 """Embeddings over HTTP with 64 clients at once: texts per CPU second of the whole server.
 
-python -m venv /tmp/infinity
-/tmp/infinity/bin/pip install 'infinity-emb[torch,optimum,server]'
-BENCHMARK_INFINITY=/tmp/infinity benchmarks/run cpu --only serve_embed
+Ours is `anyrig serve` with the default model. Beside it stand infinity's engines, and
+sentence-transformers behind a plain FastAPI route; all have the same weights in fp32, each its own
+defaults. CPU seconds are of the server's whole process tree while the clients are at it: others may
+use the machine. No text comes twice, and nothing is kept.
+
+infinity has an environment of its own, and is left out without it:
+
+    python -m venv /tmp/infinity
+    /tmp/infinity/bin/pip install 'infinity-emb[torch,optimum,server]'
+    BENCHMARK_INFINITY=/tmp/infinity benchmarks/run cpu --only serve_embed
 """
 
 from __future__ import annotations

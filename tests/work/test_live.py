@@ -140,3 +140,23 @@ def test_the_end_is_told_to_all_who_wait() -> None:
             futures[-1].result(timeout=10)
         with pytest.raises(WorkFailed):
             live.submit(0.1)
+
+
+def test_the_next_item_goes_to_whoever_has_none() -> None:
+    with counter("a", "b") as live:
+        for _ in range(12):  # by now both are known to be as fast
+            live.submit(0.01).result(timeout=30)
+            live.submit(0.01)
+        first = live.submit(20.0)
+        assert _until(lambda: sum(one.busy_since is not None for one in live.workers()) == 1)
+        second = live.submit(20.0)
+        assert _until(lambda: all(one.busy_since is not None for one in live.workers()))
+        assert not first.done()
+        assert not second.done()
+
+
+def _until(true: Any) -> bool:
+    end = time.monotonic() + 10
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(true())

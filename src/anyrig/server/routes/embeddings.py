@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import BadInput, PastLimit, WorkFailed
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -63,7 +63,7 @@ def router(parts: Parts) -> APIRouter:
         asked = await _asked(request)
         begun = await to_thread.run_sync(partial(_begin, parts, asked), limiter=limiter)
         try:
-            vectors = await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
+            vectors = await _made(parts, begun, request)
         except ClientGone:
             return Response(status_code=499)  # nobody reads it
         if asked.dimensions is not None:
@@ -96,6 +96,16 @@ def router(parts: Parts) -> APIRouter:
         raise Problem(404, "there is no such model here", hint="GET /v1/models lists them.")
 
     return routes
+
+
+async def _made(parts: Parts, begun: Begun, request: Request) -> list[Any]:
+    """The vectors; a text that the model fails on is its sender's alone, and no fault of ours."""
+    try:
+        return await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
+    except WorkFailed as error:
+        if parts.state.get("ending"):
+            raise Problem(503, "the server ends", hint="Ask again later.") from None
+        raise Problem(422, error.message, hint=error.hint) from error
 
 
 def _headers(asked: EmbeddingsAsked, begun: Begun) -> dict[str, str]:
