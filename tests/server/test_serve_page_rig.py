@@ -68,7 +68,7 @@ def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) ->
     assert len(browser.all("#bench .lying")) == len(figures) > 0
     said = browser.find("#bench").text
     for figure in figures:
-        assert T.number(figure["value"], 1) in said
+        assert T.scaled(figure["value"], figure["unit"]).replace("\u00a0", " ") in said
 
 
 @pytest.fixture

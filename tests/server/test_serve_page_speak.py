@@ -140,7 +140,7 @@ def test_a_file_in_every_format(browser: Browser) -> None:
 
 def _heard(file: Path | io.BytesIO) -> tuple[float, float]:
     """How long a file sounds, and how loud it gets."""
-    with av.open(file if isinstance(file, io.BytesIO) else str(file)) as container:
+    with av.open(file if isinstance(file, io.BytesIO) else str(file), "r") as container:
         resampler = av.AudioResampler("flt", "mono", 24000)
         pieces = [piece.to_ndarray().ravel() for frame in container.decode(audio=0)
                   for piece in resampler.resample(frame)]  # fmt: skip

@@ -75,6 +75,7 @@ def test_numbers_are_written_as_in_each_language() -> None:
     assert words("fr").number(1234.5, 1) == f"1{gap}234,5"
     assert words("es").percent(0.5) == f"50{gap}%"
     assert words("en").bytes(3 * 2**30) == f"3.0{gap}GiB"
+    assert words("fr").scaled(31.8e9, "FLOP/s") == f"31,8{gap}GFLOP/s"
     assert [words("en").span(s) for s in (5, 90, 3720)] == [
         f"5{gap}s", f"1{gap}min 30{gap}s", f"1{gap}h 2{gap}min"]  # fmt: skip
 

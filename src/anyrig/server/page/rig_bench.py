@@ -106,7 +106,7 @@ class BenchCard:
             rows = []
             for figure in (one for one in figures if one["unit"] == unit):
                 kernel = t.known(f"bench.kernel.{figure['kernel']}", figure["kernel"])
-                said = f"{t.number(figure['value'], 1)}\u00a0{unit}"
+                said = t.scaled(figure["value"], unit)
                 size = f"{figure['size']}²" if figure["kernel"] != "bandwidth" else ""
                 words = [kernel, figure["precision"] if size else "", size]
                 rows.append((" · ".join(word for word in words if word), figure["value"], said))

@@ -70,6 +70,14 @@ class Words:
         digits = 0 if unit == "B" or size >= 100 else 1
         return f"{self.number(size, digits)}{_NARROW}{unit}"
 
+    def scaled(self, value: float, unit: str) -> str:
+        """An amount by thousands: 31.8 GFLOP/s."""
+        for letter in ("", "k", "M", "G", "T"):
+            if abs(value) < 1000 or letter == "T":
+                break
+            value /= 1000
+        return f"{self.number(value, 0 if value >= 100 else 1)}{_NARROW}{letter}{unit}"
+
     def span(self, seconds: float) -> str:
         """A span of time: 45 s, 3 min 20 s, 2 h 5 min."""
         whole = max(0, round(seconds))
