@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
@@ -75,6 +76,8 @@ class Sounding:
         self._parts, self._wish, self._format, self._threads = parts, wish, format, threads
         self._began = time.monotonic()
         self._closed = False
+        self._busy = threading.Lock()
+        """Held by the thread that works for it."""
         self._reading: Reading | None = None
         self._encoder: Encoder | None = None
         self._pipe = Pipe()
@@ -109,8 +112,11 @@ class Sounding:
     def close(self) -> None:
         """It is over, or nobody listens: what has not begun is not made. Takes no time."""
         self._closed = True
-        if self._reading is not None:
-            self._reading.close()
+        if self._busy.acquire(blocking=False):  # else whoever works for it does so when done
+            try:
+                self._end()
+            finally:
+                self._busy.release()
 
     async def parts(self, first: bytes) -> AsyncIterator[bytes]:
         """All of it."""
@@ -122,26 +128,37 @@ class Sounding:
     # -- in threads --------------------------------------------------------------------------------
 
     def _open(self) -> None:
+        with self._busy:
+            try:
+                self._reading = self._parts.speech.begin(self._wish)
+                self._encoder = self._writing(self._reading.rate)
+                self._following = self._reading.next()
+            except BaseException:
+                self._end()
+                raise
+            if self._closed:  # they left while it was loaded
+                self._end()
+
+    def _writing(self, rate: int) -> Encoder:
         from anyrig.speech.sound.encode import encoder
 
-        reading = self._parts.speech.begin(self._wish)
-        try:
-            if self._format == "pcm" and reading.rate != PCM_RATE:
-                from anyrig.recognise.resample import Resampler
+        if self._format == "pcm" and rate != PCM_RATE:
+            from anyrig.recognise.resample import Resampler
 
-                self._change = Resampler(reading.rate, PCM_RATE)
-            rate = PCM_RATE if self._format == "pcm" else reading.rate
-            self._encoder = encoder(cast("BinaryIO", self._pipe), self._format, rate)
-            self._following = reading.next()
-        except BaseException:
-            reading.close()
-            raise
-        self._reading = reading
-        if self._closed:  # they left while it was loaded
-            reading.close()
+            self._change = Resampler(rate, PCM_RATE)
+            rate = PCM_RATE
+        return encoder(cast("BinaryIO", self._pipe), self._format, rate)
 
     def _step(self, given: Given) -> bytes:
         """A segment's sound as bytes; the next is asked for."""
+        with self._busy:
+            try:
+                return self._stepped(given)
+            finally:
+                if self._closed:
+                    self._end()
+
+    def _stepped(self, given: Given) -> bytes:
         reading, encoder = self.reading, self._encoder
         assert encoder is not None
         before = reading.num_samples
@@ -155,6 +172,13 @@ class Sounding:
         else:
             self._following = reading.next()
         return self._pipe.taken()
+
+    def _end(self) -> None:
+        """Give everything back; the second time there is nothing left."""
+        if self._encoder is not None:
+            self._encoder.abort()
+        if self._reading is not None:
+            self._reading.close()
 
     def _changed(self, samples: Samples) -> Samples:
         return self._change.feed(samples) if self._change is not None else samples
