@@ -33,6 +33,7 @@ _BUTTONS: dict[str, tuple[str, Kind]] = {
     "pause": ("pause", "plain"), "resume": ("play", "plain"), "cancel": ("close", "quiet"),
     "delete": ("bin", "quiet"),
 }  # fmt: skip
+_FEW = 3  # files that are worth a large button each
 _STATES = ("queued", "running", "paused", "done", "failed", "cancelled")
 
 
@@ -143,13 +144,15 @@ class JobCard:
         except Refused:
             self._offered = False
             return
+        many = len(told["files"]) > _FEW
+        self._ready.classes(add="many" if many else "")
         with self._ready:
             for one in told["files"]:
-                self._file(one)
+                self._file(one, "plain small" if many else "primary")
 
-    def _file(self, one: Told) -> None:
+    def _file(self, one: Told, kind: str) -> None:
         t, name, number = self.here.t, str(one["name"]), one["number"]
-        with link("", f"/jobs/{self.id}/files/{number}", classes="button primary file",
+        with link("", f"/jobs/{self.id}/files/{number}", classes=f"button {kind} file",
                   download=name, data_file=number):  # fmt: skip
             icon("download")
             tag("span", t("jobs.download"), classes="only-read")
