@@ -66,7 +66,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until stopped."""
     from anyrig.cli import serve_log
+    from anyrig.memory.host import few_arenas
 
+    few_arenas()  # before there are threads
     context = Context(options)
     settings = context.loaded.settings.server
     host = options.host or settings.host

@@ -13,6 +13,7 @@ from anyio import to_thread
 from pydantic import BaseModel
 
 from anyrig.errors import AnyrigError, BadInput
+from anyrig.memory.host import trim
 from anyrig.server.parts import Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
@@ -75,7 +76,8 @@ async def _sweeping(parts: Parts) -> None:
 
 def _sweep(parts: Parts) -> None:
     parts.figures.observe(parts.keeper.kept())
-    parts.keeper.sweep()
+    if parts.keeper.sweep():
+        trim()  # what a model held here shall be free for others
 
 
 # -- preloading ------------------------------------------------------------------------------------
