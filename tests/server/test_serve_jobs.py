@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from anyrig.audiobooks.listen import finished
+from anyrig.jobs import LocalJobs
 from tests.server.conftest import Server, Start
 
 BOOK = Path(__file__).parents[2] / "examples" / "the-tide-clock.epub"
@@ -361,3 +363,18 @@ def test_jobs_wait_where_nobody_works_and_are_done_later(start: Start, tmp_path:
     worker = start("--no-page", home=home)  # another server on the same queue
     assert until(worker.client, waiting["id"], over)["state"] == "done"
     assert idle.client.get(f"/jobs/{waiting['id']}/files").json()["files"][0]["number"] == 1
+
+
+def test_a_server_that_is_stopped_hands_its_job_back(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home of a server"
+    server = start("--no-page", home=home)
+    file = sent(server.client, BOOK.read_bytes(), "book.epub")
+    job = begun(server.client, "book", file=file, engine="tone", set=SLOW)
+    until(server.client, job["id"], lambda job: job["progress"] is not None)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(timeout=30) == 0
+    with LocalJobs(home / ".cache" / "anyrig" / "jobs.sqlite") as jobs:
+        left = jobs.get(job["id"])
+        states = [event.data["state"] for event in jobs.events(left.id) if event.kind == "state"]
+    assert left.state == "queued"
+    assert states == ["queued", "running", "queued"]  # told, and not found dead by the next one
