@@ -27,7 +27,7 @@ from benchmarks.harness import ROOT, Row
 
 KILLS = 50
 BOOK = ROOT / "examples" / "the-tide-clock.epub"
-SLEEP_S = 0.006  # for each character of the `tone` voice: the book takes some ten seconds
+SLEEP_S = 0.015  # for each character of the `tone` voice: the book takes some ten seconds
 _START_S, _END_S = 60.0, 240.0
 
 
@@ -157,7 +157,7 @@ def killing(folder: Path, kills: int, seed: int = 8, tell: bool = False) -> Trie
         whole.stop()
     while tried.num_kills < kills:
         home = Serving(folder / f"episode-{tried.num_episodes}")
-        here = min(dice.randint(3, 6), kills - tried.num_kills)
+        here = min(dice.randint(3, 8), kills - tried.num_kills)
         try:
             _episode(home, here, dice, tried, right)
         finally:
@@ -200,16 +200,17 @@ def _episode(home: Serving, kills: int, dice: random.Random, tried: Tried, right
 
 def _wait_a_while(home: Serving, id: str, dice: random.Random, tried: Tried) -> bool:
     """Until a moment in the middle of the job; whether it still runs then."""
-    writing = dice.random() < 0.25
-    until = time.monotonic() + dice.uniform(0.2, 2.5)
-    started = False
+    want = dice.choice(("any", "making", "making", "writing"))
+    rest = dice.uniform(0.0, 1.5)
+    until: float | None = None
     while True:
         job = home.job(id)
         if job["state"] not in ("queued", "running"):
             return False
-        started = started or job["state"] == "running"
         stage = (job["progress"] or {}).get("stage")
-        if stage == "writing" or (not writing and started and time.monotonic() >= until):
+        if until is None and job["state"] == "running" and (want == "any" or stage == want):
+            until = time.monotonic() + (rest if want != "writing" else 0.0)
+        if stage == "writing" or (until is not None and time.monotonic() >= until):
             break
         time.sleep(0.05)
     tried.num_writing += stage == "writing"
