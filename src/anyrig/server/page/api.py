@@ -42,6 +42,11 @@ class Api:
         told = str(getattr(self._parts.settings, "folders", ""))
         return [one.strip() for one in told.split(",") if one.strip()]
 
+    @property
+    def locked(self) -> bool:
+        """Whether a person came in with a key, and so can leave."""
+        return not self._parts.open
+
     async def get(self, path: str, **query: Any) -> Any:
         """The JSON of an answer."""
         return await self._ask("GET", path, params=query)
