@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.main import PAGES
 from anyrig.server.page.words import words
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server
+from tests.server.conftest import Server, Start, environment_of
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 PATHS = [page.path for page in PAGES]
@@ -160,3 +165,26 @@ class TestInABrowser:
         browser.click("#menu-button")
         browser.click("#pages a", "Speak")
         browser.until(lambda: browser.driver.current_url.endswith("/speak"))
+
+    def test_with_a_key_one_signs_in_and_out(
+        self, browser: Browser, start: Start, tmp_path: Path
+    ) -> None:
+        home = tmp_path / "keyed"
+        home.mkdir()
+        order = [sys.executable, "-m", "anyrig", "keys", "add", "ada", "--json"]
+        made = subprocess.run(order, env=environment_of(home), capture_output=True, text=True)
+        server = start("--require-keys", home=home)
+        browser.url = server.url
+        browser.driver.get(f"{server.url}/speak")
+        browser.find("#key").send_keys(json.loads(made.stdout)["key"] + Keys.ENTER)
+        browser.find("#speak")
+        browser.until(lambda: browser.script("return window.did_handshake === true"))
+        browser.click("#speak")  # the browser itself asks for the sound, with its cookie
+        done = "return document.querySelector('.player').dataset.state === 'done'"
+        browser.until(lambda: browser.script(done))
+        cookie = browser.driver.get_cookies()[0]
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        browser.click("form .button", words("en")("frame.sign_out"))
+        browser.find("#key")
+        browser.driver.get(f"{server.url}/speak")
+        assert "/login" in browser.driver.current_url

@@ -86,7 +86,7 @@ def lines(
         _legend(series, legend)
         + f'<div class="plot"><div class="ys">{said}</div><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'preserveAspectRatio="none" aria-hidden="true" focusable="false">{"".join(drawn)}</svg>'
-        + (f'<div class="xs"><span>{ends[0]}</span><span>{ends[1]}</span></div>' if ends else "")
+        + ('<div class="ends-x"><span>{}</span><span>{}</span></div>'.format(*ends) if ends else "")
         + "</div>"
     )
 

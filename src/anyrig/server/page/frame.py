@@ -132,3 +132,6 @@ def _tools(here: Here) -> None:
             for code, name in LANGUAGES.items():
                 chosen = code == here.t.language
                 tag("option", name, value=code, selected=chosen, lang=code)
+        if here.api.locked:
+            with tag("form", method="post", action="/logout"):
+                tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
