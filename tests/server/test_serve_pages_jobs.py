@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyrig.server.page.jobs import MOST
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.long_work import fits, job_of, told
@@ -94,6 +95,24 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     person.click(".ask[open] [data-ask=yes]")
     person.find(f"{card}[data-state=cancelled]")
     assert job_of(busy, id)["state"] == "cancelled"
+
+
+def test_old_jobs_wait_until_they_are_asked_for(person: Browser, busy: Server) -> None:
+    made = [_begun(busy, "batch", lines=["Hello."], engine="tone") for _ in range(MOST + 2)]
+    for id in made:
+        busy.client.post(f"/jobs/{id}/cancel")
+    try:
+        person.open("/jobs")
+        person.find("[data-do=older]", "older")
+        person.until(lambda: len(person.all("[data-job]")) == MOST)
+        assert not person.all(f"[data-job='{made[0]}']")
+        person.click("[data-do=older]")
+        person.find(f"[data-job='{made[0]}']")
+        person.until(lambda: not person.find("#content").find_element(
+            "css selector", "[data-do=older]").is_displayed())  # fmt: skip
+    finally:
+        for id in made:
+            person.until(lambda id=id: busy.client.delete(f"/jobs/{id}").status_code != 409)
 
 
 def test_the_cluster_says_that_there_is_none(person: Browser) -> None:

@@ -42,9 +42,8 @@ class _Page:
         with self._nothing:
             empty(t("books.empty"), t("books.empty.do"), icon_name="book")
         self._nothing.set_visibility(False)
-        shelf = tag("div", classes="stack")
         ask = Ask(t)
-        self._cards = Cards(shelf, lambda job: BookCard(here, ask, job, self.refresh))
+        self._cards = Cards(here, lambda job: BookCard(here, ask, job, self.refresh))
         if "file" not in here.query:
             self.offer()
 
@@ -96,8 +95,7 @@ class _Page:
         told = await self._here.api.get("/jobs")
         books = jobs_facts.newest(told["jobs"], "book")
         self._nothing.set_visibility(not books)
-        self._cards.show(books)
-        for job in books:
+        for job in self._cards.show(books):
             found = self._cards.cards[str(job["id"])]
             assert isinstance(found, BookCard)
             await found.look(job)

@@ -37,11 +37,10 @@ class IndexCard:
             )  # fmt: skip
             if self._here.api.folders:
                 self._by_folder()
-            self._jobs = tag("div", classes="stack")
+            self._cards = Cards(
+                self._here, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
+            )
             self._unread = tag("div")
-        self._cards = Cards(
-            self._jobs, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
-        )
 
     def _by_folder(self) -> None:
         """Only below what the server's owner allows: a request may name no other."""

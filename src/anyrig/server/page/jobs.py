@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from anyrig.server.page import jobs_facts
@@ -12,6 +13,7 @@ from anyrig.server.page.jobs_facts import Told
 from anyrig.server.page.pieces import Tag, button, empty, heading, link, row, safely, tag
 
 LOOK_S = 1.0
+MOST = 40
 Card = Callable[[Told], JobCard]
 _SHOWN: Mapping[str, Sequence[str]] = {
     "all": (), "active": jobs_facts.ACTIVE, "over": ("done", "failed", "cancelled"),
@@ -19,14 +21,30 @@ _SHOWN: Mapping[str, Sequence[str]] = {
 
 
 class Cards:
-    """Cards of jobs in a column, the newest first; those that stay are not drawn anew."""
+    """Cards of jobs in a column, the newest first; those that stay are not drawn anew.
 
-    def __init__(self, place: Tag, card: Card) -> None:
-        self._place, self._card = place, card
+    Old ones are left out until they are asked for: a year of jobs is too much for a page.
+    """
+
+    def __init__(self, here: Here, card: Card, most: int = MOST) -> None:
+        self._card, self._most, self._t = card, most, here.t
+        self._place = tag("div", classes="stack")
+        self._older = button("", self._all, kind="quiet", data_do="older")
+        with self._older:
+            self._words = tag("span")
+        self._older.set_visibility(False)
         self.cards: dict[str, JobCard] = {}
 
-    def show(self, jobs: Sequence[Told]) -> None:
-        """Bring all up to date, take away those that went, add new ones on top."""
+    def _all(self) -> None:
+        self._most = sys.maxsize
+
+    def show(self, jobs: Sequence[Told]) -> Sequence[Told]:
+        """Bring all up to date, take away those that went, add new ones on top; those shown."""
+        old = [job for job in jobs[self._most :] if job["state"] not in jobs_facts.ACTIVE]
+        self._older.set_visibility(bool(old))
+        self._words.text = self._t("jobs.older", count=self._t.number(len(old)))
+        left_out = {str(job["id"]) for job in old}
+        jobs = [job for job in jobs if str(job["id"]) not in left_out]
         there = {str(job["id"]) for job in jobs}
         for id in [id for id in self.cards if id not in there]:
             self._place.remove(self.cards.pop(id).element)
@@ -38,6 +56,7 @@ class Cards:
             with self._place:
                 self.cards[id] = self._card(job)
             self.cards[id].element.move(target_index=at)
+        return jobs
 
 
 async def build(here: Here) -> None:
@@ -49,17 +68,15 @@ async def build(here: Here) -> None:
         filters.attributes(role="group", aria_label=t("jobs.filter"))
         buttons = {name: button(t(f"jobs.{name}"), data_filter=name) for name in _SHOWN}
     nothing = tag("div")
-    place = tag("div", classes="stack", aria_live="off")
     ask = Ask(t)
-    cards = Cards(place, lambda job: JobCard(here, ask, job, refresh))
+    cards = Cards(here, lambda job: JobCard(here, ask, job, refresh))
 
     async def refresh() -> None:
         told = jobs_facts.newest((await here.api.get("/jobs"))["jobs"])
         wanted = _SHOWN[shown["which"]]
         some = [job for job in told if not wanted or job["state"] in wanted]
-        cards.show(some)
         _say_none(here, nothing, any_jobs=bool(told), any_shown=bool(some))
-        await _offer(cards, some)
+        await _offer(cards, cards.show(some))
 
     def choose(which: str) -> Changed:
         async def chosen() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from anyrig.server.page import jobs_facts
 from anyrig.server.page.frame import Here
-from anyrig.server.page.pieces import badge, card, copyable, empty, heading, safely, tag
+from anyrig.server.page.pieces import Tag, badge, card, copyable, empty, heading, safely, tag
 from anyrig.server.page.training_facts import name_of, steps_of
 from anyrig.server.page.training_run import RunView
 
@@ -21,11 +21,19 @@ async def build(here: Here) -> None:
     here.every(LOOK_S, page.refresh)
 
 
+class _Row(NamedTuple):
+    """A run in the list."""
+
+    button: Tag
+    state: Tag
+    about: Tag
+
+
 class _Page:
     def __init__(self, here: Here) -> None:
         self._here = here
         self._shown = here.query.get("run", "")
-        self._listed: Sequence[Mapping[str, Any]] = ()
+        self._rows: dict[str, _Row] = {}
         self._view: RunView | None = None
         t = here.t
         heading(t("page.training"), t("training.lead"))
@@ -51,9 +59,10 @@ class _Page:
         known = {str(run["id"]): run for run in runs}
         if self._shown not in known:
             self._shown = str(runs[0]["id"])
-        if runs != self._listed:
-            self._listed = runs
-            self._draw()
+        if list(known) != list(self._rows):
+            self._draw(runs)
+        for run in runs:
+            self._tell(run)
         await self._look(known[self._shown])
 
     async def _look(self, run: Mapping[str, Any]) -> None:
@@ -63,25 +72,31 @@ class _Page:
                 self._view = RunView(self._here, str(run["id"]))
         await self._view.look(run)
 
-    def _draw(self) -> None:
-        t = self._here.t
+    def _draw(self, runs: Sequence[Mapping[str, Any]]) -> None:
+        """Rows for these; drawn anew only when there are others, so that a focus stays."""
         self._list.clear()
+        self._rows.clear()
         with self._list:
-            for run in self._listed:
+            for run in runs:
                 id = str(run["id"])
-                current = "true" if id == self._shown else None
-                with tag("li"), tag("button", type="button", aria_current=current,
-                                    data_run=id) as one:  # fmt: skip
+                with tag("li"), tag("button", type="button", data_run=id) as one:
                     with tag("span", classes="row"):
                         tag("b", name_of(run))
-                        state = str(run["state"])
-                        badge(t(f"state.{state}"), jobs_facts.MOODS.get(state, "plain"))
-                    tag("span", steps_of(self._here, run), classes="soft figures")
+                        state = badge("")
+                    about = tag("span", classes="soft figures")
                 one.on("click", safely(self._choose(id)), args=[])
+                self._rows[id] = _Row(one, state, about)
+
+    def _tell(self, run: Mapping[str, Any]) -> None:
+        t, row, state = self._here.t, self._rows[str(run["id"])], str(run["state"])
+        row.button.attributes(aria_current="true" if run["id"] == self._shown else None)
+        row.state.text = t(f"state.{state}")
+        row.state.classes(replace=f"badge {jobs_facts.MOODS.get(state, 'plain')}")
+        row.about.text = steps_of(self._here, run)
 
     def _choose(self, id: str) -> Any:
         async def chosen() -> None:
-            self._shown, self._listed = id, ()
+            self._shown = id
             await self.refresh()
 
         return chosen
