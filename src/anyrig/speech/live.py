@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from anyrig.backends import heap
 from anyrig.errors import AnyrigError, CannotSpeak, StoreFailed, WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
@@ -41,6 +42,7 @@ GPU are filled by several, and by few listeners where there are no more."""
 _LINES_PER_THREAD, _HELD_GPU = 4, 64
 """What the pool holds at once: as much as one call of a booth takes, so that what comes in between
 waits for no more than that."""
+_TRIM_EVERY = 256  # segments: what audio leaves behind is given back
 _TOLD = 60  # characters of a line that could not be spoken
 
 
@@ -127,6 +129,7 @@ class LiveStudio:
         """Samples per second."""
         self._lock = threading.Lock()
         self._making: dict[str, _Making] = {}
+        self._num_asked = 0
         try:
             self._stage.pool.wait_ready()
         except BaseException:
@@ -183,6 +186,9 @@ class LiveStudio:
 
     def ask(self, number: int, segment: Segment, lane: Lane, wait_s: float | None) -> Asked:
         """A segment's take where it is kept, else a future of it."""
+        self._num_asked += 1  # by several threads: it need not be exact
+        if self._num_asked % _TRIM_EVERY == 0:
+            heap.trim()
         name = self._stage.key(segment.line)
         kept = self._stage.shelf.find(name)
         if kept is not None:
