@@ -325,6 +325,16 @@ def test_a_route_can_ask_for_more(locked: TestClient) -> None:
     assert locked.get(inner, headers=_add(locked, "b", "train")).status_code == 200
 
 
+def test_training_and_other_jobs_are_two_scopes(locked: TestClient) -> None:
+    train = {"kind": "train", "arguments": {"config": f"upload:{'0' * 32}"}}
+    lines = {"kind": "batch", "arguments": {"lines": ["Hello."]}}
+    trainer, reader = _add(locked, "a", "train"), _add(locked, "b", "jobs")
+    assert locked.post("/jobs", json=lines, headers=trainer).status_code == 403
+    assert locked.post("/jobs", json=train, headers=reader).status_code == 403
+    assert locked.post("/jobs", json=train, headers=trainer).status_code in (400, 404, 422)
+    assert locked.post("/jobs", json=lines, headers=reader).status_code == 201
+
+
 def test_what_is_not_named_is_the_pages() -> None:
     assert scopes_of("GET", "/anything/else", for_people=False) == ("page",)
     assert scopes_of("POST", "/jobsx", for_people=False) == ("page",)

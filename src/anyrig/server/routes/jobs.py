@@ -16,6 +16,7 @@ from anyrig.errors import BadInput, TooBusy
 from anyrig.jobs import Job, NoSuchJob
 from anyrig.server import results
 from anyrig.server.following import Following
+from anyrig.server.guard import demand
 from anyrig.server.orders import ordered
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -76,8 +77,9 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("", status_code=201, response_model=JobShown, summary="Begin long work",
                  responses=answers(404, 507))  # fmt: skip
-    async def begin(new: NewJob) -> dict[str, Any]:
+    async def begin(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued, and done beside the requests; it goes on after a restart of the server."""
+        demand(request, "train" if new.kind == "train" else "jobs")
         return await inside(partial(_begun, parts, new))
 
     @routes.get("", response_model=JobsShown, summary="List all jobs")
