@@ -184,7 +184,10 @@ class TestInABrowser:
         browser.until(lambda: browser.script(done))
         cookie = browser.driver.get_cookies()[0]
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        browser.click("form .button", words("en")("frame.sign_out"))
+        browser.size(NARROW)
+        assert browser.overflow() == []
+        browser.click("#menu-button")
+        browser.click("#pages form .button", words("en")("frame.sign_out"))
         browser.find("#key")
         browser.driver.get(f"{server.url}/speak")
         assert "/login" in browser.driver.current_url

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Keys
+from anyrig.server.page.theme import tokens
 
 _MOST_BYTES = 4096
 _WORDS = {
@@ -22,13 +23,19 @@ _WORDS = {
            "Cette clé est inconnue, a expiré ou ne permet pas d'utiliser la page.",
            "`anyrig keys add NOM` sur la machine du serveur crée une clé."),
 }  # fmt: skip
-_STYLE = """
-:root{color-scheme:light dark}body{font:18px/1.5 system-ui,sans-serif;max-width:24rem;
-margin:10vh auto;padding:0 1rem}input,button{font:inherit;width:100%;box-sizing:border-box;
-padding:.6rem;margin:.3rem 0;border-radius:6px;border:1px solid #767676}
-button{background:#1565c0;color:#fff;border:0;cursor:pointer}
-[role=alert]{border-left:4px solid #c62828;padding-left:.6rem}small{opacity:.85}
+_STYLE = (
+    tokens()
+    + """
+body{font:1.05rem/1.55 system-ui,sans-serif;max-width:24rem;margin:12vh auto;padding:0 1rem;
+background:var(--ground);color:var(--ink)}main{background:var(--surface);padding:2rem;
+border:1px solid var(--line);border-radius:1rem}h1{margin:0 0 1rem;letter-spacing:-.03em}
+input,button{font:inherit;width:100%;box-sizing:border-box;padding:.6rem .75rem;margin:.35rem 0;
+border-radius:.7rem;border:1px solid var(--edge);background:var(--surface);color:inherit}
+button{background:var(--accent);color:var(--accent-ink);border:0;font-weight:600;cursor:pointer}
+:focus-visible{outline:3px solid var(--focus);outline-offset:2px}small{color:var(--soft)}
+[role=alert]{border-left:4px solid var(--bad);padding-left:.6rem}
 """
+)
 
 
 def ask(language: str, following: str, *, refused: bool = False) -> HTMLResponse:
@@ -43,7 +50,8 @@ def ask(language: str, following: str, *, refused: bool = False) -> HTMLResponse
     title, label, button, sorry, help_text = _WORDS[code]
     told = f"<p role=alert>{html.escape(sorry)}</p>" if refused else ""
     return HTMLResponse(
-        f"<!doctype html><html lang={code}><meta charset=utf-8><title>anyrig</title>"
+        f"<!doctype html><html lang={code} data-theme=auto><meta charset=utf-8>"
+        "<title>anyrig</title>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
         f"<style>{_STYLE}</style><main><h1>anyrig</h1><form method=post action=/login>{told}"
         f"<label for=key>{label}</label>"

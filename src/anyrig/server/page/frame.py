@@ -116,6 +116,9 @@ def _navigation(here: Here, pages: Sequence[Page]) -> None:
             with tag("li"):
                 current = "page" if page.path == here.path else None
                 tag("a", here.t(f"page.{page.key}"), href=page.path, aria_current=current)
+        if here.api.locked:
+            with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
+                tag("button", here.t("frame.sign_out"), type="submit", classes="button quiet")
 
 
 def _tools(here: Here) -> None:
@@ -132,6 +135,3 @@ def _tools(here: Here) -> None:
             for code, name in LANGUAGES.items():
                 chosen = code == here.t.language
                 tag("option", name, value=code, selected=chosen, lang=code)
-        if here.api.locked:
-            with tag("form", method="post", action="/logout"):
-                tag("button", t("frame.sign_out"), type="submit", classes="button quiet")

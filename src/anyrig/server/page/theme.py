@@ -63,15 +63,20 @@ def _variables(tokens: dict[str, str]) -> str:
     return "".join(f"--{name}:{value};" for name, value in tokens.items())
 
 
-def css() -> str:
-    """The tokens and the rules, ready for a `<style>`."""
+def tokens() -> str:
+    """The tokens alone; `data-theme` on the root says which: auto, light or dark."""
     dark = _variables(DARK)
     return (
         f":root{{{_variables(LIGHT)}color-scheme:light}}"
         f":root[data-theme=dark]{{{dark}color-scheme:dark}}"
         f"@media (prefers-color-scheme:dark){{:root[data-theme=auto]{{{dark}color-scheme:dark}}}}"
-        + "".join(path.read_text(encoding="utf-8") for path in sorted(ASSETS.glob("*.css")))
     )
+
+
+def css() -> str:
+    """The tokens and the rules, ready for a `<style>`."""
+    sheets = sorted(ASSETS.glob("*.css"))
+    return tokens() + "".join(path.read_text(encoding="utf-8") for path in sheets)
 
 
 def contrast(one: str, other: str) -> float:
