@@ -13,7 +13,9 @@ from anyrig.errors import BadInput, MissingPackage, NeedsWeights, StoreFailed
 from anyrig.recognise import Recording, choose, recipe, word_errors
 from anyrig.recognise.model import find
 from anyrig.recognise.moonshine import Moonshine
+from anyrig.recognise.protocol import RATE as RECOGNISED
 from anyrig.recognise.protocol import check_hashes
+from anyrig.recognise.resample import resample
 from anyrig.recognise.whisper import Whisper, joined
 from anyrig.speech.audio import Samples
 from anyrig.work import engine as work
@@ -47,6 +49,14 @@ def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None
     heard = moonshine.transcribe(take[: len(take) // 2], RATE)
     assert word_errors(sentences()[0], heard.text).rate > 0.25
     assert moonshine.transcribe(take[:0], RATE).text == ""
+
+
+def test_a_recording_is_heard_the_same_whatever_came_before(moonshine: Moonshine) -> None:
+    """Its detector of speech remembers; one that begins in the midst of it was heard with a You."""
+    take = resample(said(sentences()[0]).samples, RATE, RECOGNISED)[RECOGNISED // 8 :]
+    heard = [moonshine.lines(take, "en", "transcribe") for _ in range(3)]
+    assert heard[0] == heard[1] == heard[2]
+    assert "You" not in heard[2].text
 
 
 @pytest.mark.slow
