@@ -1,0 +1,258 @@
+"""Who may come in with a key: scopes, rates, people who sign in; on the app itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import Request
+from fastapi.testclient import TestClient
+from starlette.testclient import WebSocketDenialResponse
+
+from anyrig.server.guard import demand
+from anyrig.server.guarding import login
+from anyrig.server.guarding.scopes import scopes_of
+from tests.server.conftest import MakeApp
+
+HERE = "http://127.0.0.1:3000"
+
+
+@pytest.fixture
+def locked(make_app: MakeApp) -> Iterator[TestClient]:
+    """An app that asks for keys."""
+    app = make_app("--require-keys", environment={"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "20"})
+
+    @app.get("/jobs/inner/kind")
+    async def _inner(request: Request) -> str:
+        demand(request, "train")
+        return "done"
+
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        yield client
+
+
+def _add(client: TestClient, name: str, *scopes: str, **more: Any) -> dict[str, str]:
+    app: Any = client.app
+    text, _ = app.state.parts.keys.add(name, scopes=scopes or ("admin",), **more)
+    return {"Authorization": f"Bearer {text}"}
+
+
+def test_without_a_key_nothing_is_told_but_that_it_lives(locked: TestClient) -> None:
+    assert locked.get("/health/live").status_code == 200
+    for method, path in (
+        ("GET", "/uploads"), ("POST", "/v1/audio/speech"), ("GET", "/health"), ("GET", "/metrics"),
+        ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/nothing"), ("DELETE", "/jobs/1"),
+        ("GET", "/health/live/"), ("GET", "//health/live"), ("OPTIONS", "/uploads"),
+    ):  # fmt: skip
+        answer = locked.request(method, path, follow_redirects=False)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert "anyrig keys add" in answer.json()["hint"]
+    called = locked.websocket_connect("/stream?text=Hello", headers={"host": "127.0.0.1:3000"})
+    with pytest.raises(WebSocketDenialResponse) as refused, called:
+        pass
+    assert refused.value.status_code == 401
+
+
+def test_a_key_comes_in_two_headers(locked: TestClient) -> None:
+    headers = _add(locked, "a")
+    text = headers["Authorization"].removeprefix("Bearer ")
+    assert locked.get("/uploads", headers=headers).status_code == 200
+    assert locked.get("/uploads", headers={"Authorization": f"bearer {text}"}).status_code == 200
+    assert locked.get("/uploads", headers={"X-API-Key": text}).status_code == 200
+    for wrong in ({"Authorization": text}, {"Authorization": f"Basic {text}"},
+                  {"X-API-Key": text[:-1]}, {"Cookie": f"anyrig_session={text}"}):  # fmt: skip
+        assert locked.get("/uploads", headers=wrong).status_code == 401
+    assert locked.get(f"/uploads?key={text}&api_key={text}").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("scopes", "method", "path", "status"),
+    [
+        (("speech",), "GET", "/v1/models", 200),
+        (("speech",), "GET", "/uploads", 200),
+        (("embeddings",), "GET", "/uploads", 403),
+        (("embeddings",), "POST", "/v1/audio/speech", 403),
+        (("speech",), "POST", "/v1/embeddings", 403),
+        (("embeddings",), "POST", "/v1/embeddings", 422),
+        (("read",), "GET", "/jobs", 200),
+        (("read",), "POST", "/jobs", 403),
+        (("read",), "DELETE", "/jobs/x", 403),
+        (("read",), "GET", "/metrics", 200),
+        (("speech",), "GET", "/metrics", 403),
+        (("read",), "PUT", "/devices/chosen", 403),
+        (("speech", "jobs", "page"), "PUT", "/devices/chosen", 403),
+        (("speech", "jobs"), "GET", "/", 403),
+        (("page",), "POST", "/v1/audio/speech", 403),
+    ],
+)
+def test_scopes(
+    locked: TestClient, scopes: tuple[str, ...], method: str, path: str, status: int
+) -> None:
+    answer = locked.request(method, path, headers=_add(locked, "a", *scopes), json={})
+    assert answer.status_code == status, answer.text
+    if status == 403:
+        assert "--scopes" in answer.json()["hint"]
+
+
+def test_a_person_with_a_key_for_jobs_does_not_get_the_page_of_jobs(locked: TestClient) -> None:
+    headers = _add(locked, "a", "jobs", "read")
+    assert locked.get("/jobs", headers=headers).status_code == 200
+    headers["Accept"] = "text/html,application/xhtml+xml"
+    assert locked.get("/jobs", headers=headers).status_code == 403
+
+
+def test_a_route_can_ask_for_more(locked: TestClient) -> None:
+    inner = "/jobs/inner/kind"
+    assert locked.get(inner, headers=_add(locked, "a", "jobs")).status_code == 403
+    assert locked.get(inner, headers=_add(locked, "b", "train")).status_code == 200
+
+
+def test_training_and_other_jobs_are_two_scopes(locked: TestClient) -> None:
+    train = {"kind": "train", "arguments": {"config": f"upload:{'0' * 32}"}}
+    lines = {"kind": "batch", "arguments": {"lines": ["Hello."]}}
+    trainer, reader = _add(locked, "a", "train"), _add(locked, "b", "jobs")
+    assert locked.post("/jobs", json=lines, headers=trainer).status_code == 403
+    assert locked.post("/jobs", json=train, headers=reader).status_code == 403
+    assert locked.post("/jobs", json=train, headers=trainer).status_code in (400, 404, 422)
+    assert locked.post("/jobs", json=lines, headers=reader).status_code == 201
+
+
+def test_what_is_not_named_is_the_pages() -> None:
+    assert scopes_of("GET", "/anything/else", for_people=False) == ("page",)
+    assert scopes_of("POST", "/jobsx", for_people=False) == ("page",)
+    assert scopes_of("", "/stream", for_people=False) == ("speech",)
+    assert scopes_of("", "/_nicegui_ws/socket.io/", for_people=False) == ("page",)
+    assert scopes_of("PUT", "/devices/chosen", for_people=False) == ("admin",)
+    assert scopes_of("TRACE", "/metrics", for_people=False) == ("page",)
+
+
+def test_every_route_of_the_app_has_a_scope_of_its_own(app_client: TestClient) -> None:
+    """None falls to the page by mistake: that would shut out keys that were made for it."""
+    found = app_client.get("/openapi.json").json()["paths"]
+    fallen = [
+        f"{method.upper()} {path}"
+        for path, methods in found.items()
+        for method in methods
+        if path not in ("/health/live",)
+        and scopes_of(method.upper(), path, for_people=False) == ("page",)
+    ]
+    assert fallen == []
+
+
+def test_removed_and_expired_keys_are_refused_at_once(locked: TestClient) -> None:
+    app: Any = locked.app
+    headers = _add(locked, "a")
+    assert locked.get("/uploads", headers=headers).status_code == 200
+    app.state.parts.keys.remove("a")
+    assert locked.get("/uploads", headers=headers).status_code == 401
+    assert locked.get("/uploads", headers=_add(locked, "b", expires_at=1.0)).status_code == 401
+
+
+def test_each_key_has_a_rate(locked: TestClient) -> None:
+    slow, usual = _add(locked, "a", requests_per_minute=3), _add(locked, "b")
+    answers = [locked.get("/uploads", headers=slow) for _ in range(4)]
+    assert [one.status_code for one in answers] == [200, 200, 200, 429]
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 20
+    assert answers[-1].json()["error"]["type"] == "rate_limit_error"
+    answers = [locked.get("/uploads", headers=usual) for _ in range(21)]
+    assert [one.status_code for one in answers] == [200] * 20 + [429]
+
+
+def test_guessing_is_slowed_down_and_right_keys_are_not(locked: TestClient) -> None:
+    wrong = {"X-API-Key": "anyrig_" + "0" * 12 + "_" + "A" * 43}
+    statuses = [locked.get("/uploads", headers=wrong).status_code for _ in range(32)]
+    assert statuses[:30] == [401] * 30
+    assert statuses[30:] == [429] * 2
+    assert locked.get("/uploads", headers=_add(locked, "a")).status_code == 200
+
+
+def test_a_broken_file_of_keys_lets_nobody_in(locked: TestClient) -> None:
+    app: Any = locked.app
+    headers = _add(locked, "a")
+    app.state.parts.keys._path.write_text("{")
+    answer = locked.get("/uploads", headers=headers)
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+
+
+def test_the_pages_own_client_comes_through(locked: TestClient) -> None:
+    app: Any = locked.app
+    token = app.state.parts.state["inside"]
+    assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 200
+    for wrong in ("", token[:-1], token.lower(), "None"):
+        assert locked.get("/uploads", headers={"X-Anyrig-Inside": wrong}).status_code == 401
+
+
+def test_behind_a_proxy_a_key_is_needed_though_it_listens_here_alone(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_HOSTS": "rig.example"})
+    with TestClient(app, base_url=HERE) as client:
+        assert client.get("/uploads").status_code == 200
+        assert client.get("/uploads", headers={"Host": "rig.example"}).status_code == 401
+        assert client.get("/uploads", headers={"X-Forwarded-For": "1.2.3.4"}).status_code == 401
+        headers = {**_add(client, "a"), "Host": "rig.example"}
+        assert client.get("/uploads", headers=headers).status_code == 200
+
+
+# -- people ----------------------------------------------------------------------------------------
+
+
+def test_a_person_signs_in_and_out(locked: TestClient) -> None:
+    html = {"Accept": "text/html"}
+    sent = locked.get("/speak", headers=html, follow_redirects=False)
+    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=/speak")
+    page = locked.get("/login?next=/speak", headers={**html, "Accept-Language": "fr"})
+    assert "lang=fr" in page.text
+    assert "value='/speak'" in page.text
+    text = _add(locked, "a", "page", "speech")["Authorization"].removeprefix("Bearer ")
+    form = {"key": text, "next": "/speak"}
+    wrong = locked.post("/login", data={**form, "key": text[:-1]}, follow_redirects=False)
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    done = locked.post("/login", data=form, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/speak")
+    cookie = done.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert text not in cookie
+    assert locked.get("/uploads").status_code == 200  # the client carries the cookie
+    assert locked.get("/metrics").status_code == 403  # as the key may
+    assert (
+        locked.delete(f"/uploads/{'0' * 32}", headers={"Origin": "https://e.example"}).status_code
+        == 403
+    )
+    old = dict(locked.cookies)
+    assert locked.post("/logout", follow_redirects=False).status_code == 303
+    assert not locked.cookies
+    locked.cookies.update(old)
+    assert locked.get("/uploads").status_code == 401
+
+
+def test_a_session_ends_with_its_key(locked: TestClient) -> None:
+    app: Any = locked.app
+    text = _add(locked, "a")["Authorization"].removeprefix("Bearer ")
+    locked.post("/login", data={"key": text}, follow_redirects=False)
+    assert locked.get("/uploads").status_code == 200
+    app.state.parts.keys.remove("a")
+    assert locked.get("/uploads").status_code == 401
+
+
+def test_a_key_without_the_page_cannot_sign_in(locked: TestClient) -> None:
+    text = _add(locked, "a", "speech")["Authorization"].removeprefix("Bearer ")
+    answer = locked.post("/login", data={"key": text}, follow_redirects=False)
+    assert answer.status_code == 401
+    assert not locked.cookies
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [
+        ("/speak", "/speak"), ("//evil.example", "/"), ("/\\evil.example", "/"),
+        ("https://evil.example", "/"), ("javascript:alert(1)", "/"), ("", "/"),
+        ("/login?next=/login", "/"), ("/x\r\nSet-Cookie: a=b", "/"),
+        ("/'><script>", "/%27%3E%3Cscript%3E"),
+    ],
+)  # fmt: skip
+def test_signing_in_leads_nowhere_else(path: str, local: str) -> None:
+    assert login.local(path) == local
+    assert b"<script" not in bytes(login.ask("en", path).body)
