@@ -46,11 +46,18 @@ class WatchedRig:
         self._recorded: Snapshot | None = None
         self._shown: tuple[Snapshot | None, Mapping[str, Any]] = (None, {})
         if context.record is None:
-            self._monitor = Monitor(context.machine, INTERVAL_S, KEPT).start()
+            self._monitor = Monitor(context.machine, INTERVAL_S, KEPT)
         else:
             from anyrig.cli.top import recorded
 
             self._recorded = recorded(context.machine)
+
+    def start(self) -> None:
+        """Begin to sample. Not before the app is built: what builds it, and what reads the host,
+        both change how warnings are handled for a moment, which is nothing for two threads.
+        """
+        if self._monitor is not None:
+            self._monitor.start()
 
     def close(self) -> None:
         """Sample no more."""

@@ -29,6 +29,7 @@ _WARM = "This is a test."
 @asynccontextmanager
 async def running(parts: Parts) -> AsyncIterator[None]:
     """From start to end of the server."""
+    parts.rig.start()
     parts.keeper.short = Watch(parts.rig.snapshot, parts.settings.memory_free_mb)
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:

@@ -62,6 +62,9 @@ class Clerks(Protocol):
 class Rig(Protocol):
     """The machine: what is there, what is used, how it is doing."""
 
+    def start(self) -> None:
+        """Begin to sample; called once, when the app is built."""
+
     def devices(self) -> Mapping[str, Any]:
         """As `anyrig devices --json`, with the chosen one."""
 
