@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute, embedding, reading
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.context import Context
-from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+from anyrig.errors import AnyrigError, BadInput, DeviceLost, MissingPackage, NeedsWeights
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.documents.ocr.run import Pages
     from anyrig.documents.protocol import Vectors
-    from anyrig.documents.reading import ReadPicture, Reads, Unread
+    from anyrig.documents.reading import Mode, ReadPicture, Reads, Unread
     from anyrig.text.formats.limits import Limits
     from anyrig.text.pages import Paged
 
@@ -67,16 +67,32 @@ def read(room: ClerkRoom, sources: Sequence[Given], mode: str | None) -> Iterato
     from anyrig.text.pages import Page, Paged
 
     how = reading.mode(room.options(ocr=mode))
-    reads = ocr_reads(room) if how != "never" and any(one.file for one in sources) else None
-    files = read_all(
-        [one.file for one in sources if one.file is not None],
-        ocr=reads, limits=limits(room), mode=how, workers=1 if len(sources) == 1 else 0,
-    )  # fmt: skip
+    paths = [one.file for one in sources if one.file is not None]
+    reads = ocr_reads(room) if how != "never" and paths else None
+    if len(paths) == 1:
+        files = iter([_one(room, paths[0], reads, how)])
+    else:
+        files = read_all(paths, ocr=reads, limits=limits(room), mode=how)
     for one in sources:
         if one.file is not None:
             yield next(files)
         else:
             yield Paged(Path(one.name), "txt", (Page(one.text),))
+
+
+def _one(room: ClerkRoom, path: Path, reads: Reads | None, mode: Mode) -> Paged | Unread:
+    """A file by the process that is kept for that: starting one takes longer than most files."""
+    from anyrig.documents.reading import Unread
+    from anyrig.documents.reading import read as read_file
+    from anyrig.text.apart import Apart
+
+    apart = room.keep("reading", lambda: Apart(limits(room)))
+    try:
+        return read_file(path, ocr=reads, mode=mode, apart=apart)
+    except (MissingPackage, DeviceLost):
+        raise
+    except AnyrigError as error:
+        return Unread(path, error.message, error.hint)
 
 
 def limits(room: ClerkRoom) -> Limits:

@@ -86,10 +86,8 @@ class HiredClerks:
         cpu = choose(context.machine, (Wish("cpu", "flag"),))
         need = Need("documents", gpu=False, cores=1, most_workers=1)
         placed = compute.placed(context, cpu, need)
-        pool = Pool(
-            placed.placements[:1], clerk.recipe(context, bulk=lane == "bulk", factory=self._factory),
-            environment=context.environment,
-        )  # fmt: skip
+        recipe = clerk.recipe(context, bulk=lane == "bulk", factory=self._factory)
+        pool = Pool(placed.placements[:1], recipe, environment=context.environment)
         live: Live[Any, Any] = Live(
             pool, cost=lambda _: 1.0, ahead=1, most_waiting=context.loaded.settings.server.queue
         )

@@ -85,6 +85,7 @@ def read(
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
     dpi: int = DPI,
+    apart: Apart | None = None,
 ) -> Paged:
     """A file in pages of text; `BadInput` if it cannot be read.
 
@@ -94,9 +95,12 @@ def read(
         limits: how much the file may ask of the machine; the time of `ocr` is not counted.
         mode: when pictures are read.
         dpi: at which pages of a PDF are drawn for it.
+        apart: a process that reads, kept by whoever reads many files one by one; its limits hold.
     """
-    with Apart(limits) as apart:
+    if apart is not None:
         return _with_pictures(_own_text(Path(path), apart), apart, ocr, mode, dpi)
+    with Apart(limits) as own:
+        return _with_pictures(_own_text(Path(path), own), own, ocr, mode, dpi)
 
 
 def read_all(
