@@ -18,7 +18,11 @@ from tests.documents.test_embed import on_cpu
 
 def test_as_many_slices_are_made_at_once_as_there_are_threads() -> None:
     together = threading.Barrier(3)
-    engine = Counting(before=lambda texts: together.wait(30) and None)
+
+    def before(texts: list[str]) -> None:
+        together.wait(30)
+
+    engine = Counting(before=before)
     with Desk(engine, threads=3, pace=Pace(full=64.0)) as desk:
         futures = desk.submit(["x" * 9000, "y" * 9000, "z" * 9000], lane="bulk")
         assert not wait(futures, 30).not_done
