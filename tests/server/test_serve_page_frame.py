@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.main import PAGES
 from anyrig.server.page.words import words
 from tests.server.browsing import NEEDS, Browser
-from tests.server.conftest import Server, Start, environment_of
+from tests.server.conftest import MakeApp, Server, Start, environment_of
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 PATHS = [page.path for page in PAGES]
@@ -191,3 +192,11 @@ class TestInABrowser:
         browser.find("#key")
         browser.driver.get(f"{server.url}/speak")
         assert "/login" in browser.driver.current_url
+
+
+def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
+    """NiceGUI has one app for a process: the one that was made last must be its home."""
+    for _ in range(2):
+        app = make_app(page=True)
+        with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+            assert client.get("/speak", headers=HTML).status_code == 200
