@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.audiobooks.names import safe_name
+from anyrig.errors import AnyrigError
 from anyrig.jobs import Event, Job, Plain
 from anyrig.server.orders import OUT
 from anyrig.server.parts import Parts
@@ -156,6 +157,11 @@ class _Clean:
     """Takes the machine's paths out of whatever a command said."""
 
     def __init__(self, parts: Parts, job: Job) -> None:
+        self._parts = parts
+        asked, files = job.arguments.get("asked"), _list(job.arguments.get("files"))
+        given = _list(asked.get("files")) if isinstance(asked, Mapping) else []
+        # One of many files is told by its own name; uploads are looked up only where one is named.
+        self._many = dict(zip(map(str, files), map(str, given), strict=False))
         self._swaps: list[tuple[str, str]] = []
         file = str(job.arguments.get("file") or "")
         if file:
@@ -168,6 +174,9 @@ class _Clean:
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):
+            for path, upload in self._many.items():
+                if path in value:
+                    value = value.replace(path, self._name(upload))
             for path, word in self._swaps:
                 if path in value:
                     value = value.replace(path, word)
@@ -177,3 +186,9 @@ class _Clean:
         if isinstance(value, (list, tuple)):
             return [self(one) for one in value]
         return value
+
+    def _name(self, upload: str) -> str:
+        try:
+            return self._parts.uploads.named(upload).name
+        except AnyrigError:  # it was deleted
+            return upload

@@ -121,6 +121,7 @@ KINDS: Mapping[str, Kind] = {
          "wall_s", "warnings"),
         folders=True,
         many=True,
+        partly="done",
     ),
     "transcribe": Kind(
         "transcribe",
