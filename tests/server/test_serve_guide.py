@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.cli import compute, serve
 from tests.docs import pages
 from tests.server.conftest import Server
 
@@ -37,6 +39,11 @@ def test_the_page_names_every_scope_and_every_option() -> None:
     text = (pages.ROOT / "docs" / "server.md").read_text(encoding="utf-8")
     for scope, what in SCOPES.items():
         assert re.search(rf"^\| `{scope}` \| {re.escape(what)}", text, re.MULTILINE), scope
-    source = (pages.ROOT / "src" / "anyrig" / "cli" / "serve.py").read_text(encoding="utf-8")
-    for option in re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source):
-        assert option in text, option
+    parser = argparse.ArgumentParser(add_help=False)
+    serve.arguments(parser)
+    of_all = argparse.ArgumentParser(add_help=False)
+    compute.arguments(of_all)
+    shared = set(of_all._option_string_actions)
+    for option, action in parser._option_string_actions.items():
+        if option not in shared and action.help != argparse.SUPPRESS:
+            assert option in text, option
