@@ -39,7 +39,7 @@ class Tried:
     num_making: int = 0
     """Kills after segments were stored, before all were."""
     num_writing: int = 0
-    """Kills while the file was written."""
+    """Kills after the writing of the file had begun, in this attempt or in one before."""
     num_episodes: int = 0
     back_s: list[float] = field(default_factory=list)
     """From the start of a new server until the job runs again."""
@@ -227,8 +227,8 @@ def run(hardware: str) -> list[Row]:
     return [
         Row("kill -9 of the server in the middle of a book job", tried.num_kills, "kills",
             low=KILLS),
-        Row("of these after segments were stored", tried.num_making, "kills", low=1),
-        Row("of these while the file was written", tried.num_writing, "kills", low=1),
+        Row("of these with segments stored, before any writing", tried.num_making, "kills", low=1),
+        Row("of these after the writing of the file had begun", tried.num_writing, "kills", low=1),
         Row("jobs that did not end as if nothing had happened", len(tried.wrong), "jobs", high=0),
         Row("until the job runs again, start of the server included", slowest, "s at most",
             high=60.0),
