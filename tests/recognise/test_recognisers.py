@@ -54,7 +54,7 @@ def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None
 def test_a_recording_is_heard_the_same_whatever_came_before(moonshine: Moonshine) -> None:
     """Its detector of speech remembers; one that begins in the midst of it was heard with a You."""
     take = resample(said(sentences()[0]).samples, RATE, RECOGNISED)[RECOGNISED // 8 :]
-    heard = [moonshine.lines(take, "en", "transcribe") for _ in range(3)]
+    heard = [moonshine.lines(take, "en", "lines") for _ in range(3)]
     assert heard[0] == heard[1] == heard[2]
     assert "You" not in heard[2].text
 

@@ -121,7 +121,8 @@ def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
         jobs.cancel(job.id)
         return await asyncio.gather(*those)
 
-    with Counting(tmp_path / "jobs.sqlite") as jobs:
+    jobs = Counting(tmp_path / "jobs.sqlite")
+    with jobs:
         job = jobs.submit("bench", {})
         heard = asyncio.run(all_of_them())
         assert jobs.num_asked < 100  # a reader for each would have asked thousands of times

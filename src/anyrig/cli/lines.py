@@ -292,7 +292,7 @@ def _script(context: Context, engine: speaker.Chosen, entry: Entry, main: str) -
     }  # fmt: skip
     if entry.voice:
         _check_voice(entry, engine)
-    more = {k: v for k, v in given.items() if v}
+    more: dict[str, Any] = {k: v for k, v in given.items() if v}
     try:
         return voicing.script(context, engine, entry.text, default_language=main, **more)
     except BadInput as error:
