@@ -40,6 +40,7 @@ from typing import cast
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Style
 from anyrig.speech.regexes import problem
+from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.text.saying import Gender, sayings
 
@@ -162,7 +163,7 @@ def load(path: Path) -> Cast:
 def parse(text: str, *, name: str = "cast") -> Cast:
     """The same, from the text of a file."""
     try:
-        data = tomllib.loads(text)
+        data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(
             f"{name} is no TOML: {error}", hint='Lines read `Tom = "voice"`; see docs/cast.md.'

@@ -288,6 +288,10 @@ class Speech:
                 f"the lexicon has {len(text):,} characters",
                 hint=f"At most {_LONGEST_LEXICON:,} are taken.",
             )
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadInput("the lexicon holds half a character", hint="Send whole ones.") from None
         found = parse(text, name="the lexicon")
         with self._writing:
             write_text(self._path, text)

@@ -39,11 +39,15 @@ INSIDE = b"x-anyrig-inside"
 """The header with which the page's own client comes through."""
 KEY = "anyrig.key"
 """In a request's scope: the key that was shown, or None where none is needed."""
+NO_KEY = "anyrig.no_key"
+"""In a request's scope: whether it needs no key, wherever it goes."""
 _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 _SAFE = frozenset("GET HEAD OPTIONS".split())
 _UPLOADS = 4
 """A form may be so many times as large as the largest file."""
 _WRONG_A_MINUTE = 30
+_PASSED_ON = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-forwarded-host", b"via")
+"""Headers by which a proxy tells that it speaks for somebody else."""
 
 
 def guarded(app: FastAPI, parts: Parts) -> None:
@@ -54,7 +58,7 @@ def guarded(app: FastAPI, parts: Parts) -> None:
 
     @app.get("/login", include_in_schema=False)
     async def _ask(request: Request, next: str = "/") -> Response:
-        if parts.open:
+        if request.scope.get(NO_KEY):
             return RedirectResponse("/", 303)
         return login.ask(request.headers.get("accept-language", ""), next)
 
@@ -123,6 +127,8 @@ class Guard:
             if answer is None:
                 if scope["type"] == "http":
                     receive = bounded(receive, self._most(call))
+                elif call.key is not None:
+                    receive = self._while_good(call, scope, receive, watch)
                 await self._app(scope, receive, watch.send)
             else:
                 await _sent(answer, scope, receive, watch.send)
@@ -162,6 +168,7 @@ class Guard:
     def _refusal(self, call: _Call, scope: Scope) -> Response | None:
         """The answer to somebody who may not come in."""
         scope[KEY] = None
+        scope[NO_KEY] = call.inside or not self._needs_key(call)
         if call.inside:
             return None
         try:
@@ -170,7 +177,7 @@ class Guard:
             if call.cors and call.method == "OPTIONS":
                 return Response(None, 204, PREFLIGHT)
             self._check_size(call)
-            if call.path not in ANYBODY and self._needs_key(call):
+            if call.path not in ANYBODY and not scope[NO_KEY]:
                 scope[KEY] = call.key = self._check_key(call, scope)
             elif call.path == "/login" and call.method == "POST":
                 self._check_wrong(scope, taking=True)
@@ -221,23 +228,22 @@ class Guard:
             )  # fmt: skip
 
     def _most(self, call: _Call) -> int:
+        """A form may be large where its files go straight to disk; what is held in memory not."""
         form = call.headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-        return self._most_form_bytes if form else self._most_bytes
+        return self._most_form_bytes if form and _takes_files(call.path) else self._most_bytes
 
     def _needs_key(self, call: _Call) -> bool:
         """Who comes under another name than this machine's own came from elsewhere: by a proxy."""
         if not self._parts.open:
             return True
-        local = is_loopback(hostname(call.host)) and b"x-forwarded-for" not in call.headers
+        passed_on = any(one in call.headers for one in _PASSED_ON)
+        local = is_loopback(hostname(call.host)) and not passed_on
         return not local and not self._parts.state.get("insecure", False)
 
     def _check_key(self, call: _Call, scope: Scope) -> Key:
         shown = _shown(call)
         try:
-            if shown:
-                key = self._parts.keys.check(shown)
-            else:
-                key = self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
+            key = self._key_of(call, scope)
         except AnyrigError as error:  # the file of keys is broken: nobody is let in
             log.error("%s", error.message)
             raise Problem(503, "nobody can be let in", hint="The server's log says why.") from None
@@ -258,6 +264,29 @@ class Guard:
         if scopes is not None and not key.may(*scopes):
             raise _not_allowed(scopes)
         return key
+
+    def _key_of(self, call: _Call, scope: Scope) -> Key | None:
+        """The key that is shown, or that a session stands for, as it is now."""
+        if shown := _shown(call):
+            return self._parts.keys.check(shown)
+        return self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
+
+    def _while_good(self, call: _Call, scope: Scope, receive: Receive, watch: _Watch) -> Receive:
+        """A socket's messages for as long as its key holds: a page stays open for days."""
+
+        async def while_good() -> Message:
+            message = await receive()
+            if message["type"] != "websocket.receive":
+                return message
+            with contextlib.suppress(AnyrigError):  # the file of keys is broken: nobody is let in
+                if self._key_of(call, scope) is not None:
+                    return message
+            with contextlib.suppress(Exception):  # it may be closed already
+                await watch.send({"type": "websocket.close", "code": 1008})
+            watch.over = True
+            return {"type": "websocket.disconnect", "code": 1008}
+
+        return while_good
 
     def _check_wrong(self, scope: Scope, *, taking: bool) -> None:
         """Whoever shows wrong keys all the time waits; those with a right one never come here."""
@@ -298,10 +327,14 @@ class _Watch:
         self.mark, self.call = mark, call
         self.began = time.perf_counter()
         self.status = self.num_bytes = 0
+        self.over = False
+        """Nothing more goes out."""
         self._send, self._scope = send, scope
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
+        if self.over:
+            return
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
             call = self.call
@@ -345,6 +378,15 @@ def _not_allowed(scopes: tuple[str, ...]) -> Problem:
         403,
         f"the key lacks the scope {wanted}",
         hint=f"`anyrig keys add NAME --scopes {scopes[0]}`",
+    )
+
+
+def _takes_files(path: str) -> bool:
+    """Whether forms that are sent there go to disk as they come."""
+    if path in ("/uploads", "/v1/audio/transcriptions"):
+        return True
+    return path.startswith("/_nicegui/") or (
+        path.startswith("/documents/") and path.endswith("/upload")
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from anyrig.errors import BadInput
+from anyrig.text import toml
 
 _MOST_BYTES = 1 << 20
 _UPLOAD = re.compile(r"""(["'])upload:([0-9a-f]+)\1""")
@@ -48,7 +48,7 @@ def copied(
 
     try:
         text = _UPLOAD.sub(put, data.decode("utf-8-sig"))
-        found = tomllib.loads(text)
+        found = toml.read(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(
             "the file is no TOML of a training run", hint="docs/training.md shows the layout."

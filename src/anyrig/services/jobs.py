@@ -273,7 +273,10 @@ def _fits(type: Type, value: Plain) -> bool:
         return False
     if type == "whole":
         return isinstance(value, int)
-    return isinstance(value, int | float) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number that is larger than any other
+        return False
 
 
 def _is_text(value: Plain) -> bool:

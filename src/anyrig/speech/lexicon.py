@@ -39,6 +39,7 @@ from typing import Literal, get_args
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import problem
+from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.units import plural
 
@@ -192,7 +193,7 @@ def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:
 
 def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
-        data = tomllib.loads(text)
+        data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{name} is no TOML: {error}", hint="See the example in the docs.") from None
     tables = data.pop("say", [])

@@ -77,7 +77,10 @@ async def sign_in(request: Request, keys: Keys, sessions: Sessions) -> Response:
         body += piece
         if len(body) > _MOST_BYTES:
             break
-    fields = parse_qs(body[:_MOST_BYTES].decode("utf-8", "replace"), max_num_fields=10)
+    try:
+        fields = parse_qs(body[:_MOST_BYTES].decode("utf-8", "replace"), max_num_fields=10)
+    except ValueError:  # more fields than the form has
+        fields = {}
     following = fields.get("next", ["/"])[-1]
     key = keys.check(fields.get("key", [""])[-1].strip())
     if key is None or not key.may("page"):

@@ -11,6 +11,7 @@ from anyrig.server.page.api import Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.pieces import Field, button, card, empty, row, tag, toast, trouble
 from anyrig.server.page.words import LANGUAGES
+from anyrig.text import toml
 
 _FIELDS = {"word", "say", "ipa", "language", "case"}
 
@@ -132,7 +133,7 @@ def entries_of(text: str) -> list[dict[str, Any]] | None:
     if any(line.lstrip().startswith("#") for line in text.splitlines()):
         return None
     try:
-        told = tomllib.loads(text)
+        told = toml.read(text)
     except tomllib.TOMLDecodeError:
         return None
     rows = told.pop("say", [])

@@ -79,7 +79,7 @@ def router(parts: Parts) -> APIRouter:
                  responses=answers(404, 507))  # fmt: skip
     async def begin(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued, and done beside the requests; it goes on after a restart of the server."""
-        demand(request, "train" if new.kind == "train" else "jobs")
+        demand(request, _scope(new.kind))
         return await inside(partial(_begun, parts, new))
 
     @routes.get("", response_model=JobsShown, summary="List all jobs")
@@ -126,9 +126,10 @@ def router(parts: Parts) -> APIRouter:
 def _deleting(routes: APIRouter, parts: Parts, inside: Inside) -> None:
     @routes.delete("/{id}", response_model=JobDeleted, summary="Delete a job and its files",
                    responses=answers(404, 409))  # fmt: skip
-    async def delete(id: JobId) -> JobDeleted:
+    async def delete(request: Request, id: JobId) -> JobDeleted:
         """For good. One that runs is cancelled first, and waited for."""
         job = await inside(lambda: parts.jobs.get(id))
+        demand(request, _scope(job.kind))
         if job.state == "running":
             await inside(lambda: _possible(lambda: parts.jobs.cancel(id)))
             with anyio.move_on_after(_STOPS_S):
@@ -167,12 +168,19 @@ def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: s
 
     @routes.post(f"/{{id}}/{word}", response_model=JobShown, summary=words, name=word,
                  operation_id=f"{word}_job", responses=answers(404, 409))  # fmt: skip
-    async def change(id: JobId) -> dict[str, Any]:
+    async def change(request: Request, id: JobId) -> dict[str, Any]:
+        demand(request, _scope((await inside(lambda: parts.jobs.get(id))).kind))
+
         def work() -> dict[str, Any]:
             with_word: Callable[[str], Job] = getattr(parts.jobs, word)
             return results.shown(parts, _possible(lambda: with_word(id)))
 
         return await inside(work)
+
+
+def _scope(kind: str) -> str:
+    """What a key must be allowed to begin or change a job."""
+    return "train" if kind == "train" else "jobs"
 
 
 def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
