@@ -31,7 +31,7 @@ from anyrig.services.jobs import KINDS, check
 
 OUT = "out"
 """Below a job's folder: what it made."""
-_LONGEST, _LONGEST_LINES = 10_000, 200_000
+_LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 200_000, 1_000_000
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 _VOICE = re.compile(r"[\w][\w .:+@-]{0,199}")
 _MODEL = re.compile(r"[\w][\w.@-]{0,99}")
@@ -149,6 +149,20 @@ def upload(asked: Asked, name: str, value: Any) -> str:
     return str(asked.parts.uploads.given(value))
 
 
+def _cast(asked: Asked, name: str, value: Any) -> str:
+    """A file of voices; one that is a path would have a recording of this machine looked at."""
+    from anyrig.audiobooks.cast_file import parse
+
+    path = Path(upload(asked, name, value))
+    if path.stat().st_size > _LONGEST_CAST:
+        raise BadInput("the cast is too long", hint="Send a TOML file; see docs/cast.md.")
+    text = path.read_bytes().decode("utf-8-sig", "replace")  # the job says where it is no UTF-8
+    for voice in parse(text, name="the cast").voices:
+        if not _VOICE.fullmatch(voice) or ".." in voice:
+            raise BadInput("the cast names a voice that is no name", hint="GET /config lists them.")
+    return str(path)
+
+
 def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any], Plain]:
     def rule(asked: Asked, name: str, value: Any) -> Plain:
         if not isinstance(value, str) or not form.fullmatch(value) or ".." in value:
@@ -208,7 +222,7 @@ def _chapters(asked: Asked, name: str, value: Any) -> Plain:
 
 
 _RULES: Mapping[str, Callable[[Asked, str, Any], Plain]] = {
-    "cover": upload, "cast": upload, "lexicon": upload, "model": _model, "set": _options,
+    "cover": upload, "cast": _cast, "lexicon": upload, "model": _model, "set": _options,
     "voice": _plain_word(_VOICE, "the name of a voice"),
     "engine": _plain_word(_NAME, "the name of an engine"),
     "index": _plain_word(_NAME, "the name of an index"),

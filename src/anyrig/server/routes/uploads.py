@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import anyio.to_thread
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
+from anyrig.server.ranged import file_answer
 from anyrig.server.receiving import received
 from anyrig.server.schemas.uploads import EXAMPLE, UploadedFile, UploadedFiles, shown
 
@@ -71,14 +72,11 @@ def router(parts: Parts) -> APIRouter:
             **answers(404, 416),
         },
     )  # fmt: skip
-    async def content(id: _Id) -> FileResponse:
+    async def content(request: Request, id: _Id) -> Response:
         """As it was sent, to be saved and not shown: it may be a page with scripts."""
         found = await anyio.to_thread.run_sync(uploads.get, id)
         path = await anyio.to_thread.run_sync(uploads.path, id)
-        return FileResponse(
-            path, media_type="application/octet-stream", filename=found.name,
-            content_disposition_type="attachment",
-        )  # fmt: skip
+        return await file_answer(request, path, found.name, media_type="application/octet-stream")
 
     @routes.delete("/{id}", response_model=UploadedFile, summary="Delete a file for good",
                    responses=answers(404))  # fmt: skip
