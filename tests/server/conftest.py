@@ -181,3 +181,24 @@ def app_client(make_app: MakeApp) -> Iterator[TestClient]:
         make_app(), base_url="http://127.0.0.1:3000", raise_server_exceptions=False
     ) as client:
         yield client
+
+
+_SLOW = {
+    # Files and tests that take most of the time of this folder; `make test-slow` runs them. What is
+    # left walks the frame of every page, speaks a sentence and makes the sample book in a browser.
+    "test_serve_pages_documents", "test_serve_pages_jobs", "test_serve_pages_training",
+    "test_serve_page_rig", "test_serve_kills",
+    "test_chapters_are_heard_while_the_rest_is_made", "test_the_lexicon_is_kept_and_heard",
+    "test_workers_are_told_as_they_are_killed_frozen_and_healed",
+    "test_an_idle_model_is_unloaded_and_comes_back", "test_lines_as_a_job_can_be_left",
+    "test_a_model_is_trained_on_a_file_that_was_sent", "test_a_file_in_every_format",
+    "test_speed_and_voice_are_heard", "test_stop_and_play_again",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow."""
+    for item in items:
+        names = {item.path.stem, getattr(item, "originalname", item.name)}
+        if item.path.parent == Path(__file__).parent and names & _SLOW:
+            item.add_marker(pytest.mark.slow)

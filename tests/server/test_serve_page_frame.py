@@ -26,7 +26,7 @@ return at.getAttribute('aria-label') || at.textContent;
 
 
 def test_people_get_the_page_and_programs_the_list(server: Server) -> None:
-    assert server.client.get("/jobs").json()["jobs"] == []
+    assert isinstance(server.client.get("/jobs").json()["jobs"], list)
     page = server.client.get("/jobs", headers=HTML)
     assert page.headers["content-type"].startswith("text/html")
     assert server.client.get("/").headers["content-type"].startswith("text/html")
