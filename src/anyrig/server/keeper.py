@@ -203,7 +203,7 @@ class Keeper:
     def renew(self) -> list[str]:
         """Let everything be loaded anew, on another device perhaps; the names of what leaves."""
         with self._lock:
-            found = [slot for slot in self._slots.values() if slot.value is not None]
+            found = list(self._slots.values())
             for slot in found:
                 self._lead_out(slot, "renewed")
         return [slot.name for slot in found]
@@ -263,6 +263,8 @@ class Keeper:
             if not late:
                 slot.value = value
                 slot.lent += 1
+                if slot.leaves:  # it was loaded as everything was renewed
+                    self._leaving.append(slot)
                 self.tally.loads += 1
                 self.tally.load_s += self._clock() - begun
         mine.set_result(None)
@@ -310,7 +312,8 @@ class Keeper:
         """Nobody new gets it; under the lock."""
         del self._slots[slot.name]
         slot.leaves = why
-        self._leaving.append(slot)
+        if slot.value is not None:  # else once it is loaded
+            self._leaving.append(slot)
 
     def _see_off(self) -> list[str]:
         """Close what was dropped and nobody has any more."""

@@ -128,16 +128,17 @@ class Sounding:
     # -- in threads --------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        with self._busy:
-            try:
-                self._reading = self._parts.speech.begin(self._wish)
-                self._encoder = self._writing(self._reading.rate)
-                self._following = self._reading.next()
-            except BaseException:
-                self._end()
-                raise
-            if self._closed:  # they left while it was loaded
-                self._end()
+        try:
+            with self._busy:
+                try:
+                    self._reading = self._parts.speech.begin(self._wish)
+                    self._encoder = self._writing(self._reading.rate)
+                    self._following = self._reading.next()
+                except BaseException:
+                    self._end()
+                    raise
+        finally:
+            self._look_up()
 
     def _writing(self, rate: int) -> Encoder:
         from anyrig.speech.sound.encode import encoder
@@ -151,12 +152,18 @@ class Sounding:
 
     def _step(self, given: Given) -> bytes:
         """A segment's sound as bytes; the next is asked for."""
-        with self._busy:
-            try:
+        try:
+            with self._busy:
                 return self._stepped(given)
-            finally:
-                if self._closed:
-                    self._end()
+        finally:
+            self._look_up()
+
+    def _look_up(self) -> None:
+        """Whether they left meanwhile; asked once `close` can take what was held, so that either
+        this or that one ends it.
+        """
+        if self._closed:
+            self.close()
 
     def _stepped(self, given: Given) -> bytes:
         reading, encoder = self.reading, self._encoder
@@ -175,10 +182,12 @@ class Sounding:
 
     def _end(self) -> None:
         """Give everything back; the second time there is nothing left."""
-        if self._encoder is not None:
-            self._encoder.abort()
-        if self._reading is not None:
-            self._reading.close()
+        try:
+            if self._encoder is not None:
+                self._encoder.abort()
+        finally:
+            if self._reading is not None:
+                self._reading.close()
 
     def _changed(self, samples: Samples) -> Samples:
         return self._change.feed(samples) if self._change is not None else samples

@@ -27,7 +27,7 @@ from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
 from anyrig.speech.protocol import Found, Line, Value
 from anyrig.speech.stage import Stage
-from anyrig.work.live import MOST_WAITING, Lane, Live
+from anyrig.work.live import MOST_WAITING, Awaited, Lane, Live
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
@@ -41,7 +41,7 @@ AHEAD, AHEAD_GPU = 4, 16
 GPU are filled by several, and by few listeners where there are no more."""
 _LINES_PER_THREAD, _HELD_GPU = 4, 64
 """What the pool holds at once: as much as one call of a booth takes, so that what comes in between
-waits for no more than that."""
+waits for no more than that; on a GPU, for each worker."""
 _TRIM_EVERY = 256  # segments: what audio leaves behind is given back
 _TOLD = 60  # characters of a line that could not be spoken
 
@@ -53,8 +53,7 @@ class _Making:
     line: Line
     lane: Lane
     turn: float
-    deadline: float | None
-    future: Future[Recording]
+    future: Awaited[Recording]
     wanted: list[Future[Recording]] = field(default_factory=list)
     answered: bool = False
     """Whether it is made, and on its way to the shelf."""
@@ -136,7 +135,8 @@ class LiveStudio:
             self._stage.pool.close()
             raise
         self._keeping = ThreadPoolExecutor(1, thread_name_prefix="anyrig-keep")
-        held = _HELD_GPU if self._stage.gpu else _LINES_PER_THREAD * self._stage.lines_at_once
+        on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
+        held = _HELD_GPU * on_gpus or _LINES_PER_THREAD * self._stage.lines_at_once
         self.live: Live[Line, Recording] = Live(
             self._stage.pool, cost=lambda line: line.cost, ahead=held, most_waiting=most_waiting
         )
@@ -201,7 +201,7 @@ class LiveStudio:
                 future = self.live.submit(
                     segment.line, lane=lane, turn=number, deadline=deadline, admitted=number > 0
                 )
-                making = _Making(segment.line, lane, number, deadline, future, [mine])
+                making = _Making(segment.line, lane, number, future, [mine])
                 self._making[name] = making
             elif making.answered:
                 mine.set_result(making.future.result())
@@ -217,22 +217,25 @@ class LiveStudio:
     def _hastened(
         self, name: str, making: _Making, lane: Lane, turn: float, deadline: float | None
     ) -> bool:
-        """Whether a line that still waits was put further to the front for another who wants it."""
+        """Whether a line that still waits was put further to the front for another who wants it.
+
+        One that is only wanted for longer keeps its place: asked for again and again it would never
+        come to its turn.
+        """
+        before = making.future.deadline
+        if before is not None and (deadline is None or deadline > before):
+            making.future.deadline = before = deadline
         sooner = (lane != "live", turn) < (making.lane != "live", making.turn)
-        later = making.deadline is not None and (deadline is None or deadline > making.deadline)
-        if not (sooner or later) or not making.future.cancel():
+        if not sooner or not making.future.cancel():
             return False
-        if sooner:
-            making.lane, making.turn = lane, turn
-        making.deadline = deadline if later else making.deadline
+        making.lane, making.turn = lane, turn
         try:
             making.future = self.live.submit(
-                making.line, lane=making.lane, turn=making.turn, deadline=making.deadline,
-                admitted=True,
-            )  # fmt: skip
+                making.line, lane=lane, turn=turn, deadline=before, admitted=True
+            )
         except AnyrigError as error:  # closed: nobody may be left waiting
             self._forget(name, making)
-            making.future = Future()
+            making.future = Awaited()
             making.future.set_exception(error)
         return True
 
@@ -269,6 +272,8 @@ class LiveStudio:
             self._stage.shelf.keep(name, recording)
         except (StoreFailed, OSError) as error:
             log.warning("a take is not kept: %s", error)
+        except Exception:
+            log.exception("a take is not kept")
         with self._lock:  # until now others were given it from here
             self._forget(name, making)
 

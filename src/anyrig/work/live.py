@@ -41,12 +41,18 @@ _SWEPT = 256
 """Fewer cancelled items than this are left to be met in their turn."""
 
 
+class Awaited(Future[R]):
+    """A future of an item's result."""
+
+    deadline: float | None = None
+    """By the clock; may be changed while the item waits, and it keeps its place."""
+
+
 @dataclass(eq=False)
 class _Waiting(Generic[T, R]):
     payload: T
     lane: Lane
-    deadline: float | None
-    future: Future[R] = field(default_factory=Future)
+    future: Awaited[R] = field(default_factory=Awaited)
 
 
 class Live(Generic[T, R]):
@@ -104,7 +110,7 @@ class Live(Generic[T, R]):
         turn: float = 0.0,
         deadline: float | None = None,
         admitted: bool = False,
-    ) -> Future[R]:
+    ) -> Awaited[R]:
         """A future of the item's result.
 
         Args:
@@ -115,7 +121,8 @@ class Live(Generic[T, R]):
             deadline: by the clock; what still waits then is not worth doing.
             admitted: it belongs to something that was taken before, and is not refused now.
         """
-        waiting: _Waiting[T, R] = _Waiting(payload, lane, deadline)
+        waiting: _Waiting[T, R] = _Waiting(payload, lane)
+        waiting.future.deadline = deadline
         with self._come:
             self._check(lane, admitted)
             heapq.heappush(self._heaps[lane], (turn, self._number, waiting))
@@ -208,10 +215,13 @@ class Live(Generic[T, R]):
         self._refuse(error)
 
     def _items(self) -> Iterator[T]:
-        """What waits, the next one whenever the pool has room."""
+        """What waits, the next one whenever the pool has room.
+
+        Not before: what is taken can be cancelled no more, is never late and passed by nobody.
+        """
         while True:
             with self._come:
-                while not self._closed and not any(self._heaps.values()):
+                while not self._closed and not self._may_take():
                     self._come.wait()
                 if self._closed:
                     return
@@ -228,6 +238,9 @@ class Live(Generic[T, R]):
                 continue
             yield waiting.payload
 
+    def _may_take(self) -> bool:
+        return len(self._running) < self._ahead and any(self._heaps.values())
+
     def _next(self) -> tuple[_Waiting[T, R] | None, bool]:
         """The next item, and whether it is too late; None where it is nobody's any more."""
         live, bulk = self._heaps["live"], self._heaps["bulk"]
@@ -237,11 +250,13 @@ class Live(Generic[T, R]):
         if not waiting.future.set_running_or_notify_cancel():
             return None, False
         self._counts[waiting.lane] -= 1
-        return waiting, waiting.deadline is not None and self._clock() > waiting.deadline
+        deadline = waiting.future.deadline
+        return waiting, deadline is not None and self._clock() > deadline
 
     def _answer(self, outcome: Outcome[Any]) -> None:
         with self._come:
             waiting = self._running.pop(outcome.index, None)
+            self._come.notify()
             self.report.set_aside.clear()  # told to who asked; kept, they would add up for days
         if waiting is None:
             return

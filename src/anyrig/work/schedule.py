@@ -191,12 +191,25 @@ class Plan(Generic[T]):
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
         if len(rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, rates, now):
-            return self._hand(oldest, target, lane.budget)
+            target, budget = self._fair(lane, rates, target)
+            return self._hand(oldest, target, budget) if target > 0 or not lane.hand else []
         if left > LOW_S:
             return []  # near the end nobody takes more than he works on
         if len(self.waiting) > _SIMULATED:
             return self._within(lane, rate, rates, now)
         return self._planned(lane, rates, now)
+
+    def _fair(self, lane: Lane[T], rates: dict[int, float], target: float) -> tuple[float, Budget]:
+        """What one worker is given at once, and in what calls, where more may come at any time.
+
+        Where little waits, one that took it all would leave the others to do the same once more.
+        """
+        there = self.waiting.total_cost + sum(other.held for other in self.lanes.values())
+        share = there * rates[lane.number] / sum(rates.values()) - lane.held
+        if self.ended or len(rates) == 1 or share >= target:
+            return target, lane.budget
+        # Half of it is enough: a group may hold twice what a call does, and is given whole.
+        return share / 2, replace(lane.budget, cost=min(lane.budget.cost, max(0.0, share / 2)))
 
     def _plenty(self, seconds: float, rates: dict[int, float], now: float) -> bool:
         if not self.ended:
