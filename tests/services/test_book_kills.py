@@ -15,4 +15,5 @@ def test_a_killed_book_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Pat
     assert tried.wrong == []
     assert tried.num_after_stored >= KILLS / 2
     assert tried.num_writing >= 1
-    assert max(tried.twice) <= tried.largest_batch
+    # What the worker has at hand, and what it has done and nobody has stored yet.
+    assert max(tried.twice) <= 2 * tried.largest_batch

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive
 from anyrig.errors import TooBusy
-from anyrig.placement import Placement
-from anyrig.work.engine import Recipe
-from anyrig.work.live import Live
 from anyrig.work.pack import Budget, Item
-from anyrig.work.pool import Pool
 from anyrig.work.schedule import Lane, Plan
-
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
-
-
-@contextlib.contextmanager
-def counter(*names: str, **options: Any) -> Iterator[Live[float, float]]:
-    recipe = Recipe("anyrig.work.rehearse:Rehearsal", options.pop("engine", {}))
-    seats = [Placement(Device(name, "cpu", "test", name), DRIVE) for name in names]
-    pool = Pool(seats, recipe, environment=os.environ)
-    pool.wait_ready()
-    live: Live[float, float] = Live(pool, cost=lambda item: item, **options)
-    with live:
-        yield live
+from tests.work.counting import counter
 
 
 def test_the_very_next_item_can_still_be_cancelled() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import clerk_models
 from anyrig.cli.clerk import ClerkRoom
-from anyrig.errors import PastLimit
+from anyrig.errors import BadInput, PastLimit
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.run import Pages
@@ -23,7 +23,7 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     Arguments are `sources` (one), `language`, `engine`, `pages`, `dpi`, `always`, `words`, and
     `pdf`: a path to write a searchable PDF to.
     """
-    from anyrig.services.ocr import Order, json_of, plan_of, write
+    from anyrig.services.ocr import Order, json_of, plan_of
 
     (source,) = clerk_models.given(arguments)
     assert source.file is not None
@@ -39,7 +39,7 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
         message, hint = source.told(done.error.message), source.told(done.error.hint)
         raise type(done.error)(message, hint=hint)
     if arguments.get("pdf"):
-        write(done, Path(arguments["pdf"]), "pdf")
+        _write(done, Path(arguments["pdf"]))
     told = json_of(replace(done, file=Path(source.name)))
     if not arguments["words"]:
         for page in told["pages"]:
@@ -49,6 +49,15 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
         "text": "\n\n".join(page["text"] for page in told["pages"]),
         "engine": reader.chosen.engine,
     }}]  # fmt: skip
+
+
+def _write(done: Done, path: Path) -> None:
+    """Only where there still is a place for it: the folder goes when whoever asked leaves."""
+    from anyrig.services.ocr import write
+
+    if not path.parent.is_dir():
+        raise BadInput("nobody waits for this file any more", hint="Ask again.")
+    write(done, path, "pdf")
 
 
 def _check(plan: Plan) -> None:

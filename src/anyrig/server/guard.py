@@ -28,6 +28,7 @@ from anyrig.server.guarding.addresses import Addresses, hostname, is_loopback, w
 from anyrig.server.guarding.bodies import CLOSE, bounded
 from anyrig.server.guarding.buckets import Buckets
 from anyrig.server.guarding.headers import PREFLIGHT, added
+from anyrig.server.guarding.paths import is_furniture, route_of, takes_files
 from anyrig.server.guarding.scopes import ANYBODY, scopes_of
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Key
@@ -230,7 +231,7 @@ class Guard:
     def _most(self, call: _Call) -> int:
         """A form may be large where its files go straight to disk; what is held in memory not."""
         form = call.headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
-        return self._most_form_bytes if form and _takes_files(call.path) else self._most_bytes
+        return self._most_form_bytes if form and takes_files(call.path) else self._most_bytes
 
     def _needs_key(self, call: _Call) -> bool:
         """Who comes under another name than this machine's own came from elsewhere: by a proxy."""
@@ -254,7 +255,7 @@ class Guard:
                 hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes one.",
             )  # fmt: skip
         most = key.requests_per_minute or self._parts.settings.requests_per_minute
-        wait_s = 0 if _is_furniture(call.path) else self._buckets.take(f"key {key.id}", most)
+        wait_s = 0 if is_furniture(call.path) else self._buckets.take(f"key {key.id}", most)
         if wait_s:
             raise Problem(
                 429, f"over {most} requests a minute", hint=f"Try again in {wait_s} s.",
@@ -304,7 +305,7 @@ class Guard:
     def _count(self, watch: _Watch, scope: Scope) -> None:
         """A line and two figures; neither holds anything that was sent."""
         call = watch.call
-        route = _route(scope)
+        route = route_of(scope)
         method = call.method if call.method in _METHODS else "other" if call.method else "SOCKET"
         seconds = time.perf_counter() - watch.began
         self._parts.figures.requests.labels(route, method, str(watch.status or 499)).inc()
@@ -379,26 +380,3 @@ def _not_allowed(scopes: tuple[str, ...]) -> Problem:
         f"the key lacks the scope {wanted}",
         hint=f"`anyrig keys add NAME --scopes {scopes[0]}`",
     )
-
-
-def _takes_files(path: str) -> bool:
-    """Whether forms that are sent there go to disk as they come."""
-    if path in ("/uploads", "/v1/audio/transcriptions"):
-        return True
-    return path.startswith("/_nicegui/") or (
-        path.startswith("/documents/") and path.endswith("/upload")
-    )
-
-
-def _is_furniture(path: str) -> bool:
-    """Scripts and styles of the page: a visit fetches dozens, and they cost nothing."""
-    return path.startswith(("/_nicegui/", "/page/"))
-
-
-def _route(scope: Scope) -> str:
-    """The pattern of the route that answered."""
-    found = getattr(scope.get("route"), "path", "")
-    if found:
-        return str(found)
-    start = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
-    return start if start in ("/_nicegui", "/_nicegui_ws", "/page", "/openapi.json") else "(none)"

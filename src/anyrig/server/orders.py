@@ -1,6 +1,6 @@
 """What may be asked of a job from outside: files by their uploads, places of our own choosing.
 
-    with ordered(parts, "book", {"file": "upload:9f0c...", "voice": "af_heart"}) as checked:
+    with ordered(parts, "book", {"file": "upload:9f0c...", "rate": 1.1}) as checked:
         job = parts.jobs.submit("book", checked)
 
 The command line trusts whoever types: a path is a path. Here nothing that a request says is ever

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.parts import Parts
@@ -63,7 +63,7 @@ async def _pdf(desk: Desk, folder: Path, source: Source, arguments: Mapping[str,
     """The file with its words, deleted once it was sent."""
     place = folder / secrets.token_hex(16)
     path = place / "made.pdf"
-    # With its folder: a clerk that is not done when the client leaves finds no place to write to.
+    # With its folder: a clerk that is not done when the client leaves finds no place for it.
     remove = partial(shutil.rmtree, place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
@@ -73,9 +73,17 @@ async def _pdf(desk: Desk, folder: Path, source: Source, arguments: Mapping[str,
         remove()
         raise
     name = f"{source.name.rpartition('.')[0] or source.name}.pdf"
-    return FileResponse(
-        path, media_type="application/pdf", filename=name, background=BackgroundTask(remove)
-    )
+    return _Once(path, media_type="application/pdf", filename=name)
+
+
+class _Once(FileResponse):
+    """A file that goes with its folder, whether it was sent or whoever asked has left."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            shutil.rmtree(Path(self.path).parent, ignore_errors=True)
 
 
 def _tidied(folder: Path) -> None:

@@ -18,7 +18,7 @@ class BookAsked(BaseModel):
 
     model_config = ConfigDict(
         extra="allow",
-        json_schema_extra={"examples": [{"file": f"upload:{_UPLOAD}", "voice": "af_heart"}]},
+        json_schema_extra={"examples": [{"file": f"upload:{_UPLOAD}", "rate": 1.1}]},
     )
 
     file: str = Field(description='As "upload:ID".', max_length=100)

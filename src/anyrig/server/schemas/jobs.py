@@ -12,7 +12,7 @@ _ID = "k3vq2mzx7a4hn5we"
 JOB: dict[str, Any] = {
     "id": _ID, "kind": "book", "title": "The Tide Clock.epub", "state": "running", "asked": "",
     "created": 1794700800.5, "started": 1794700801.0, "ended": None, "attempts": 1,
-    "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "voice": "af_heart"},
+    "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "rate": 1.1},
     "progress": {"stage": "making", "done": 0.42, "chapter": 3, "num_chapters": 7,
                  "title": "The harbour", "speed": 21.5, "left_s": 48.0},
     "error": None, "result": None, "num_files": 0, "here": True,
@@ -30,7 +30,7 @@ class NewJob(BaseModel):
                     "kind": "book",
                     "arguments": {
                         "file": "upload:9f0c1e2d3b4a59687786950413223140",
-                        "voice": "af_heart",
+                        "rate": 1.1,
                         "chapters": [2, 3],
                     },
                 },

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive
 from anyrig.errors import TooBusy, WorkFailed
-from anyrig.placement import Placement
-from anyrig.work.engine import Recipe
 from anyrig.work.live import Live
-from anyrig.work.pool import Pool
-
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
-
-
-@contextlib.contextmanager
-def counter(*names: str, **options: Any) -> Iterator[Live[float, float]]:
-    recipe = Recipe("anyrig.work.rehearse:Rehearsal", options.pop("engine", {}))
-    seats = [Placement(Device(name, "cpu", "test", name), DRIVE) for name in names]
-    pool = Pool(seats, recipe, environment=os.environ)
-    pool.wait_ready()
-    live: Live[float, float] = Live(pool, cost=lambda item: item, **options)
-    with live:
-        yield live
+from tests.work.counting import counter
 
 
 def test_many_threads_are_answered_each_with_its_own() -> None:
