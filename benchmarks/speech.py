@@ -25,6 +25,7 @@ from anyrig.placement import Need, Wanted, place
 from anyrig.speech.engines.hibari import Hibari
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Script
+from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, chunk_of
 from benchmarks.harness import ROOT, Row
 
@@ -112,7 +113,8 @@ def _studio(workers: int = 1) -> Iterator[Studio]:
     need: Need = Hibari.need(found)
     choice = choose(machine, (Wish("cpu", "flag"),))
     placed = place(machine, choice, need, Wanted(workers_per_device=workers))
-    with Studio(engine="hibari", found=found, placed=placed, environment=os.environ) as studio:
+    stage = Stage(engine="hibari", found=found, placed=placed, environment=os.environ)
+    with Studio(stage) as studio:
         studio.wait_ready()
         yield studio
 

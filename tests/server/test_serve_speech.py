@@ -261,8 +261,8 @@ def test_workers_that_die_are_replaced_and_a_studio_that_failed_is_made_anew(
     with TestClient(app, base_url="http://127.0.0.1:3000") as client:
         assert asked(client).status_code == 200
         first = studio_of(app)
-        for pid in first.live.pool.pids:
-            os.kill(pid, signal.SIGKILL)
+        for worker in first.live.workers():
+            os.kill(worker.pid, signal.SIGKILL)
         assert asked(client, "Another text, after a worker died.").status_code == 200
         assert studio_of(app) is first
         first.close()

@@ -25,6 +25,7 @@ from anyrig.speech.pauses import Pauses
 from anyrig.speech.prepare import seed_of
 from anyrig.speech.recite import Terms
 from anyrig.speech.sound.loudness import measure
+from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
 from anyrig.store.results import Store
 from anyrig.text.document import About, Block, Chapter, Document
@@ -49,10 +50,11 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 @contextmanager
 def studio(store: Store, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
-    with Studio(
+    stage = Stage(
         engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
         options=options, store=store,
-    ) as made:  # fmt: skip
+    )  # fmt: skip
+    with Studio(stage) as made:
         yield made
 
 
@@ -268,10 +270,11 @@ def test_all_devices_of_a_machine_make_one_book(store: Store) -> None:
     text = {"One": tuple(f"Sentence number {n} of the tide is told." for n in range(60))}
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     told: list[Progress] = []
-    with Studio(
+    stage = Stage(
         engine="tone", found=Tone.find(), placed=Placed(seats), environment=os.environ,
         options={"sleep_s": 0.002}, store=store,
-    ) as both:  # fmt: skip
+    )  # fmt: skip
+    with Studio(stage) as both:
         make(order(), plan(text), both, store, tell=told.append)
     assert told[-1].stage == "writing"
     making = [one for one in told if one.stage == "making"]

@@ -20,6 +20,7 @@ from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
+from anyrig.speech.stage import Stage
 from anyrig.store.results import Store
 
 DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
@@ -37,10 +38,11 @@ def lines(name: str, count: int) -> list[Segment]:
 @contextmanager
 def studio(store: Store | None = None, most_waiting: int = 1000, **options: Any) -> Iterator[Any]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
-    with LiveStudio(
+    stage = Stage(
         engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
-        options=options, store=store, most_waiting=most_waiting,
-    ) as made:  # fmt: skip
+        options=options, store=store,
+    )  # fmt: skip
+    with LiveStudio(stage, most_waiting=most_waiting) as made:
         yield made
 
 

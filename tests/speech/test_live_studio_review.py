@@ -17,6 +17,7 @@ from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
+from anyrig.speech.stage import Stage
 
 DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
 
@@ -28,10 +29,11 @@ def segment(text: str) -> Segment:
 @contextmanager
 def studio(**options: Any) -> Iterator[LiveStudio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
-    with LiveStudio(
+    stage = Stage(
         engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
         options=options,
-    ) as made:  # fmt: skip
+    )  # fmt: skip
+    with LiveStudio(stage) as made:
         yield made
 
 

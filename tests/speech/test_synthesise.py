@@ -18,6 +18,7 @@ from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
+from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
 from anyrig.store.results import Store
 
@@ -41,14 +42,15 @@ def script(*texts: str, pause_s: float = 0.25, **line: Any) -> Script:
 @contextmanager
 def studio(store: Store | None = None, workers: int = 1, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=workers)
-    with Studio(
+    stage = Stage(
         engine="tone",
         found=Tone.find(),
         placed=Placed((seat,)),
         environment=os.environ,
         options=options,
         store=store,
-    ) as made:
+    )
+    with Studio(stage) as made:
         yield made
 
 

@@ -144,6 +144,7 @@ def _placed(
 
 
 def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Progress) -> Timed:
+    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
     seat = place.placements[0]
@@ -151,10 +152,11 @@ def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Pr
     title = f"{seat.device.name}, {seat.precision}"
     progress.step(f"{title}, loading")
     began = time.perf_counter()
-    with Studio(
+    stage = Stage(
         engine=engine.name, found=engine.found, placed=replace(place, fallback=None),
         environment=context.environment, options=engine.options,
-    ) as studio:  # fmt: skip
+    )  # fmt: skip
+    with Studio(stage) as studio:
         studio.wait_ready()
         load_s = time.perf_counter() - began
         progress.step(f"{title}, speaking")

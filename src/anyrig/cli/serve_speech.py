@@ -195,16 +195,18 @@ class Speech:
     def _studio(self, context: Context, chosen: Chosen) -> LiveStudio:
         from anyrig.memory.limits import Limits
         from anyrig.speech.live import LiveStudio
+        from anyrig.speech.stage import Stage
 
         context.__dict__.pop("saved", None)  # another device may have been chosen meanwhile
         found = voicing.placed(context, chosen, _MANY)
         for placement in found.placements:
             compute.guard(context, placement)
-        return LiveStudio(
+        stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
             options=chosen.options, store=self._store, limits=Limits.load(context.folders.limits),
-            stamp=voicing.stamp(context, found), most_waiting=self._settings.queue,
+            stamp=voicing.stamp(context, found),
         )  # fmt: skip
+        return LiveStudio(stage, most_waiting=self._settings.queue)
 
     # -- what there is -----------------------------------------------------------------------------
 

@@ -112,12 +112,13 @@ def studio(
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
     from anyrig.memory.limits import Limits
+    from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
 
     found = placed(context, chosen, num_characters)
     for placement in found.placements:
         compute.guard(context, placement)
-    with Studio(
+    stage = Stage(
         engine=chosen.name,
         found=chosen.found,
         placed=found,
@@ -126,7 +127,8 @@ def studio(
         store=store,
         limits=Limits.load(context.folders.limits),
         stamp=stamp(context, found),
-    ) as made:
+    )
+    with Studio(stage) as made:
         yield made
 
 

@@ -1,6 +1,6 @@
 """A studio for many at once: everybody's segments are made together, and each gets their own.
 
-    with LiveStudio(engine="hibari", found=found, placed=placed, environment=environment) as studio:
+    with LiveStudio(Stage(engine="hibari", found=found, placed=placed, ...)) as studio:
         with studio.read(script.segments) as recital:
             for spoken in recital: ...
 
@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,15 +25,12 @@ from anyrig.backends import heap
 from anyrig.errors import AnyrigError, CannotSpeak, StoreFailed, WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
-from anyrig.speech.protocol import Found, Line, Value
-from anyrig.speech.stage import Stage
+from anyrig.speech.protocol import Line
 from anyrig.work.live import MOST_WAITING, Awaited, Lane, Live
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
     from anyrig.speech.script import Segment
-    from anyrig.store.protocol import Results
+    from anyrig.speech.stage import Stage
 
 log = logging.getLogger(__name__)
 AHEAD, AHEAD_GPU = 4, 16
@@ -93,52 +90,29 @@ class Given:
 class LiveStudio:
     """An engine on every device that was placed, for as many readers as come."""
 
-    def __init__(
-        self,
-        *,
-        engine: str,
-        found: Found,
-        placed: Placed,
-        environment: Mapping[str, str],
-        options: Mapping[str, Value] | None = None,
-        store: Results | None = None,
-        limits: Limits | None = None,
-        stamp: str = "",
-        most_waiting: int = MOST_WAITING,
-    ) -> None:
-        """Load the engine everywhere.
+    def __init__(self, stage: Stage, *, most_waiting: int = MOST_WAITING) -> None:
+        """Wait until the engine is loaded everywhere.
 
         Args:
-            engine: its name.
-            found: its weights, from the engine's `find`.
-            placed: where its workers sit.
-            environment: this process's own.
-            options: of the engine, as typed with `--set`.
-            store: where takes are kept; none makes everything anew.
-            limits: batch sizes that earlier runs found.
-            stamp: driver and library versions, under which those hold.
+            stage: is closed with this.
             most_waiting: segments of a lane that may wait; over it readers are told `TooBusy`.
         """
-        self.engine = engine
-        self._stage = Stage(
-            engine=engine, found=found, placed=placed, environment=environment, options=options,
-            store=store, limits=limits, stamp=stamp,
-        )  # fmt: skip
-        self.rate = found.sample_rate
+        self.engine = stage.spec.name
+        self._stage = stage
+        self.rate = stage.found.sample_rate
         """Samples per second."""
         self._lock = threading.Lock()
         self._making: dict[str, _Making] = {}
         self._num_asked = 0
         try:
-            self._stage.pool.wait_ready()
+            self._stage.crew.wait_ready()
         except BaseException:
-            self._stage.pool.close()
+            self._stage.crew.close()
             raise
         self._keeping = ThreadPoolExecutor(1, thread_name_prefix="anyrig-keep")
-        on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
-        held = _HELD_GPU * on_gpus or _LINES_PER_THREAD * self._stage.lines_at_once
+        held = _HELD_GPU * stage.on_gpus or _LINES_PER_THREAD * self._stage.lines_at_once
         self.live: Live[Line, Recording] = Live(
-            self._stage.pool, cost=lambda line: line.cost, ahead=held, most_waiting=most_waiting
+            self._stage.crew, cost=lambda line: line.cost, ahead=held, most_waiting=most_waiting
         )
         """The counter; it says how many wait."""
 
@@ -150,7 +124,7 @@ class LiveStudio:
     @property
     def warnings(self) -> list[str]:
         """What went wrong with devices so far."""
-        return self._stage.pool.warnings
+        return self._stage.crew.warnings
 
     def close(self) -> None:
         """End every worker; whoever waits is told so."""
@@ -179,7 +153,7 @@ class LiveStudio:
             wait_s: how long a segment may wait for its turn.
             ahead: segments that are asked for before they are listened to.
         """
-        ahead = ahead or (AHEAD_GPU if self._stage.gpu else AHEAD)
+        ahead = ahead or (AHEAD_GPU if self._stage.on_gpus else AHEAD)
         return Recital(self, segments, lane, wait_s, ahead)
 
     # -- one line ---------------------------------------------------------------------------------

@@ -1,8 +1,12 @@
-"""What a studio stands on: an engine's workers on devices, and the names of its takes."""
+"""What a studio stands on: an engine's workers, here or elsewhere, and the names of its takes.
+
+stage = Stage(engine="hibari", found=found, placed=placed, environment=environment)
+with Studio(stage) as studio: ...
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +22,11 @@ if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed, Placement
     from anyrig.store.protocol import Results
+    from anyrig.work.crew import Crew
 
 
 class Stage:
-    """An engine on every device that was placed."""
+    """An engine on every device that was placed, or with whoever was hired elsewhere."""
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class Stage:
         store: Results | None = None,
         limits: Limits | None = None,
         stamp: str = "",
+        hire: Callable[[Recipe], Crew] | None = None,
     ) -> None:
         """Start the workers; they load while this goes on.
 
@@ -46,12 +52,14 @@ class Stage:
             store: where takes are kept; none makes everything anew.
             limits: batch sizes that earlier runs found.
             stamp: driver and library versions, under which those hold.
+            hire: makes other workers than processes on the placed devices, of the same recipe;
+                the placements then only say in what precision takes are made.
         """
         kind = engine_class(engine)
         self.spec, self.found = kind.spec, found
+        self.store = store
         self.shelf = Shelf(store, found.engine)
         self.names = Names(engine, found, placed, options)
-        self.gpu = any(placement.device.kind == "gpu" for placement in placed.placements)
         self.lines_at_once = sum(
             placement.workers * max(1, min(placement.threads, kind.cores or 1))
             for placement in placed.placements
@@ -68,7 +76,9 @@ class Stage:
             name=f"speech {engine}",
             version=f"{found.version} {found.fingerprint[:12]}",
         )
-        self.pool = Pool(
+        self.on_gpus = sum(one.workers for one in placed.placements if one.device.kind == "gpu")
+        """Workers that have a GPU."""
+        self.crew: Crew = hire(recipe) if hire is not None else Pool(
             placed.placements, recipe, environment=environment, fallback=placed.fallback,
             limits=limits, stamp=stamp,
         )  # fmt: skip

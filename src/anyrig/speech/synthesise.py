@@ -1,7 +1,7 @@
 """Text to audio, the whole way: segments, takes kept or made, trims and pauses, chunks in order.
 
     script = prepare(text, ...)
-    with Studio(engine="hibari", found=found, placed=placed, environment=environment) as studio:
+    with Studio(Stage(engine="hibari", found=found, placed=placed, environment=...)) as studio:
         for chunk in studio.speak(script): ...
 
 Segments go through `work`: batches where they help, a process on each core of a CPU, all devices
@@ -12,7 +12,7 @@ stands there twice is made once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -21,19 +21,16 @@ from anyrig.backends import heap
 from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
-from anyrig.speech.protocol import Found, Line, Value
+from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import KIND, Shelf
-from anyrig.speech.stage import Stage
 from anyrig.store import key as keys
 from anyrig.units import plural
 from anyrig.work.outcome import Outcome, Report
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import Limits
-    from anyrig.placement import Placed
     from anyrig.speech.audio import AudioChunk
     from anyrig.speech.script import Script, Segment
-    from anyrig.store.protocol import Results
+    from anyrig.speech.stage import Stage
 
 log = logging.getLogger(__name__)
 _OTHER_TAKE, _OTHER_PACE, _MOST_PACE = 104_729, 0.02, 0.12
@@ -70,51 +67,26 @@ class Tally:
 class Studio:
     """An engine on every device that was placed."""
 
-    def __init__(
-        self,
-        *,
-        engine: str,
-        found: Found,
-        placed: Placed,
-        environment: Mapping[str, str],
-        options: Mapping[str, Value] | None = None,
-        store: Results | None = None,
-        limits: Limits | None = None,
-        stamp: str = "",
-    ) -> None:
-        """Start the workers; they load while this goes on.
-
-        Args:
-            engine: its name.
-            found: its weights, from the engine's `find`.
-            placed: where its workers sit.
-            environment: this process's own.
-            options: of the engine, as typed with `--set`.
-            store: where takes are kept; none makes everything anew.
-            limits: batch sizes that earlier runs found.
-            stamp: driver and library versions, under which those hold.
-        """
-        self._stage = Stage(
-            engine=engine, found=found, placed=placed, environment=environment, options=options,
-            store=store, limits=limits, stamp=stamp,
-        )  # fmt: skip
-        self._pool, self._shelf, self._store = self._stage.pool, self._stage.shelf, store
-        self._look_ahead = LOOK_AHEAD if self._stage.gpu else LOOK_AHEAD_CPU
-        self.rate = found.sample_rate
+    def __init__(self, stage: Stage) -> None:
+        """Take over a stage, whose workers load meanwhile; it is closed with this."""
+        self._stage = stage
+        self._crew, self._shelf, self._store = stage.crew, stage.shelf, stage.store
+        self._look_ahead = LOOK_AHEAD if stage.on_gpus else LOOK_AHEAD_CPU
+        self.rate = stage.found.sample_rate
         """Samples per second."""
 
     @property
     def warnings(self) -> list[str]:
         """What went wrong with devices so far."""
-        return self._pool.warnings
+        return self._crew.warnings
 
     def wait_ready(self) -> None:
         """Wait until the engine is loaded everywhere."""
-        self._pool.wait_ready()
+        self._crew.wait_ready()
 
     def close(self) -> None:
         """End every worker."""
-        self._pool.close()
+        self._crew.close()
 
     def __enter__(self) -> Studio:
         return self
@@ -231,7 +203,7 @@ class Studio:
         return {name for name in there if self._shelf.readable(name)} if gone else there
 
     def _run(self, maker: Maker, segments: Sequence[Segment], report: Report) -> Generator[Spoken]:
-        made = self._pool.run(
+        made = self._crew.run(
             maker.missing(segments), cost=lambda line: line.cost, look_ahead=self._look_ahead,
             report=report, noted=maker.keep,
         )  # fmt: skip

@@ -24,8 +24,8 @@ from anyrig.errors import AnyrigError, BadInput, OutOfMemory, TooBusy, WorkFaile
 from anyrig.work.outcome import Report
 
 if TYPE_CHECKING:
+    from anyrig.work.crew import Crew
     from anyrig.work.outcome import Failure, Outcome
-    from anyrig.work.pool import Pool
     from anyrig.work.seen import Seen
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Live(Generic[T, R]):
 
     def __init__(
         self,
-        pool: Pool,
+        pool: Crew,
         *,
         cost: Callable[[T], float],
         ahead: int = 0,
@@ -79,7 +79,7 @@ class Live(Generic[T, R]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool, self._cost, self._clock = pool, cost, clock
-        self._ahead = ahead or max(2, 2 * len(pool.pids))
+        self._ahead = ahead or max(2, 2 * pool.size)
         self._most_waiting = most_waiting
         self.report = report if report is not None else Report()
         self._come = threading.Condition()
@@ -153,7 +153,7 @@ class Live(Generic[T, R]):
         return self._pool.workers()
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> Crew:
         """Who works."""
         return self._pool
 

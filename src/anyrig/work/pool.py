@@ -90,6 +90,11 @@ class Pool:
         """The workers' process numbers."""
         return self._staff.pids
 
+    @property
+    def size(self) -> int:
+        """How many live, loading ones included."""
+        return len(self._staff.pids)
+
     def workers(self) -> tuple[Seen, ...]:
         """Its processes as they were last seen, and the last that died; asks nobody."""
         return self._staff.seen()

@@ -76,9 +76,18 @@ class Lane(Generic[T]):
 
 
 class Plan(Generic[T]):
-    """What waits, who holds what, and what comes next."""
+    """What waits, who holds what, and what comes next.
 
-    def __init__(self) -> None:
+    Args:
+        slice_s: what a worker is given at once takes so long, unless a call or an item is longer.
+        low_s: near the end a worker is given more only when it has so little left.
+        known: whether a lane's prior is its speed in cost a second, and not only a share of it.
+    """
+
+    def __init__(
+        self, *, slice_s: float = SLICE_S, low_s: float = LOW_S, known: bool = False
+    ) -> None:
+        self._slice_s, self._low_s, self._known = slice_s, low_s, known
         self.waiting: Packer[T] = Packer()
         self.lanes: dict[int, Lane[T]] = {}
         self.ended = False
@@ -173,6 +182,8 @@ class Plan(Generic[T]):
         """The measured rate, else one scaled from the device's measured speed."""
         if lane.rate is not None:
             return lane.rate
+        if self._known and lane.prior:
+            return lane.prior
         known = [
             other.rate / other.prior
             for other in self.lanes.values()
@@ -182,18 +193,18 @@ class Plan(Generic[T]):
 
     def _low(self, lane: Lane[T], rate: float, now: float) -> bool:
         """Whether a worker would soon wait for more. One item is kept ready beside the present."""
-        soon = max(SLICE_S / 2, lane.budget.cost / rate)
+        soon = max(self._slice_s / 2, lane.budget.cost / rate)
         return len(lane.hand) == 1 or lane.left_s(now, rate) < soon
 
     def _share(self, lane: Lane[T], rate: float, now: float) -> list[Item[T]]:
         rates = {n: r for n, other in self.lanes.items() if (r := self._rate(other)) is not None}
-        target = max(rate * SLICE_S, 2 * lane.budget.cost)
+        target = max(rate * self._slice_s, 2 * lane.budget.cost)
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
         if len(rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, rates, now):
             target, budget = self._fair(lane, rates, target)
             return self._hand(oldest, target, budget) if target > 0 or not lane.hand else []
-        if left > LOW_S:
+        if left > self._low_s:
             return []  # near the end nobody takes more than he works on
         if len(self.waiting) > _SIMULATED:
             return self._within(lane, rate, rates, now)
@@ -252,7 +263,7 @@ class Plan(Generic[T]):
     def _planned(self, lane: Lane[T], rates: dict[int, float], now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
         free = {n: now + self.lanes[n].left_s(now, rate) for n, rate in rates.items()}
-        target = max(rates[lane.number] * SLICE_S, lane.budget.cost)
+        target = max(rates[lane.number] * self._slice_s, lane.budget.cost)
         mine: list[int] = []
         total = 0.0
         for cost, index in reversed(self.waiting.sorted()):
@@ -261,7 +272,9 @@ class Plan(Generic[T]):
             if best == lane.number:
                 mine.append(index)
                 total += cost
-                if total >= target or (lane.budget.cost == 0.0 and cost / rates[best] > LOW_S):
+                if total >= target or (
+                    lane.budget.cost == 0.0 and cost / rates[best] > self._low_s
+                ):
                     break
         return [self.waiting.remove(index) for index in mine]
 
@@ -302,7 +315,7 @@ class Plan(Generic[T]):
         self, lane: Lane[T], other: Lane[T], rate: float, finish: float, now: float
     ) -> list[Item[T]]:
         chosen: list[Item[T]] = []
-        moment, most = now, max(rate * SLICE_S, lane.budget.cost)
+        moment, most = now, max(rate * self._slice_s, lane.budget.cost)
         for item in sorted(other.hand.values(), key=lambda held: -held.cost):
             if self._copies.get(item.index) or item.index in self._done or other.alone:
                 continue

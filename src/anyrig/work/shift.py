@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import WorkFailed
 from anyrig.units import bytes_text, seconds_text
@@ -18,8 +18,10 @@ from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pack import Item
 from anyrig.work.schedule import Lane, Plan
 from anyrig.work.source import Source
-from anyrig.work.staff import Staff
-from anyrig.work.worker import Gone, Said, Worker
+from anyrig.work.worker import Gone, Said
+
+if TYPE_CHECKING:
+    from anyrig.work.crew import Hand, Roster
 
 log = logging.getLogger(__name__)
 WAKE = Said(0, None)
@@ -35,15 +37,16 @@ class Shift:
 
     def __init__(
         self,
-        staff: Staff,
+        staff: Roster,
         source: Source[Any],
         events: queue.SimpleQueue[Said],
         emit: Callable[[Outcome[Any] | BaseException | None], None],
         report: Report,
+        plan: Plan[Any] | None = None,
     ) -> None:
         self._staff, self._source, self._events = staff, source, events
         self._emit, self._report = emit, report
-        self._plan: Plan[Any] = Plan()
+        self._plan: Plan[Any] = plan if plan is not None else Plan()
         self._items: dict[int, Item[Any]] = {}
         """Everything taken from the source that has no outcome yet."""
         self._suspects: deque[Item[Any]] = deque()
@@ -113,19 +116,19 @@ class Shift:
             if chosen:
                 self._send(worker, lane, chosen)
 
-    def _may_try(self, worker: Worker, lane: Lane[Any]) -> bool:
+    def _may_try(self, worker: Hand, lane: Lane[Any]) -> bool:
         """Suspects go to workers that have computed something: so a death tells more."""
-        shaky = self._staff.ledger.shaky(worker.placement.device.id)
+        shaky = self._staff.ledger.shaky(worker.place)
         proven = lane.rate is not None or not len(self._plan.waiting) or shaky
         return proven and any(self._fit_for(item, worker) for item in self._suspects)
 
-    def _fit_for(self, item: Item[Any], worker: Worker) -> bool:
+    def _fit_for(self, item: Item[Any], worker: Hand) -> bool:
         """Whether an item may go to a device: not where it failed, while there is another."""
-        device = worker.placement.device.id
+        device = worker.place
         bad = self._ran_out.get(item.index, set()) | {self._staff.ledger.avoid(item.index)}
         return device not in bad or not (self._staff.elsewhere(bad) or self._staff.call_fallback())
 
-    def _try_suspect(self, worker: Worker, lane: Lane[Any], now: float) -> None:
+    def _try_suspect(self, worker: Hand, lane: Lane[Any], now: float) -> None:
         """Give an idle worker an item that must have no company."""
         item = next(item for item in self._suspects if self._fit_for(item, worker))
         self._suspects.remove(item)
@@ -133,18 +136,11 @@ class Shift:
         lane.hand[item.index] = item
         self._send(worker, lane, [item])
 
-    def _send(self, worker: Worker, lane: Lane[Any], chosen: list[Item[Any]]) -> None:
-        """Pack items one by one: what cannot be sent is set aside, the rest go."""
-        parcels = []
-        for item in chosen:
-            try:
-                parcels.append(wire.parcel(item.index, item.payload, item.cost))
-            except wire.UNPICKLABLE as error:
-                self._plan.returned(lane, [item.index], time.monotonic())
-                said = f"the item cannot be sent to another process: {error}"
-                self._finish(Outcome(item.index, failure=Failure("error", said, 1)))
-        if parcels:
-            worker.tell(wire.Do(tuple(parcels)))
+    def _send(self, worker: Hand, lane: Lane[Any], chosen: list[Item[Any]]) -> None:
+        """Hand items over; what cannot be sent is set aside, the rest go."""
+        for index, why in worker.give(chosen):
+            self._plan.returned(lane, [index], time.monotonic())
+            self._finish(Outcome(index, failure=Failure("error", why, 1)))
 
     # -- hearing --------------------------------------------------------------------------------
 
@@ -185,7 +181,7 @@ class Shift:
             lane = self._plan.lanes[number] = self._staff.lane(worker)
             lane.alone = lane.alone and bool(lane.hand)
 
-    def _done(self, worker: Worker, lane: Lane[Any], message: wire.Done) -> None:
+    def _done(self, worker: Hand, lane: Lane[Any], message: wire.Done) -> None:
         self._now_at[lane.number] = message.begun
         if message.num_batches:
             lane.learn(message.real_cost, message.seconds)
@@ -204,18 +200,18 @@ class Shift:
             said = f"the result cannot be made anew in this process: {error}"
             return Outcome(parcel.number, failure=Failure("error", said, 1))
 
-    def _settle(self, worker: Worker, lane: Lane[Any], outcomes: list[Outcome[Any]]) -> None:
+    def _settle(self, worker: Hand, lane: Lane[Any], outcomes: list[Outcome[Any]]) -> None:
         """Outcomes that nobody brought before leave; who still holds their items drops them."""
         brought = [outcome.index for outcome in outcomes]
         fresh = set(self._plan.returned(lane, brought, time.monotonic()))
         for number, indices in self._plan.elsewhere(lane, fresh).items():
-            self._staff.ready[number].tell(wire.Drop(tuple(indices)))
+            self._staff.ready[number].drop(indices)
         for outcome in outcomes:
             if outcome.index in fresh and outcome.index in self._items:
-                self._staff.ledger.acquit(outcome.index, worker.placement.device.id)
-                self._finish(replace(outcome, device=worker.placement.device.id))
+                self._staff.ledger.acquit(outcome.index, worker.place)
+                self._finish(replace(outcome, device=worker.place))
 
-    def _second_chance(self, worker: Worker, lane: Lane[Any], outcome: Outcome[Any]) -> bool:
+    def _second_chance(self, worker: Hand, lane: Lane[Any], outcome: Outcome[Any]) -> bool:
         """Whether a failed item is still computed elsewhere, or may fit on another device."""
         index = outcome.index
         if index not in self._items:
@@ -225,16 +221,16 @@ class Shift:
             return True
         assert outcome.failure is not None
         tried = self._ran_out.setdefault(index, set())
-        tried.add(worker.placement.device.id)
+        tried.add(worker.place)
         if outcome.failure.kind != "memory" or not self._staff.elsewhere(tried):
             return False
         self._plan.dropped(lane, [index])
         self._suspects.append(self._items[index])
         return True
 
-    def _log(self, worker: Worker, told: wire.Done) -> None:
+    def _log(self, worker: Hand, told: wire.Done) -> None:
         peak = f", peak memory {bytes_text(told.peak_bytes)}" if told.peak_bytes is not None else ""
-        log.debug("%s: %d items, cost %g (%g padded), %s%s", worker.placement.device.name,
+        log.debug("%s: %d items, cost %g (%g padded), %s%s", worker.called,
                   len(told.parcels) + len(told.failures), told.real_cost, told.padded_cost,
                   seconds_text(told.seconds), peak)  # fmt: skip
 
@@ -247,7 +243,7 @@ class Shift:
 
     # -- what goes wrong ------------------------------------------------------------------------
 
-    def _lost(self, worker: Worker, lane: Lane[Any], said: str) -> None:
+    def _lost(self, worker: Hand, lane: Lane[Any], said: str) -> None:
         """A worker is gone. What it was computing is suspect; what only waited there is not."""
         computing = set(self._now_at.pop(lane.number, ()))
         if lane.alone:
@@ -282,7 +278,7 @@ class Shift:
             expected = lane.held / lane.rate if lane.rate else 0.0
             if lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected):
                 log.warning("a worker on %s has said nothing for %.0f s and is ended",
-                            self._staff.ready[number].placement.device.name,
+                            self._staff.ready[number].called,
                             now - lane.since)  # fmt: skip
                 self._staff.ready[number].stop()
 
@@ -291,4 +287,4 @@ class Shift:
         for number, lane in self._plan.lanes.items():
             worker = self._staff.ready.get(number)
             if worker is not None and lane.hand:
-                worker.tell(wire.Drop(tuple(lane.hand)))
+                worker.drop(list(lane.hand))

@@ -9,7 +9,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from anyrig.work.known import Sizes
 if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.work.engine import Recipe
+    from anyrig.work.pack import Item
 
 log = logging.getLogger(__name__)
 _LAST_WORDS_S = 2.0
@@ -93,11 +94,35 @@ class Worker:
         """The process's number."""
         return self._process.pid
 
-    def tell(self, message: Any) -> None:
-        """Send a message, from a thread of its own: a worker that does not read stops nobody.
+    @property
+    def place(self) -> str:
+        """The id of its device."""
+        return self.placement.device.id
 
-        One of `wire.UNPICKLABLE` is raised here, before anything is sent.
-        """
+    @property
+    def called(self) -> str:
+        """The name of its device."""
+        return self.placement.device.name
+
+    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
+        """Send items, each packed on its own; the indices of those that cannot be, and why."""
+        parcels, refused = [], []
+        for item in items:
+            try:
+                parcels.append(wire.parcel(item.index, item.payload, item.cost))
+            except wire.UNPICKLABLE as error:
+                said = f"the item cannot be sent to another process: {error}"
+                refused.append((item.index, said))
+        if parcels:
+            self._tell(wire.Do(tuple(parcels)))
+        return refused
+
+    def drop(self, indices: Sequence[int]) -> None:
+        """These are done elsewhere; it leaves them out where they have not begun."""
+        self._tell(wire.Drop(tuple(indices)))
+
+    def _tell(self, message: Any) -> None:
+        """Send from a thread of its own: a worker that does not read stops nobody."""
         self._outbox.put(wire.encode(message))
 
     def stop(self) -> None:
