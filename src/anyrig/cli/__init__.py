@@ -41,10 +41,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a model by a TOML file: text, images, diffusion, fine-tuning"),
     "serve": ("serve", "every ability over HTTP, and a page in the browser"),
     "keys": ("keys", "who may call the server: add, list and remove API keys"),
+    "worker": ("worker", "let this machine help a cluster: take shards from a broker, speak them"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
 # Designed and not there yet; each leaves this list when it lands.
-PLANNED = "worker coordinator cluster".split()
+PLANNED = "coordinator cluster".split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 

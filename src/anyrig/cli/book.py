@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import book_keep, book_show, compute, speaker, voicing
+from anyrig.cli import book_keep, book_show, compute, fleet, speaker, voicing
 from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
@@ -67,6 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _about(parser)
     _reading(parser)
     voicing.arguments(parser, ssml=False)
+    fleet.arguments(parser)
     compute.arguments(parser)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute
+from anyrig.cli import compute, fleet
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
@@ -127,6 +127,7 @@ def studio(
         store=store,
         limits=Limits.load(context.folders.limits),
         stamp=stamp(context, found),
+        hire=fleet.hired(context, chosen, found),
     )
     with Studio(stage) as made:
         yield made

@@ -103,7 +103,7 @@ class Names:
     ) -> None:
         self.spec, self.found = engine_class(engine).spec, found
         self.options = options_of(self.spec, options or {})
-        self._precision = _precision_class(placed.placements)
+        self._precision = precision_class(placed.placements)
 
     def key(self, line: Line) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
@@ -124,6 +124,7 @@ class Names:
         return {}
 
 
-def _precision_class(placements: Sequence[Placement]) -> str:
+def precision_class(placements: Sequence[Placement]) -> str:
+    """The class of number format that takes of some workers are kept under."""
     precision = placements[0].precision if placements else "fp32"
     return "half" if precision in ("fp16", "bf16") else precision.replace("tf32", "fp32")

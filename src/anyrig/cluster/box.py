@@ -1,0 +1,52 @@
+"""Answers that are too large for the broker: put with the coordinator over HTTP, fetched once.
+
+PUT  URL/SHARD   the recordings, as JSON; the coordinator keeps them for a while
+GET  URL/SHARD   takes them out again: they are deleted when they were sent
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from typing import Any
+
+from anyrig.cluster.shard import Answer, answer_of
+from anyrig.errors import WorkFailed
+
+MOST_BYTES = 512 << 20
+_TIMEOUT_S = 60.0
+
+
+def put(url: str, key: str, answer: Answer) -> Answer:
+    """The same answer without its recordings, which lie in the box now."""
+    data = json.dumps(answer.plain()).encode()
+    if len(data) > MOST_BYTES:
+        raise WorkFailed("an answer too large for the box", hint="Give smaller shards.")
+    _asked("PUT", f"{url}/{answer.id}", key, data)
+    return replace(answer, recordings={}, box=url)
+
+
+def get(answer: Answer, key: str) -> Answer:
+    """The whole answer."""
+    return answer_of(json.loads(_asked("GET", f"{answer.box}/{answer.id}", key)))
+
+
+def _asked(method: str, url: str, key: str, data: bytes | None = None) -> bytes:
+    request = urllib.request.Request(url, data=data, method=method)
+    request.add_header("Authorization", f"Bearer {key}")
+    request.add_header("Content-Type", "application/json")
+    # No proxy: the coordinator is a machine of the same room.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=_TIMEOUT_S) as found:
+            body: Any = found.read(MOST_BYTES + 1)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise WorkFailed(
+            f"the coordinator's box at {url} does not answer: {error}",
+            hint="Is its port open to this machine?",
+        ) from error
+    if len(body) > MOST_BYTES:
+        raise WorkFailed("the box holds more than an answer", hint="Give smaller shards.")
+    return bytes(body)

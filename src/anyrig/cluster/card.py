@@ -1,0 +1,177 @@
+"""What a worker says of itself every few seconds: who it is, what it can do, how it is.
+
+The list of all workers stays until somebody takes a name off; whether one lives is a key of its own
+that ends by itself when it is not renewed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, cast
+
+from anyrig.cluster.link import LEASE_S, Link, plain
+
+if TYPE_CHECKING:
+    from anyrig.speech.protocol import Found
+
+log = logging.getLogger(__name__)
+PROTOCOL = 1
+"""Of orders and answers; another one cannot be understood."""
+_LONGEST = 64_000  # bytes of a card: whoever wrote a longer one is not ours
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An engine that a worker has: takes of two offers that are equal are the same."""
+
+    engine: str
+    version: str
+    fingerprint: str
+    voices: str
+    """A hash of its voices."""
+
+    def differs(self, other: Offer) -> str:
+        """How another one differs, for a person; empty when it does not."""
+        for name in ("version", "fingerprint", "voices"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                told = {"fingerprint": "weights"}.get(name, name)
+                return f"its {self.engine} has other {told} ({theirs[:24]}, not {mine[:24]})"
+        return ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A worker, as it last described itself."""
+
+    name: str
+    version: str
+    """Of anyrig."""
+    protocol: int = PROTOCOL
+    run: str = ""
+    """Drawn at each start: another one under the same name has nothing of what that one had."""
+    host: str = ""
+    pid: int = 0
+    python: str = ""
+    system: str = ""
+    device: str = ""
+    """What it computes on, as a person calls it."""
+    kind: str = "cpu"
+    word: str = "cpu"
+    offers: tuple[Offer, ...] = ()
+    status: str = "ready"
+    """`loading`, `ready`, `busy`, `draining`."""
+    device_type: str = "cpu"
+    gpu_available: bool = False
+    gpu_count: int = 0
+    gpu_memory_free_mb: int | None = 0
+    tts_model_loaded: bool = False
+    cached_models: tuple[str, ...] = ()
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """By engine: characters a second, measured."""
+    segments_done: int = 0
+    shards_done: int = 0
+    holds: tuple[str, ...] = ()
+    """Shards that it has taken and not answered."""
+    beat: int = 0
+    """Counted from its start."""
+
+    @property
+    def queue(self) -> str:
+        """Where its shards are put."""
+        return queue_of(self.name)
+
+    def offer(self, engine: str) -> Offer | None:
+        """What it says of an engine."""
+        return next((one for one in self.offers if one.engine == engine), None)
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+def queue_of(name: str) -> str:
+    """The queue of a worker."""
+    return f"anyrig.{name}"
+
+
+def offer_of(found: Found) -> Offer:
+    """What an engine's weights on this machine amount to."""
+    import hashlib
+
+    voices = sorted((voice.name, voice.digest) for voice in found.voices)
+    digest = hashlib.sha256(json.dumps(voices).encode()).hexdigest()[:16]
+    return Offer(found.engine, found.version, found.fingerprint, digest)
+
+
+def read(text: bytes | str) -> Card | None:
+    """A card; None for what is not one."""
+    if len(text) > _LONGEST:
+        return None
+    try:
+        found = json.loads(text)
+        known = {one.name for one in fields(Card)}
+        given = {name: value for name, value in found.items() if name in known}
+        given["offers"] = tuple(Offer(**one) for one in given.get("offers", ()))
+        given["cached_models"] = tuple(given.get("cached_models", ()))
+        given["holds"] = tuple(given.get("holds", ()))
+        return Card(**given)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+class Roll:
+    """The workers of a cluster, as the broker has them."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._all = link.name("workers")
+
+    def write(self, card: Card) -> None:
+        """A sign of life, and who gives it."""
+        pipe = self._link.redis.pipeline(transaction=False)
+        pipe.hset(self._all, card.name, card.run)
+        pipe.set(self._alive(card.name), json.dumps(card.plain()), ex=LEASE_S)
+        pipe.execute()
+
+    def remove(self, name: str) -> bool:
+        """Take a name off the list; whether it was there."""
+        pipe = self._link.redis.pipeline(transaction=False)
+        pipe.hdel(self._all, name)
+        pipe.delete(self._alive(name))
+        gone, _ = pipe.execute()
+        return bool(gone)
+
+    def names(self) -> list[str]:
+        """All that have joined and not left, alive or not."""
+        found = cast("Iterable[Any]", self._link.redis.hkeys(self._all))
+        return sorted(str(plain(name)) for name in found)
+
+    def living(self) -> dict[str, Card]:
+        """Those that gave a sign of late, by name."""
+        names = self.names()
+        if not names:
+            return {}
+        found = cast("list[Any]", self._link.redis.mget([self._alive(name) for name in names]))
+        cards = [read(text) for text in found if text is not None]
+        return {card.name: card for card in cards if card is not None}
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def drain(self, name: str, *, on: bool = True) -> None:
+        """Ask a worker to finish what it has and leave; or not to."""
+        key = self._link.name("drain", name)
+        if on:
+            self._link.redis.set(key, "1", ex=24 * 3600)
+        else:
+            self._link.redis.delete(key)
+
+    def draining(self, name: str) -> bool:
+        """Whether it was asked to leave."""
+        return bool(self._link.redis.exists(self._link.name("drain", name)))
+
+    def _alive(self, name: str) -> str:
+        return self._link.name("alive", name)

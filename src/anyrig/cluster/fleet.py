@@ -1,0 +1,149 @@
+"""The workers of a cluster as a crew: a studio that stands on it needs to know nothing else.
+
+    fleet = Fleet(link, offer, precision="fp32", options=options)
+    for outcome in fleet.run(lines, cost=lambda line: line.cost): ...
+
+The plan of `work` decides who gets what: shards of a second or so by each worker's measured speed,
+one ready beside the one at work, near the end nothing to whoever could not finish it in time, and
+what is late given to another as well. Workers come and go meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from anyrig.cluster.calls import Calls
+from anyrig.cluster.card import Offer
+from anyrig.cluster.hands import Hands
+from anyrig.cluster.link import Link
+from anyrig.errors import WorkFailed
+from anyrig.speech.protocol import Value
+from anyrig.work.outcome import Outcome, Report, in_order, told
+from anyrig.work.run import taken
+from anyrig.work.schedule import Plan
+from anyrig.work.seen import Seen
+from anyrig.work.shift import WAKE, Shift
+from anyrig.work.source import Source
+from anyrig.work.worker import Said
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+SLICE_S = 1.0
+"""What a worker is given at once; an order and its answer cost about 10 ms."""
+LOW_S = 0.2
+_LEAST_AHEAD, _AHEAD = 1024, 64
+_LEAVE_S = 5.0
+
+
+class Fleet:
+    """Everybody who has the same engine, to the byte.
+
+    Args:
+        link: to the broker.
+        offer: the engine; only workers whose own is equal are given anything.
+        precision: the class of number format that takes are kept under.
+        options: of the engine.
+        lane: `live` where somebody listens.
+        patience_s: how long nobody may be there before a run gives up.
+        small: whether takes travel as FLAC.
+        slice_s: how long what a worker is given at once takes it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        offer: Offer,
+        *,
+        precision: str = "fp32",
+        options: Mapping[str, Value] | None = None,
+        lane: str = "bulk",
+        patience_s: float = 60.0,
+        small: bool = True,
+        slice_s: float = SLICE_S,
+    ) -> None:
+        self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._slice_s = slice_s
+        self._calls = Calls(
+            link, offer, precision=precision, options=options or {}, lane=lane, small=small
+        )
+        self._hands = Hands(self._calls, self._events, patience_s=patience_s)
+        self._first = 0
+        self._closed = self._running = False
+        self._shift: tuple[Shift, threading.Thread] | None = None
+        self._hands.start()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What went wrong so far, for the person."""
+        return self._hands.warnings
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return self._hands.size
+
+    def workers(self) -> tuple[Seen, ...]:
+        """None of them is a process of this machine that could be looked at."""
+        return ()
+
+    def wait_ready(self) -> None:
+        """Wait until somebody is there who can do it."""
+        self._hands.wait()
+
+    def run(
+        self,
+        payloads: Iterable[T],
+        *,
+        cost: Callable[[T], float],
+        look_ahead: int = 0,
+        report: Report | None = None,
+        noted: Callable[[Outcome[Any]], None] | None = None,
+        ordered: bool = True,
+    ) -> Iterator[Outcome[Any]]:
+        """An outcome for every line; see `Pool.run`."""
+        if self._closed or self._running:
+            state = "closed" if self._closed else "busy with another run"
+            raise WorkFailed(f"the fleet is {state}", hint="Make a new one.")
+        self._running = True
+        report = report if report is not None else Report()
+        ahead = max(look_ahead, _LEAST_AHEAD, _AHEAD * self.size)
+        source = Source(
+            payloads, cost, ahead, first=self._first, arrived=lambda: self._events.put(WAKE)
+        )
+        ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
+        plan: Plan[Any] = Plan(slice_s=self._slice_s, low_s=LOW_S, known=True)
+        shift = Shift(self._hands, source, self._events, ready.put, report, plan)
+        self._calls.begin()
+        thread = threading.Thread(target=shift.work, name="anyrig-fleet", daemon=True)
+        thread.start()
+        self._shift = (shift, thread)
+        try:
+            there = taken(ready)
+            there = there if noted is None else told(there, noted)
+            for outcome in in_order(there) if ordered else there:
+                source.done()
+                self._events.put(WAKE)
+                yield outcome
+        finally:
+            source.close()
+            shift.leave()
+            thread.join(timeout=_LEAVE_S)
+            self._calls.over()
+            self._shift = None
+            self._first += report.num_items + ahead + 1
+            self._running = False
+            report.warnings += [w for w in self.warnings if w not in report.warnings]
+
+    def close(self) -> None:
+        """Let everybody go; what is still asked for is wanted no more."""
+        self._closed = True
+        if self._shift is not None:
+            shift, thread = self._shift
+            shift.leave(closed=True)
+            thread.join(timeout=_LEAVE_S)
+        self._hands.close()
+        self._calls.close()

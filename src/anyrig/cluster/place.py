@@ -1,0 +1,365 @@
+"""A worker's side: engines that are loaded once and kept, shards done in turn, signs of life.
+
+A shard runs through the same `work` as everything else: processes of its own on the worker's
+device, batches that fit, a segment that kills its process set aside. Shards of bulk work come one
+after the other; where somebody listens, lines pass them at the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from anyrig import __version__
+from anyrig.cluster.card import Card, Offer, Roll
+from anyrig.cluster.link import BEAT_S, Link
+from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
+from anyrig.errors import AnyrigError, BadInput, OutOfMemory
+from anyrig.speech.booth import Recording
+from anyrig.speech.protocol import Line, Value
+from anyrig.work.live import Live
+from anyrig.work.outcome import Failure, FailureKind
+
+log = logging.getLogger(__name__)
+_LOOK_S = 1.0
+"""How often it is asked whether a shard is still wanted."""
+_UNSURE_S = 30.0
+"""A run whose keys are gone is believed to be over after this: the broker may have forgotten."""
+_MOST_ENGINES = 2
+_SMOOTH = 0.3
+
+
+class Loaded(Protocol):
+    """An engine that is ready to speak."""
+
+    live: Live[Line, Recording]
+    offer: Offer
+
+    def close(self) -> None:
+        """Let it go."""
+
+
+Open = Callable[[str, str, Mapping[str, Value]], Loaded]
+"""Loads an engine: its name, the class of precision, its options."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What a worker is, before it has done anything."""
+
+    name: str
+    device: str
+    kind: str
+    word: str
+    offers: tuple[Offer, ...]
+    box_key: str = ""
+
+
+class Workplace:
+    """Does the shards of one worker.
+
+    Args:
+        link: to the broker.
+        about: who it is.
+        open: loads an engine.
+        observed: what the device says of itself now: the fields of health.
+        small: packs a take for the way, where an order asks for it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        about: About,
+        open: Open,
+        *,
+        observed: Callable[[], Mapping[str, Any]] = dict,
+        small: Callable[[bytes], bytes] = lambda data: data,
+    ) -> None:
+        self._link, self._about, self._open = link, about, open
+        self._observed, self._small = observed, small
+        self._roll = Roll(link)
+        self._engines: OrderedDict[tuple[str, str, str], Loaded] = OrderedDict()
+        self._loading, self._bulk = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self._holds: dict[str, float] = {}
+        self._speeds: dict[str, float] = {}
+        self._segments = self._shards = self._beats = 0
+        self._end = threading.Event()
+        self._run = secrets.token_hex(8)
+        self._idle_since = time.monotonic()
+        self.draining = False
+        self._thread = threading.Thread(target=self._beating, name="anyrig-beat", daemon=True)
+
+    # -- being there -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Tell the broker that this worker is there, from now on."""
+        self._roll.drain(self._about.name, on=False)
+        self._roll.write(self.card())
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave."""
+        self._end.set()
+        with suppress(Exception):
+            self._roll.remove(self._about.name)
+        with ExitStack() as stack:
+            for loaded in self._engines.values():
+                stack.callback(loaded.close)
+            self._engines.clear()
+
+    @property
+    def idle_s(self) -> float:
+        """How long it has had nothing to do."""
+        with self._lock:
+            return 0.0 if self._holds else time.monotonic() - self._idle_since
+
+    def card(self) -> Card:
+        """How it is now."""
+        observed = self._observed()
+        with self._lock:
+            holds, speeds = tuple(self._holds), dict(self._speeds)
+            models = tuple(f"{engine} {precision}" for engine, precision, _ in self._engines)
+            self._beats += 1
+        status = "draining" if self.draining else "busy" if holds else "ready"
+        about = self._about
+        return Card(
+            about.name, __version__, run=self._run, host=socket.gethostname(), pid=os.getpid(),
+            python=platform.python_version(), system=platform.platform(terse=True),
+            device=about.device, kind=about.kind, word=about.word, offers=about.offers,
+            status=status, device_type=about.word.partition(":")[0],
+            gpu_available=bool(observed.get("gpu_available", False)),
+            gpu_count=int(observed.get("gpu_count", 0)),
+            gpu_memory_free_mb=observed.get("gpu_memory_free_mb", 0),
+            tts_model_loaded=bool(models), cached_models=models, speeds=speeds,
+            segments_done=self._segments, shards_done=self._shards, holds=holds,
+            beat=self._beats,
+        )  # fmt: skip
+
+    def health(self) -> dict[str, Any]:
+        """For the health task."""
+        return health_of(self.card())
+
+    def _beating(self) -> None:
+        while not self._end.wait(BEAT_S):
+            try:
+                self._roll.write(self.card())
+                self.draining = self._roll.draining(self._about.name)
+            except Exception as error:  # noqa: BLE001 - a broker that is away comes back
+                log.warning("no sign of life could be given: %s", error)
+
+    # -- shards ----------------------------------------------------------------------------------
+
+    def do(self, found: Any) -> dict[str, Any]:
+        """A shard's answer, as it travels; never an error."""
+        try:
+            order = order_of(found)
+        except BadInput as error:
+            id = found.get("id", "") if isinstance(found, dict) else ""
+            return Answer(str(id)[:64], refused=error.message).plain()
+        with self._lock:
+            self._holds[order.id] = time.monotonic()
+        try:
+            return self._fitting(order, self._done(order)).plain()
+        except AnyrigError as error:
+            log.warning("shard %s: %s", order.id, error.message)
+            return Answer(order.id, refused=error.message).plain()
+        finally:
+            with self._lock:
+                self._holds.pop(order.id, None)
+                self._idle_since = time.monotonic()
+
+    def answered(self, found: Any, task: str) -> None:
+        """The answer lies in the backend: whoever waits for it is told."""
+        run = found.get("run") if isinstance(found, dict) else None
+        if not isinstance(run, str):
+            return
+        key = self._link.name("run", run, "done")
+        try:
+            pipe = self._link.redis.pipeline(transaction=False)
+            pipe.rpush(key, task)
+            pipe.expire(key, 600)
+            pipe.execute()
+        except Exception as error:  # noqa: BLE001 - the run looks by itself, only later
+            log.warning("a run could not be told of its shard: %s", error)
+
+    def _done(self, order: Order) -> Answer:
+        wanted = _Wanted(self._link, order)
+        if not wanted.now():
+            return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
+        if order.lane == "live":
+            return self._spoken(order, wanted)
+        with self._bulk:  # the next one is here already, and begins when this one ends
+            if not wanted.now():
+                return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
+            return self._spoken(order, wanted)
+
+    def _spoken(self, order: Order, wanted: _Wanted) -> Answer:
+        loaded = self._loaded(order)
+        lane = "live" if order.lane == "live" else "bulk"
+        began, before = time.monotonic(), loaded.live.report.num_out_of_memory
+        futures: dict[Future[Recording], int] = {}
+        try:
+            for turn, (index, line) in enumerate(order.lines):
+                futures[loaded.live.submit(line, lane=lane, turn=turn)] = index  # type: ignore[arg-type]
+            recordings, failures, left = self._gathered(futures, wanted)
+        finally:
+            for future in futures:
+                future.cancel()
+        seconds = time.monotonic() - began
+        done = sum(line.cost for index, line in order.lines if index not in left)
+        if recordings and lane == "bulk":
+            self._learn(order.offer.engine, done, seconds)
+        with self._lock:
+            self._segments += len(recordings)
+            self._shards += 1
+        small = self._small if order.small else _as_it_is
+        packed = {n: replace(one, data=small(one.data)) for n, one in recordings.items()}
+        return Answer(
+            order.id, packed, failures, tuple(left), cost=done, seconds=seconds, num_batches=1,
+            num_out_of_memory=loaded.live.report.num_out_of_memory - before,
+        )  # fmt: skip
+
+    def _gathered(
+        self, futures: Mapping[Future[Recording], int], wanted: _Wanted
+    ) -> tuple[dict[int, Recording], dict[int, Failure], list[int]]:
+        recordings: dict[int, Recording] = {}
+        failures: dict[int, Failure] = {}
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                try:
+                    recordings[futures[future]] = future.result()
+                except AnyrigError as error:
+                    kind: FailureKind = "memory" if isinstance(error, OutOfMemory) else "error"
+                    failures[futures[future]] = Failure(kind, error.message, 1, error.hint)
+            if waiting and not wanted.now():
+                break
+        return recordings, failures, [futures[future] for future in waiting]
+
+    def _learn(self, engine: str, cost: float, seconds: float) -> None:
+        now = cost / max(seconds, 1e-6)
+        with self._lock:
+            before = self._speeds.get(engine)
+            self._speeds[engine] = now if before is None else before + _SMOOTH * (now - before)
+
+    def _fitting(self, order: Order, answer: Answer) -> Answer:
+        """An answer that the broker takes: what is too much goes to the box, or is left."""
+        size = sum(len(one.data) for one in answer.recordings.values()) * 4 // 3
+        if size <= MOST_BYTES:
+            return answer
+        if order.box:
+            from anyrig.cluster.box import put
+
+            with suppress(AnyrigError):
+                return put(order.box, self._about.box_key, answer)
+        kept: dict[int, Recording] = {}
+        size = 0
+        for index, one in answer.recordings.items():
+            size += len(one.data) * 4 // 3
+            if size > MOST_BYTES and kept:
+                break
+            kept[index] = one
+        left = tuple(index for index in answer.recordings if index not in kept)
+        return replace(answer, recordings=kept, left=(*answer.left, *left))
+
+    # -- engines ---------------------------------------------------------------------------------
+
+    def _loaded(self, order: Order) -> Loaded:
+        """The engine of an order, loaded once; one that is not the same to the byte is refused."""
+        mine = next((one for one in self._about.offers if one.engine == order.offer.engine), None)
+        if mine is None:
+            raise BadInput(f"there is no {order.offer.engine} here", hint="Install it there.")
+        if differs := order.offer.differs(mine):
+            raise BadInput(f"{self._about.name}: {differs}", hint="Install the same one there.")
+        key = (order.offer.engine, order.precision, repr(sorted(order.options.items())))
+        with self._loading:
+            found = self._engines.get(key)
+            if found is not None and found.live.open:
+                self._engines.move_to_end(key)
+                return found
+            if found is not None:
+                self._engines.pop(key).close()
+            began = time.monotonic()
+            found = self._open(order.offer.engine, order.precision, order.options)
+            log.info(
+                "loaded %s (%s) on %s in %.1f s; GPU available: %s", order.offer.engine,
+                order.precision, self._about.device, time.monotonic() - began,
+                "yes" if self._observed().get("gpu_available") else "no",
+            )  # fmt: skip
+            self._engines[key] = found
+            while len(self._engines) > _MOST_ENGINES:
+                self._engines.popitem(last=False)[1].close()
+            return found
+
+
+class _Wanted:
+    """Whether a shard is still wanted; asked often, answered from memory for a second."""
+
+    def __init__(self, link: Link, order: Order) -> None:
+        self._link, self._order = link, order
+        self._next, self._last = 0.0, True
+        self._missing_since: float | None = None
+
+    def now(self) -> bool:
+        """By the broker; where that is away or has forgotten the run, yes for a while."""
+        moment = time.monotonic()
+        if moment < self._next:
+            return self._last
+        self._next = moment + _LOOK_S
+        try:
+            self._last = self._asked(moment)
+        except Exception:  # noqa: BLE001 - the broker is away: go on with what is at hand
+            self._last = True
+        return self._last
+
+    def _asked(self, moment: float) -> bool:
+        run, redis = self._order.run, self._link.redis
+        pipe = redis.pipeline(transaction=False)
+        pipe.exists(self._link.name("run", run, "over"))
+        pipe.exists(self._link.name("run", run))
+        pipe.sismember(self._link.name("run", run, "open"), self._order.id)
+        over, alive, open = pipe.execute()
+        if over:
+            return False
+        if alive:
+            self._missing_since = None
+            return bool(open)
+        if self._missing_since is None:
+            self._missing_since = moment
+        return moment - self._missing_since < _UNSURE_S
+
+
+def health_of(card: Card) -> dict[str, Any]:
+    """The fields of a worker's health, and what else is known of it."""
+    return {
+        "status": card.status, "device_type": card.device_type,
+        "gpu_available": card.gpu_available, "gpu_count": card.gpu_count,
+        "gpu_memory_free_mb": card.gpu_memory_free_mb,
+        "tts_model_loaded": card.tts_model_loaded, "cached_models": list(card.cached_models),
+        "speed": dict(card.speeds), "segments_done": card.segments_done,
+        "versions": {
+            "anyrig": card.version, "python": card.python, "protocol": card.protocol,
+            **{one.engine: one.version for one in card.offers},
+        },
+    }  # fmt: skip
+
+
+def _indices(order: Order) -> tuple[int, ...]:
+    return tuple(index for index, _ in order.lines)
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data
