@@ -216,3 +216,19 @@ def test_an_index_that_is_being_filled_is_not_deleted(
     assert told["uploads"] == []
     upload = index["upload"].removeprefix("upload:")
     assert server.client.get(f"/uploads/{upload}").status_code == 200
+
+
+def test_a_file_in_two_indexes_keeps_its_name_in_the_one_it_stays_in(
+    server: Server, index: dict[str, str]
+) -> None:
+    path = server.data / "uploads" / f"{index['upload'].removeprefix('upload:')}.txt"
+    command(server, "index", str(path), "--index", "post-2", "--model", "hashing")
+    body = {"files": [index["upload"]]}
+    told = server.client.post("/documents/indexes/post-2/remove", json=body).json()
+    assert (told["files"], told["uploads"]) == ([index["upload"]], [])
+    hit = search(server, "quokka")["hits"][0]
+    assert (hit["name"], hit["file"]) == ("odd.txt", index["upload"])
+    assert server.client.delete("/documents/indexes/post-2").status_code == 200
+    # The last one that holds it takes it along.
+    told = server.client.post("/documents/indexes/post/remove", json=body).json()
+    assert told["uploads"] == [index["upload"]]

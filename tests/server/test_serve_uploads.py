@@ -192,3 +192,31 @@ def test_odd_names_go_through_the_wire(server: Server, name: str) -> None:
     assert content.content == b"x"
     assert content.headers.get_list("content-disposition")[0].startswith("attachment")
     server.client.delete(f"/uploads/{file['id']}")
+
+
+def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None:
+    toml = b'[model]\nkind = "text"\n[data]\ntrain = "upload:%s"\n'
+    with TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000") as client:
+
+        def sent(name: str, data: bytes) -> str:
+            answer = client.post("/uploads", files={"files": (name, data)})
+            return str(answer.json()["files"][0]["id"])
+
+        book, data = sent("a.txt", b"CHAPTER I\n\nThe tide came in."), sent("b.txt", b"one\ntwo\n")
+        run = sent("run.toml", toml % data.encode())
+        for id, kind, file in ((book, "book", book), (data, "train", run)):
+            job = client.post(
+                "/jobs", json={"kind": kind, "arguments": {"file": f"upload:{file}"}}
+            ).json()
+            assert job["state"] == "queued", job
+            for change in ("", "pause"):
+                if change:
+                    assert client.post(f"/jobs/{job['id']}/{change}").status_code == 200
+                answer = client.delete(f"/uploads/{id}")
+                assert answer.status_code == 409, answer.text
+                assert job["id"] in answer.json()["hint"]
+                assert answer.json()["job"] == job["id"]
+                assert client.get(f"/uploads/{id}/content").status_code == 200
+            assert client.post(f"/jobs/{job['id']}/cancel").status_code == 200
+            assert client.delete(f"/uploads/{id}").status_code == 200
+        assert client.delete(f"/uploads/{run}").status_code == 200  # the job had its own copy

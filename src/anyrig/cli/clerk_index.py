@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if word.startswith("upload:") and word not in uploads:
             raise BadInput(f"{word} is not in the index", hint="Look at the files of the index.")
         named.append(uploads.get(word) or Path(word))
-    return _plain(_removed(room, path, named))
+    return _plain(room, path, _removed(room, path, named))
 
 
 def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +78,11 @@ def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     except StoreFailed as error:  # somebody is filling it: told before anything is taken out
         return {"busy": error.message}
     found = status(path)
-    told: dict[str, Any] = {"files": [], "passages": 0, "kept": 0, "clean": True}
+    told: dict[str, Any] = {
+        "files": [], "passages": 0, "kept": 0, "clean": True, "elsewhere": [],
+    }  # fmt: skip
     if found.roots:
-        told = _plain(_removed(room, path, [root for root, _ in found.roots]))
+        told = _plain(room, path, _removed(room, path, [root for root, _ in found.roots]))
     service.drop(path)
     return told
 
@@ -125,8 +127,23 @@ def _removed(room: ClerkRoom, path: Path, named: list[Path]) -> Removed:
         return service.remove(path, named, forget)
 
 
-def _plain(removed: Removed) -> dict[str, Any]:
+def _plain(room: ClerkRoom, path: Path, removed: Removed) -> dict[str, Any]:
     return {
         "files": [str(one) for one in removed.files], "passages": removed.num_texts,
         "kept": removed.num_cached, "clean": removed.clean,
+        "elsewhere": _elsewhere(room, path, removed.files),
     }  # fmt: skip
+
+
+def _elsewhere(room: ClerkRoom, path: Path, files: Iterable[Path]) -> list[str]:
+    """Those of some files that were sent and that another index holds too."""
+    from anyrig.documents.index.database import names, path_of
+
+    sent = {os.fsencode(file): str(file) for file in files if _sent(room, file)}
+    folder = room.context.folders.indexes
+    found: set[str] = set()
+    for other in (path_of(folder, name) for name in names(folder)) if sent else ():
+        if other != path:
+            with suppress(AnyrigError):  # one that cannot be read names nothing
+                found |= {sent[name] for name, _ in _known(other) if name in sent}
+    return sorted(found)

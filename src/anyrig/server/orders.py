@@ -17,7 +17,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import BadInput
 from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
+from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
@@ -47,6 +48,8 @@ class Asked:
     kind: str
     folder: Path
     arguments: Mapping[str, Any]
+    uses: list[str] = field(default_factory=list)
+    """Ids of uploads that the job itself will read."""
 
 
 @contextmanager
@@ -66,9 +69,11 @@ def ordered(
     folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
     try:
-        found, called = _translated(Asked(parts, kind, folder, arguments))
+        asked = Asked(parts, kind, folder, arguments)
+        found, called = _translated(asked)
         checked = check(kind, found, folder)
-        yield {**checked, "asked": _remembered(arguments), "called": called}
+        told: dict[str, Plain] = {"asked": _remembered(arguments), "called": called}
+        yield {**checked, **told, USES: list[Plain](asked.uses)}
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -146,7 +151,14 @@ def upload(asked: Asked, name: str, value: Any) -> str:
             f"{name!r} of a {asked.kind} is a file that was sent",
             hint='POST /uploads takes it; name it as "upload:ID".',
         )
-    return str(asked.parts.uploads.given(value))
+    return _used(asked, value)
+
+
+def _used(asked: Asked, word: str) -> str:
+    """The path of `upload:ID`, which the job will need."""
+    path = asked.parts.uploads.given(word)
+    asked.uses.append(word.partition(":")[2])
+    return str(path)
 
 
 def _cast(asked: Asked, name: str, value: Any) -> str:
@@ -283,6 +295,7 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
     rows = asked.arguments.get("lines")
     if rows is None:
         path = Path(upload(asked, "file", asked.arguments.get("file")))
+        asked.uses.clear()  # its lines are written down below
         called = asked.parts.uploads.named(str(asked.arguments["file"])).name
         rows = orders_lines.read(path, called)
     elif asked.arguments.get("file") is not None:
@@ -296,9 +309,10 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
 
 def _train(asked: Asked, found: dict[str, Plain]) -> str:
     called = _one_file(asked, found)
+    asked.uses.clear()  # it is copied below; what it names is needed
     config = asked.folder / f"{safe_name(Path(called).stem).replace(' ', '-')[:60]}.toml"
     orders_train.copied(
-        Path(str(found["file"])), config, asked.parts.uploads.given,
+        Path(str(found["file"])), config, lambda word: Path(_used(asked, word)),
         lambda path: allowed(asked.parts, path, "models"), found.get("set"),
     )  # fmt: skip
     found["file"] = str(config)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import AnyrigError, BadInput
+from anyrig.server.holding import unneeded
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -80,12 +81,17 @@ class Shelf:
                 )
         return found
 
-    def drop_uploads(self, paths: Iterable[str]) -> list[str]:
-        """Delete the uploads among files that are no longer indexed; which they were."""
-        gone = []
-        for path in paths:
-            if upload := self.upload(path):
-                with contextlib.suppress(AnyrigError):
-                    self._parts.uploads.delete(upload)
-                    gone.append(f"upload:{upload}")
-        return gone
+    def drop_uploads(self, paths: Iterable[str], still: Iterable[str] = ()) -> list[str]:
+        """Delete the uploads among files that are no longer indexed; which they were.
+
+        Args:
+            paths: of the files.
+            still: those of them that another index holds: they keep their names and stay.
+        """
+        stay = set(still)
+        found = [self.upload(path) for path in paths if path not in stay]
+        there = []
+        for upload in filter(None, found):
+            with contextlib.suppress(AnyrigError):
+                there.append(self._parts.uploads.get(upload).id)
+        return [f"upload:{one}" for one in unneeded(self._parts, there)]

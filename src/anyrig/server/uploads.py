@@ -64,6 +64,9 @@ class Uploads:
         self.most_bytes, self.most_files = most_bytes, most_files
         self._folder = folder
         self._lock = threading.Lock()
+        self.steady = threading.Lock()
+        """Held while a job that names uploads is queued, and while one is deleted for a client: so
+        that no job is queued whose file has just gone."""
         self._coming = 0
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):

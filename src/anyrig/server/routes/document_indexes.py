@@ -105,7 +105,9 @@ async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[st
     found = await work
     if "busy" in found:
         raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
-    gone = await to_thread.run_sync(shelf.drop_uploads, found["files"] if uploads else [])
+    still = found.pop("elsewhere")
+    paths = found["files"] if uploads else []
+    gone = await to_thread.run_sync(shelf.drop_uploads, paths, still)
     rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
     await to_thread.run_sync(shelf.named, rows)
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": gone}

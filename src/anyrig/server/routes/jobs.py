@@ -187,7 +187,7 @@ def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
     waiting = sum(job.state in ("queued", "paused") for job in parts.jobs.list())
     if waiting >= parts.settings.queue:
         raise TooBusy(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
-    with ordered(parts, new.kind, new.arguments) as checked:
+    with parts.uploads.steady, ordered(parts, new.kind, new.arguments) as checked:
         job = parts.jobs.submit(new.kind, checked)
     return results.shown(parts, job)
 

@@ -8,6 +8,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
+from anyrig.server.holding import deleted
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.ranged import file_answer
@@ -79,8 +80,9 @@ def router(parts: Parts) -> APIRouter:
         return await file_answer(request, path, found.name, media_type="application/octet-stream")
 
     @routes.delete("/{id}", response_model=UploadedFile, summary="Delete a file for good",
-                   responses=answers(404))  # fmt: skip
+                   responses=answers(404, 409))  # fmt: skip
     async def delete(id: _Id) -> UploadedFile:
-        return shown(await anyio.to_thread.run_sync(uploads.delete, id))
+        """Refused while a job that is not over needs it."""
+        return shown(await anyio.to_thread.run_sync(deleted, parts, id))
 
     return routes

@@ -239,7 +239,10 @@ class Gone(BaseModel):
     files: list[str]
     passages: int
     kept: int = Field(description="Vectors and pages that were kept of them elsewhere.")
-    uploads: list[str] = Field(description="Uploads that were deleted with it.")
+    uploads: list[str] = Field(
+        description="Uploads that were deleted with it: those that no other index holds, and no "
+        "job that is not over needs."
+    )
     clean: bool = Field(description="False where another process still reads; its end clears it.")
 
 

@@ -1,0 +1,54 @@
+"""Which uploads somebody still needs: jobs that wait, rest or run read them when they begin again.
+
+A job could have a link of its own to each file instead. But `DELETE /uploads/{id}` says that a file
+is gone for good, and an index remembers the paths of its files: so it is refused while a job needs
+the file, and whoever wants it gone cancels the job first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from anyrig.server.problems import Problem
+
+if TYPE_CHECKING:
+    from anyrig.jobs import Job
+    from anyrig.server.parts import Parts
+    from anyrig.server.uploads import Upload
+
+USES = "uses"
+"""Among a job's arguments: ids of the uploads that it reads while it runs."""
+
+
+def holders(parts: Parts) -> dict[str, Job]:
+    """The job that needs each upload, by the upload's id."""
+    found: dict[str, Job] = {}
+    for job in parts.jobs.list():
+        uses = job.arguments.get(USES)
+        if not job.over and isinstance(uses, list):
+            found |= {str(upload): job for upload in uses}
+    return found
+
+
+def deleted(parts: Parts, upload_id: str) -> Upload:
+    """Delete an upload that nobody needs; a problem of 409 else."""
+    with parts.uploads.steady:
+        upload = parts.uploads.get(upload_id)
+        job = holders(parts).get(upload.id)
+        if job is not None:
+            raise Problem(
+                409, f"a {job.kind} job that is {job.state} needs this file",
+                hint=f"Wait for it, or cancel it: POST /jobs/{job.id}/cancel.", job=job.id,
+            )  # fmt: skip
+        return parts.uploads.delete(upload.id)
+
+
+def unneeded(parts: Parts, upload_ids: Collection[str]) -> list[str]:
+    """Delete those that no job needs; which they were."""
+    with parts.uploads.steady:
+        held = holders(parts) if upload_ids else {}
+        gone = [one for one in upload_ids if one not in held]
+        for one in gone:
+            parts.uploads.delete(one)
+    return gone
