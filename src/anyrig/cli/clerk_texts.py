@@ -285,6 +285,7 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from anyrig.cli.analyse_show import plain
     from anyrig.documents.analyse.report import html
+    from anyrig.documents.reading import Unread
     from anyrig.services.analyse import analyse as service
 
     sources = clerk_models.given(arguments)
@@ -296,6 +297,8 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
         for path, found in zip(
             paths, clerk_models.read(room, order, arguments.get("ocr")), strict=True
         ):
+            if isinstance(found, Unread):
+                found = replace(found, message=named[path].told(found.message))
             yield replace(found, file=path)
 
     def model(languages: Mapping[str, float]) -> Vectors:

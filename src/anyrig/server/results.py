@@ -164,7 +164,7 @@ class _Clean:
         self._many = dict(zip(map(str, files), map(str, given), strict=False))
         self._swaps: list[tuple[str, str]] = []
         file = str(job.arguments.get("file") or "")
-        if file:
+        if file and file not in self._many:
             self._swaps.append((file, title_of(job)))
             self._swaps.append((Path(file).name, title_of(job)))
         folder = str(job.arguments.get("folder") or "")
@@ -175,8 +175,10 @@ class _Clean:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):
             for path, upload in self._many.items():
-                if path in value:
-                    value = value.replace(path, self._name(upload))
+                kept = Path(path).name  # a random one: errors name a file by it alone
+                if kept in value:
+                    name = self._name(upload)
+                    value = value.replace(path, name).replace(kept, name)
             for path, word in self._swaps:
                 if path in value:
                     value = value.replace(path, word)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
@@ -19,7 +20,7 @@ from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
+from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
 from anyrig.server.routes.jobs import BINARY, PARTS, FileNumber, JobId
 from anyrig.server.schemas.books import BookAsked, BookPlan, MadeChapters
@@ -50,8 +51,13 @@ def router(parts: Parts) -> APIRouter:
         """
         arguments = asked.model_dump(exclude_none=True)
         checked = await anyio.to_thread.run_sync(looked_at, parts, arguments)
-        found = await _task(parts, "book_plan", {"arguments": checked})
         upload = asked.file.partition(":")[2]
+        try:
+            found = await _task(parts, "book_plan", {"arguments": checked})
+        except BadInput as error:  # it names the file as it is kept, which nobody knows
+            name = await anyio.to_thread.run_sync(lambda: parts.uploads.named(asked.file).name)
+            said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
+            raise Problem(status_of(error), said, hint=error.hint) from error
         keep(upload, found.pop("picture"))
         return told.planned(found, upload)
 
