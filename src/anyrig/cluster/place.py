@@ -25,6 +25,7 @@ from anyrig import __version__
 from anyrig.cluster.card import Card, Offer, Roll
 from anyrig.cluster.link import BEAT_S, Link
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
+from anyrig.cluster.wanted import LOOK_S, Wanted
 from anyrig.errors import AnyrigError, BadInput, OutOfMemory
 from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line, Value
@@ -32,10 +33,6 @@ from anyrig.work.live import Live
 from anyrig.work.outcome import Failure, FailureKind
 
 log = logging.getLogger(__name__)
-_LOOK_S = 1.0
-"""How often it is asked whether a shard is still wanted."""
-_UNSURE_S = 30.0
-"""A run whose keys are gone is believed to be over after this: the broker may have forgotten."""
 _MOST_ENGINES = 2
 _SMOOTH = 0.3
 
@@ -195,7 +192,7 @@ class Workplace:
             log.warning("a run could not be told of its shard: %s", error)
 
     def _done(self, order: Order) -> Answer:
-        wanted = _Wanted(self._link, order)
+        wanted = Wanted(self._link, order)
         if not wanted.now():
             return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
         if order.lane == "live":
@@ -205,7 +202,7 @@ class Workplace:
                 return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
             return self._spoken(order, wanted)
 
-    def _spoken(self, order: Order, wanted: _Wanted) -> Answer:
+    def _spoken(self, order: Order, wanted: Wanted) -> Answer:
         loaded = self._loaded(order)
         lane = "live" if order.lane == "live" else "bulk"
         began, before = time.monotonic(), loaded.live.report.num_out_of_memory
@@ -232,13 +229,13 @@ class Workplace:
         )  # fmt: skip
 
     def _gathered(
-        self, futures: Mapping[Future[Recording], int], wanted: _Wanted
+        self, futures: Mapping[Future[Recording], int], wanted: Wanted
     ) -> tuple[dict[int, Recording], dict[int, Failure], list[int]]:
         recordings: dict[int, Recording] = {}
         failures: dict[int, Failure] = {}
         waiting = set(futures)
         while waiting:
-            done, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+            done, waiting = wait(waiting, timeout=LOOK_S, return_when=FIRST_COMPLETED)
             for future in done:
                 try:
                     recordings[futures[future]] = future.result()
@@ -303,43 +300,6 @@ class Workplace:
             while len(self._engines) > _MOST_ENGINES:
                 self._engines.popitem(last=False)[1].close()
             return found
-
-
-class _Wanted:
-    """Whether a shard is still wanted; asked often, answered from memory for a second."""
-
-    def __init__(self, link: Link, order: Order) -> None:
-        self._link, self._order = link, order
-        self._next, self._last = 0.0, True
-        self._missing_since: float | None = None
-
-    def now(self) -> bool:
-        """By the broker; where that is away or has forgotten the run, yes for a while."""
-        moment = time.monotonic()
-        if moment < self._next:
-            return self._last
-        self._next = moment + _LOOK_S
-        try:
-            self._last = self._asked(moment)
-        except Exception:  # noqa: BLE001 - the broker is away: go on with what is at hand
-            self._last = True
-        return self._last
-
-    def _asked(self, moment: float) -> bool:
-        run, redis = self._order.run, self._link.redis
-        pipe = redis.pipeline(transaction=False)
-        pipe.exists(self._link.name("run", run, "over"))
-        pipe.exists(self._link.name("run", run))
-        pipe.sismember(self._link.name("run", run, "open"), self._order.id)
-        over, alive, open = pipe.execute()
-        if over:
-            return False
-        if alive:
-            self._missing_since = None
-            return bool(open)
-        if self._missing_since is None:
-            self._missing_since = moment
-        return moment - self._missing_since < _UNSURE_S
 
 
 def health_of(card: Card) -> dict[str, Any]:
