@@ -16,7 +16,7 @@ from anyrig.cli.show import print_warning
 
 if TYPE_CHECKING:
     from anyrig.cluster.card import Offer
-    from anyrig.cluster.place import Loaded
+    from anyrig.cluster.loaded import Loaded
     from anyrig.speech.protocol import Value
     from anyrig.speech.stage import Stage
 
@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     """Work until told to stop."""
     from anyrig.cluster.app import made, named
     from anyrig.cluster.link import Link, checked, open_to_the_world
-    from anyrig.cluster.place import About, Workplace
+    from anyrig.cluster.loaded import About
+    from anyrig.cluster.place import Workplace
     from anyrig.cluster.tasks import open_at
 
     context = Context(options)
@@ -95,6 +96,7 @@ class _Engine:
         from anyrig.work.live import Live
 
         self.offer = offer
+        self.voices = frozenset(voice.name for voice in stage.found.voices)
         stage.crew.wait_ready()
         self.live: Any = Live(
             stage.crew, cost=lambda line: line.cost, ahead=max(16, 4 * stage.lines_at_once)

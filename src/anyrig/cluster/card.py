@@ -62,6 +62,8 @@ class Card:
     kind: str = "cpu"
     word: str = "cpu"
     offers: tuple[Offer, ...] = ()
+    precisions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By engine: the classes of number format that it can compute in, its own choice first."""
     status: str = "ready"
     """`loading`, `ready`, `busy`, `draining`."""
     device_type: str = "cpu"
@@ -118,6 +120,8 @@ def read(text: bytes | str) -> Card | None:
         given["offers"] = tuple(Offer(**one) for one in given.get("offers", ()))
         given["cached_models"] = tuple(given.get("cached_models", ()))
         given["holds"] = tuple(given.get("holds", ()))
+        classes = given.get("precisions", {})
+        given["precisions"] = {name: tuple(some) for name, some in classes.items()}
         return Card(**given)
     except (ValueError, TypeError, AttributeError):
         return None
@@ -136,6 +140,15 @@ class Roll:
         pipe.hset(self._all, card.name, card.run)
         pipe.set(self._alive(card.name), json.dumps(card.plain()), ex=LEASE_S)
         pipe.execute()
+
+    def claim(self, card: Card) -> Card | None:
+        """Take a name that nobody has; else whoever has it."""
+        key = self._alive(card.name)
+        while not self._link.redis.set(key, json.dumps(card.plain()), ex=LEASE_S, nx=True):
+            there = cast("bytes | None", self._link.redis.get(key))
+            if there is not None:
+                return read(there) or Card(card.name, "")
+        return None
 
     def remove(self, name: str) -> bool:
         """Take a name off the list; whether it was there."""

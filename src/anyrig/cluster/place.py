@@ -14,53 +14,24 @@ import secrets
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from anyrig import __version__
-from anyrig.cluster.card import Card, Offer, Roll
+from anyrig.cluster.card import Card, Roll, queue_of
 from anyrig.cluster.link import BEAT_S, Link
+from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
 from anyrig.errors import AnyrigError, BadInput, OutOfMemory
 from anyrig.speech.booth import Recording
-from anyrig.speech.protocol import Line, Value
-from anyrig.work.live import Live
 from anyrig.work.outcome import Failure, FailureKind
 
 log = logging.getLogger(__name__)
-_MOST_ENGINES = 2
 _SMOOTH = 0.3
-
-
-class Loaded(Protocol):
-    """An engine that is ready to speak."""
-
-    live: Live[Line, Recording]
-    offer: Offer
-
-    def close(self) -> None:
-        """Let it go."""
-
-
-Open = Callable[[str, str, Mapping[str, Value]], Loaded]
-"""Loads an engine: its name, the class of precision, its options."""
-
-
-@dataclass(frozen=True)
-class About:
-    """What a worker is, before it has done anything."""
-
-    name: str
-    device: str
-    kind: str
-    word: str
-    offers: tuple[Offer, ...]
-    box_key: str = ""
 
 
 class Workplace:
@@ -72,6 +43,7 @@ class Workplace:
         open: loads an engine.
         observed: what the device says of itself now: the fields of health.
         small: packs a take for the way, where an order asks for it.
+        told: is told of what a person should see: an event, and facts of it.
     """
 
     def __init__(
@@ -82,12 +54,13 @@ class Workplace:
         *,
         observed: Callable[[], Mapping[str, Any]] = dict,
         small: Callable[[bytes], bytes] = lambda data: data,
+        told: Callable[[str, Mapping[str, Any]], None] = lambda event, facts: None,
     ) -> None:
-        self._link, self._about, self._open = link, about, open
+        self._link, self._about = link, about
         self._observed, self._small = observed, small
         self._roll = Roll(link)
-        self._engines: OrderedDict[tuple[str, str, str], Loaded] = OrderedDict()
-        self._loading, self._bulk = threading.Lock(), threading.Lock()
+        self._engines = Engines(about, open, observed, told)
+        self._bulk = threading.Lock()
         self._lock = threading.Lock()
         self._holds: dict[str, float] = {}
         self._speeds: dict[str, float] = {}
@@ -95,10 +68,18 @@ class Workplace:
         self._end = threading.Event()
         self._run = secrets.token_hex(8)
         self._idle_since = time.monotonic()
+        self._enough = threading.Event()
+        self.drained = threading.Event()
+        """Somebody asked in the broker that it leaves."""
         self.draining = False
+        """Whether it takes nothing new."""
         self._thread = threading.Thread(target=self._beating, name="anyrig-beat", daemon=True)
 
     # -- being there -----------------------------------------------------------------------------
+
+    def claim(self) -> Card | None:
+        """Take the name; whoever has it already, where somebody has."""
+        return self._roll.claim(self.card())
 
     def start(self) -> None:
         """Tell the broker that this worker is there, from now on."""
@@ -106,15 +87,34 @@ class Workplace:
         self._roll.write(self.card())
         self._thread.start()
 
+    def leave(self, within_s: float) -> bool:
+        """Take nothing new and finish what is here; what takes longer is given back as it is.
+
+        Whether all of it was finished.
+        """
+        self.draining = True
+        with suppress(Exception):
+            self._roll.write(self.card())
+        if self._empty(within_s):
+            return True
+        self._enough.set()
+        self._empty(2 * LOOK_S)
+        return False
+
+    def _empty(self, within_s: float) -> bool:
+        end = time.monotonic() + within_s
+        while self.idle_s == 0.0 and time.monotonic() < end:
+            time.sleep(0.05)
+        return self.idle_s > 0.0
+
     def close(self) -> None:
-        """Leave."""
+        """Leave; nothing of this worker stays in the broker."""
         self._end.set()
         with suppress(Exception):
             self._roll.remove(self._about.name)
-        with ExitStack() as stack:
-            for loaded in self._engines.values():
-                stack.callback(loaded.close)
-            self._engines.clear()
+            queue = queue_of(self._about.name)
+            self._link.redis.delete(queue, *(f"{queue}:{step}" for step in range(1, 10)))
+        self._engines.close()
 
     @property
     def idle_s(self) -> float:
@@ -127,15 +127,17 @@ class Workplace:
         observed = self._observed()
         with self._lock:
             holds, speeds = tuple(self._holds), dict(self._speeds)
-            models = tuple(f"{engine} {precision}" for engine, precision, _ in self._engines)
             self._beats += 1
+        seen = self._engines.seen()
+        models = tuple(dict.fromkeys(name for one in seen for name in one.holds))
+        word = seen[-1].word if seen else self._about.word
         status = "draining" if self.draining else "busy" if holds else "ready"
         about = self._about
         return Card(
             about.name, __version__, run=self._run, host=socket.gethostname(), pid=os.getpid(),
             python=platform.python_version(), system=platform.platform(terse=True),
-            device=about.device, kind=about.kind, word=about.word, offers=about.offers,
-            status=status, device_type=about.word.partition(":")[0],
+            device=about.device, kind=about.kind, word=word, offers=about.offers,
+            precisions=about.precisions, status=status, device_type=word.partition(":")[0],
             gpu_available=bool(observed.get("gpu_available", False)),
             gpu_count=int(observed.get("gpu_count", 0)),
             gpu_memory_free_mb=observed.get("gpu_memory_free_mb", 0),
@@ -152,7 +154,9 @@ class Workplace:
         while not self._end.wait(BEAT_S):
             try:
                 self._roll.write(self.card())
-                self.draining = self._roll.draining(self._about.name)
+                if self._roll.draining(self._about.name):
+                    self.draining = True
+                    self.drained.set()
             except Exception as error:  # noqa: BLE001 - a broker that is away comes back
                 log.warning("no sign of life could be given: %s", error)
 
@@ -165,6 +169,8 @@ class Workplace:
         except BadInput as error:
             id = found.get("id", "") if isinstance(found, dict) else ""
             return Answer(str(id)[:64], refused=error.message).plain()
+        if self.draining:
+            return Answer(order.id, left=_indices(order), refused="it is about to leave").plain()
         with self._lock:
             self._holds[order.id] = time.monotonic()
         try:
@@ -203,7 +209,7 @@ class Workplace:
             return self._spoken(order, wanted)
 
     def _spoken(self, order: Order, wanted: Wanted) -> Answer:
-        loaded = self._loaded(order)
+        loaded = self._engines.of(order)
         lane = "live" if order.lane == "live" else "bulk"
         began, before = time.monotonic(), loaded.live.report.num_out_of_memory
         futures: dict[Future[Recording], int] = {}
@@ -242,7 +248,7 @@ class Workplace:
                 except AnyrigError as error:
                     kind: FailureKind = "memory" if isinstance(error, OutOfMemory) else "error"
                     failures[futures[future]] = Failure(kind, error.message, 1, error.hint)
-            if waiting and not wanted.now():
+            if waiting and (self._enough.is_set() or not wanted.now()):
                 break
         return recordings, failures, [futures[future] for future in waiting]
 
@@ -271,35 +277,6 @@ class Workplace:
             kept[index] = one
         left = tuple(index for index in answer.recordings if index not in kept)
         return replace(answer, recordings=kept, left=(*answer.left, *left))
-
-    # -- engines ---------------------------------------------------------------------------------
-
-    def _loaded(self, order: Order) -> Loaded:
-        """The engine of an order, loaded once; one that is not the same to the byte is refused."""
-        mine = next((one for one in self._about.offers if one.engine == order.offer.engine), None)
-        if mine is None:
-            raise BadInput(f"there is no {order.offer.engine} here", hint="Install it there.")
-        if differs := order.offer.differs(mine):
-            raise BadInput(f"{self._about.name}: {differs}", hint="Install the same one there.")
-        key = (order.offer.engine, order.precision, repr(sorted(order.options.items())))
-        with self._loading:
-            found = self._engines.get(key)
-            if found is not None and found.live.open:
-                self._engines.move_to_end(key)
-                return found
-            if found is not None:
-                self._engines.pop(key).close()
-            began = time.monotonic()
-            found = self._open(order.offer.engine, order.precision, order.options)
-            log.info(
-                "loaded %s (%s) on %s in %.1f s; GPU available: %s", order.offer.engine,
-                order.precision, self._about.device, time.monotonic() - began,
-                "yes" if self._observed().get("gpu_available") else "no",
-            )  # fmt: skip
-            self._engines[key] = found
-            while len(self._engines) > _MOST_ENGINES:
-                self._engines.popitem(last=False)[1].close()
-            return found
 
 
 def health_of(card: Card) -> dict[str, Any]:
