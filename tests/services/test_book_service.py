@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
-from anyrig.audiobooks.progress import Pace, Progress
+from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import BadInput, StoreFailed, WorkFailed
 from anyrig.placement import Placed, Placement
@@ -225,13 +225,51 @@ def test_progress_tells_chapter_share_speed_and_devices(store: Store) -> None:
         make(order(), plan(), reader, store, tell=told.append)
     making = [one for one in told if one.stage == "making"]
     assert [one.segment for one in making] == list(range(1, len(making) + 1))
-    assert making[-1].done == 1.0
-    assert making[-1].left_s == 0.0
+    assert 0.0 < making[-1].done < 1.0  # writing is still to come
+    assert making[-1].left_s is not None
+    assert making[-1].left_s > 0.0
     assert making[-1].devices.keys() == {"cpu"}
     assert making[-1].speed is not None
     assert {one.title for one in making} == {"One", "Two"}
     writing = [one for one in told if one.stage == "writing"]
-    assert writing[-1].done == 1.0
+    assert (writing[-1].done, writing[-1].left_s) == (1.0, 0.0)
+    assert [one.done for one in told] == sorted(one.done for one in told)
+
+
+def told_by(*rows: Progress) -> list[Progress]:
+    found: list[Progress] = []
+    whole = Whole(found.append)
+    for row in rows:
+        whole(row)
+    return found
+
+
+def at(
+    stage: Literal["making", "writing"], done: float, wall_s: float, left_s: float | None
+) -> Progress:
+    return Progress(
+        stage, done, 1, 1, "One", 1, 1, done * 1000.0 if stage == "making" else 1000.0, wall_s,
+        None, left_s,
+    )  # fmt: skip
+
+
+def test_a_stage_weighs_what_it_takes_and_the_share_never_goes_back() -> None:
+    # A slow voice: 90 s of making, and 10 s of writing at 100 times real time.
+    told = told_by(
+        at("making", 0.1, 1.0, None), at("making", 0.5, 45.0, 45.0), at("making", 1.0, 90.0, 0.0),
+        at("writing", 0.0, 90.0, None), at("writing", 0.5, 95.0, 5.0), at("writing", 1.0, 100.0, 0),
+    )  # fmt: skip
+    assert [one.stage for one in told] == ["making"] * 3 + ["writing"] * 3
+    assert told[0].left_s is None
+    assert [round(one.done, 2) for one in told[1:]] == [0.45, 0.9, 0.9, 0.95, 1.0]
+    assert [one.left_s for one in told[1:]] == pytest.approx([55.0, 10.0, 10.0, 5.0, 0.0])
+    # Everything was kept: writing is all there is to do.
+    told = told_by(at("making", 1.0, 0.1, 0.0), at("writing", 0.01, 0.2, 99.0))
+    assert [round(one.done, 2) for one in told] == [0.01, 0.02]
+    assert told[-1].left_s == pytest.approx(9.9)  # not by the first block that was written
+    # A guess that was too good is not taken back.
+    told = told_by(at("making", 0.5, 1.0, 1.0), at("making", 0.6, 60.0, 40.0))
+    assert told[1].done >= told[0].done
 
 
 def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> None:
@@ -242,8 +280,11 @@ def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> 
     now[0] += 5.0  # loading
     pace.add(100, 6.0, kept=False, device="cpu")
     now[0] += 2.0
-    pace.add(100, 6.0, kept=False, device="gpu")
+    for _ in range(4):  # before that, nothing is known of how fast it goes
+        assert pace.left_s is None
+        pace.add(25, 1.5, kept=False, device="gpu")
     assert pace.left_s == pytest.approx(6.0)
+    assert Pace(10, 10).left_s == 0.0
     assert pace.done == pytest.approx(0.7)
     assert pace.speed == pytest.approx(12.0 / 7.0)
     assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}

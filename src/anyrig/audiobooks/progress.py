@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Stage = Literal["making", "writing"]
+MAKING_SPEED, WRITING_SPEED = 20.0, 100.0
+"""Times real time, until something was measured: the default voice on two cores, and AAC on one
+(75 to 150 were measured on slow cores)."""
+_SURE_S, _SURE_TAKES = 2.0, 4
+"""Before so much was seen a rate is no rate: the first takes of several workers come together."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,7 @@ class Progress:
 
     stage: Stage
     done: float
-    """The share of this stage that is through, 0 to 1."""
+    """The share that is through, 0 to 1: of this stage; of both once `Whole` has told it."""
     chapter: int
     """Which part of the plan, from 1."""
     num_chapters: int
@@ -30,7 +35,7 @@ class Progress:
     speed: float | None
     """Times real time, of what was made in this run; None before anything was."""
     left_s: float | None
-    """Until the stage ends, at the measured rate."""
+    """Until the end, at the measured rate; None before there is one."""
     devices: dict[str, float] = field(default_factory=dict)
     """Characters a second that each device has made in this run."""
 
@@ -68,7 +73,7 @@ class Pace:
         self._first: float | None = None
         """When the first take was there: what came before was loading."""
         self._through = self._made = 0
-        self._made_after = 0
+        self._made_after = self._takes_after = 0
         self._made_s = 0.0
         self._by_device: Counter[str] = Counter()
 
@@ -81,6 +86,7 @@ class Pace:
             self._first = self._clock()
         else:
             self._made_after += characters
+            self._takes_after += 1
         self._made += characters
         self._made_s += audio_s
         self._by_device[device or "this machine"] += characters
@@ -106,12 +112,51 @@ class Pace:
         to_make = self._to_make - self._made
         if to_make <= 0:
             return 0.0
-        if self._first is None or not self._made_after:
+        if self._first is None or self._takes_after < _SURE_TAKES:
             return None
-        return to_make / (self._made_after / max(self._clock() - self._first, 1e-9))
+        spent_s = self._clock() - self._first
+        return to_make / (self._made_after / spent_s) if spent_s >= _SURE_S else None
 
     @property
     def devices(self) -> dict[str, float]:
         """Characters a second by device."""
         wall = max(self.wall_s, 1e-9)
         return {name: count / wall for name, count in self._by_device.items()}
+
+
+class Whole:
+    """Tells both stages as one: a share from 0 to 1 that never goes back, and the time until the
+    book is there. Each stage weighs what it takes here, as far as that is known.
+
+    Args:
+        tell: is told.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._done = 0.0
+        self._writing_share = 1.0
+        self._writing_s = 0.0
+        self._since: float | None = None
+        """When writing began."""
+
+    def __call__(self, now: Progress) -> None:
+        """How far a stage is."""
+        done, left_s = self._writing(now) if now.stage == "writing" else self._making(now)
+        self._done = max(self._done, min(done, 1.0))
+        self._tell(replace(now, done=self._done, left_s=left_s))
+
+    def _making(self, now: Progress) -> tuple[float, float | None]:
+        audio_s = now.audio_s / now.done if now.done else now.audio_s
+        self._writing_s = audio_s / WRITING_SPEED
+        making_s = audio_s / MAKING_SPEED if now.left_s is None else now.wall_s + now.left_s
+        self._writing_share = self._writing_s / max(self._writing_s + making_s, 1e-9)
+        left_s = None if now.left_s is None else now.left_s + self._writing_s
+        return now.done * (1 - self._writing_share), left_s
+
+    def _writing(self, now: Progress) -> tuple[float, float | None]:
+        if self._since is None:
+            self._since = now.wall_s
+        sure = now.wall_s - self._since >= _SURE_S / 2 or now.done >= 1.0
+        left_s = now.left_s if sure else self._writing_s * (1 - now.done)
+        return 1 - self._writing_share * (1 - now.done), left_s

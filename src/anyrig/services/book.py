@@ -27,7 +27,7 @@ from anyrig.audiobooks.make import (
     record,
     sound,
 )
-from anyrig.audiobooks.progress import Progress, Tell
+from anyrig.audiobooks.progress import Progress, Tell, Whole
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.ways import Ways
 from anyrig.errors import BadInput, WorkFailed
@@ -161,6 +161,7 @@ def make(
         tell: is told how far it is.
     """
     began = time.monotonic()
+    tell = None if tell is None else Whole(tell)
     with store.holding(order.job):
         if order.again:
             _make_again(order, plan, studio)
