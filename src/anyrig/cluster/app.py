@@ -18,7 +18,7 @@ from celery import Celery
 from anyrig.cluster.link import LONGEST_S, RESULT_S, checked
 
 LOCAL = "redis://127.0.0.1:6379/0"
-BROKER_VARIABLES = ("ANYRIG_BROKER", "REDIS_URL")
+BROKER_VARIABLES = ("ANYRIG_CLUSTER_BROKER", "REDIS_URL")
 PRIORITIES = {"live": 0, "bulk": 6}
 """As Celery has them on Redis: 0 comes first."""
 
@@ -68,5 +68,13 @@ def named(environment: Any = os.environ) -> str:
     return f"redis://{host}:6379/0" if host else LOCAL
 
 
-app = made(named())
-"""For Celery's own commands; `anyrig` makes one for the broker that it is told."""
+def __getattr__(name: str) -> Any:
+    """`app`, for Celery's own commands: over the broker that the environment names.
+
+    Made when it is asked for: `anyrig` makes its own, for the broker that it is told.
+    """
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = made(named())
+    globals()["app"] = found
+    return found

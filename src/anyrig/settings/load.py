@@ -16,6 +16,7 @@ from anyrig.devices.describe import Precision
 from anyrig.errors import BadSetting
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
+from anyrig.settings.cluster import ClusterSettings
 from anyrig.settings.documents import DocumentSettings
 from anyrig.settings.server import ServerSettings
 from anyrig.units import is_number
@@ -159,6 +160,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     compute: ComputeSettings = field(default_factory=ComputeSettings)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
 
 
 @dataclass(frozen=True)

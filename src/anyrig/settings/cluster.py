@@ -1,0 +1,25 @@
+"""How this machine stands to a cluster, as a person sets it once: `[cluster]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyrig.errors import BadSetting
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Which cluster, and what this machine is in it."""
+
+    broker: str = ""
+    """Where its machines meet: redis://HOST:6379/0, or a token; empty takes this machine's own."""
+    spread: bool = False
+    """Whether books and speech go to its workers also without --cluster."""
+    name: str = ""
+    """What a worker on this machine is called; empty takes the machine's name."""
+    nodes: int = 1
+    """How many nodes a worker starts on each device."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= 64:
+            raise BadSetting(f"cluster.nodes is {self.nodes}", hint="From 1 to 64.")
