@@ -4,17 +4,22 @@ While there is plenty to do, a worker gets the oldest items and their neighbours
 end is in sight each item goes to the worker that would finish it first, the dearest first; a worker
 that would end after the others is given nothing. What a slow one still holds then is given to an
 idle faster one as well, and the first result counts.
+
+Where every worker's speed is known and no more items will come, everything is laid out at once and
+done as laid out (`draft.best`): one more worker then never makes it longer. That lasts until a
+worker is off by more than a little; from then on the above holds.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from anyrig.work.draft import Drawn, Seat, best, bound_s, differ, layout
+from anyrig.work.lane import Lane as Lane
 from anyrig.work.pack import Budget, Item, Packer
 
 T = TypeVar("T")
@@ -24,55 +29,31 @@ LOW_S = 0.02
 """Near the end a worker is given more only when it has so little left; an answer takes 1 ms."""
 AMPLE = 5.0
 """There is plenty while what is left takes so many times as long as a hand or the dearest item."""
-_SIMULATED = 512
-_RECENT = 8
-_OVERDUE = 0.25
+FEW = 16
+"""So many workers are looked at anew for every decision; of more, a look is kept for a while."""
+_LISTED = 4096
+"""Items times workers up to which the end is thought through anew for every decision."""
+_DRAWN = 50_000
+"""So many items are laid out at once; it takes a tenth of a second."""
+_DRAWN_ITEM_S = 5e-5
+"""A layout is kept at least so long for each of its items: twenty times as long as it takes."""
+_LATEST = 8
+"""An idle worker looks at so many late ones for something to do as well."""
 
 
 @dataclass
-class Lane(Generic[T]):
-    """One worker, as the plan sees it."""
+class _Look:
+    """All workers with a known speed, as they were a moment ago."""
 
-    number: int
-    prior: float | None = None
-    """A measured speed of its device, in any unit that all lanes share."""
-    budget: Budget = field(default_factory=lambda: Budget(0.0, 1))
-    """What one call of its engine may hold, as the worker last said."""
-    hand: dict[int, Item[T]] = field(default_factory=dict)
-    """What it was given and has not brought back."""
-    alone: bool = False
-    """Whether the hand is a suspect that must not have company."""
-    since: float = 0.0
-    """When it began with the first of its hand."""
-    _recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    _num_calls: int = 0
-
-    @property
-    def rate(self) -> float | None:
-        """Cost a second; None before the first result."""
-        recent = list(self._recent)
-        if 1 < self._num_calls <= _RECENT:
-            recent = recent[1:]  # the first call also loads kernels
-        seconds = sum(took for _, took in recent)
-        return sum(cost for cost, _ in recent) / seconds if seconds > 0 else None
-
-    @property
-    def held(self) -> float:
-        """The cost of its hand."""
-        return sum(item.cost for item in self.hand.values())
-
-    def learn(self, cost: float, seconds: float) -> None:
-        """A call of this real cost took so long."""
-        self._recent.append((cost, max(seconds, 1e-9)))
-        self._num_calls += 1
-
-    def left_s(self, now: float, rate: float) -> float:
-        """How long it will be busy; one that is late is taken to be late by a while more."""
-        if not self.hand:
-            return 0.0
-        elapsed = now - self.since
-        return max(self.held / rate - elapsed, _OVERDUE * elapsed if elapsed * rate > self.held
-                   else 0.0)  # fmt: skip
+    at: float
+    count: int
+    seats: list[Seat]
+    rates: dict[int, float]
+    speed: float
+    fastest: float
+    held: float
+    end: float
+    """When everything would be done, shared without loss."""
 
 
 class Plan(Generic[T]):
@@ -82,12 +63,20 @@ class Plan(Generic[T]):
         slice_s: what a worker is given at once takes so long, unless a call or an item is longer.
         low_s: near the end a worker is given more only when it has so little left.
         known: whether a lane's prior is its speed in cost a second, and not only a share of it.
+        ready_s: before, it is given more when it has so little left; a whole slice where speeds
+            are known, so that one lies ready beside the one at work, and half a slice elsewhere.
     """
 
     def __init__(
-        self, *, slice_s: float = SLICE_S, low_s: float = LOW_S, known: bool = False
+        self,
+        *,
+        slice_s: float = SLICE_S,
+        low_s: float = LOW_S,
+        known: bool = False,
+        ready_s: float | None = None,
     ) -> None:
-        self._slice_s, self._low_s, self._known = slice_s, low_s, known
+        self._slice_s, self.low_s, self._known = slice_s, low_s, known
+        self._ready_s = ready_s if ready_s is not None else slice_s if known else slice_s / 2
         self.waiting: Packer[T] = Packer()
         self.lanes: dict[int, Lane[T]] = {}
         self.ended = False
@@ -95,18 +84,27 @@ class Plan(Generic[T]):
         self._done: set[int] = set()
         """Items that are done and still held by a slower worker."""
         self._copies: dict[int, int] = {}
+        self._holders: dict[int, list[Lane[T]]] = {}
+        self._seen: _Look | None = None
+        self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
+        self._drawn: Drawn | None = None
+        self.sure = known
+        """Whether all has gone as laid out, so far."""
 
     # -- what happens ---------------------------------------------------------------------------
 
     def add(self, item: Item[T]) -> None:
         """One more item waits."""
         self.waiting.add(item)
+        self._astray()
+        if self._seen is not None:
+            self._seen.end += item.cost / self._seen.speed
 
     def returned(self, lane: Lane[T], indices: Iterable[int], now: float) -> list[int]:
         """A worker brought items back; those that nobody brought before. Others drop theirs."""
         fresh = []
         for index in indices:
-            lane.hand.pop(index, None)
+            self._let_go(lane, index)
             held = self.holders(index)
             if index not in self._done:
                 fresh.append(index)
@@ -122,44 +120,88 @@ class Plan(Generic[T]):
     def dropped(self, lane: Lane[T], indices: Iterable[int]) -> None:
         """A worker will not bring these."""
         for index in indices:
-            lane.hand.pop(index, None)
+            self._let_go(lane, index)
             if not self.holders(index):
                 self._done.discard(index)
         if not lane.hand:
             lane.alone = False
 
+    def back(self, lane: Lane[T], indices: Iterable[int]) -> list[Item[T]]:
+        """A worker gives these back undone: those that nobody has brought or holds any more."""
+        undone = []
+        for index in indices:
+            item = self._let_go(lane, index)
+            if self._copies.get(index) == lane.number:
+                del self._copies[index]
+            if item is None or self.holders(index):
+                continue
+            if index not in self._done:
+                undone.append(item)
+            self._done.discard(index)
+            self._copies.pop(index, None)
+        if not lane.hand:
+            lane.alone = False
+        return undone
+
     def holders(self, index: int) -> list[Lane[T]]:
         """The workers that hold an item."""
-        return [lane for lane in self.lanes.values() if index in lane.hand]
+        return [lane for lane in self._holders.get(index, ()) if index in lane.hand]
 
     def elsewhere(self, lane: Lane[T], indices: Iterable[int]) -> dict[int, list[int]]:
         """Which other workers hold items that are done now, and which: they may drop them."""
         found: dict[int, list[int]] = {}
         for index in indices:
-            for other in self.lanes.values():
-                if other is not lane and index in other.hand:
+            for other in self.holders(index):
+                if other is not lane:
                     found.setdefault(other.number, []).append(index)
         return found
 
     def gone(self, lane: Lane[T]) -> list[Item[T]]:
         """A worker is no more: what it held, and nobody else holds, is still to be done."""
         self.lanes.pop(lane.number, None)
+        self._astray()
         orphans = []
-        for item in lane.hand.values():
+        for item in list(lane.hand.values()):
+            self._let_go(lane, item.index)
             if self.holders(item.index):
                 continue  # and no other copy is made: one worker died of it
             if item.index not in self._done:
                 orphans.append(item)
             self._done.discard(item.index)
             self._copies.pop(item.index, None)
-        lane.hand = {}
         return orphans
+
+    def give(self, lane: Lane[T], chosen: Sequence[Item[T]], now: float) -> None:
+        """A worker has these from now on."""
+        if chosen and not lane.hand:
+            lane.since = now
+        for item in chosen:
+            lane.hand[item.index] = item
+            self._holders.setdefault(item.index, []).append(lane)
+        if self._seen is not None:
+            self._seen.held += sum(item.cost for item in chosen)
+
+    def _let_go(self, lane: Lane[T], index: int) -> Item[T] | None:
+        held = self._holders.get(index)
+        if held is not None:
+            if lane in held:
+                held.remove(lane)
+            if not held:
+                del self._holders[index]
+        return lane.hand.pop(index, None)
+
+    def _astray(self) -> None:
+        """Something was not foreseen: what was laid out holds no more."""
+        if self._drawn is not None or not self.ended:
+            self._drawn = None
+            self.sure = self.sure and not self.ended
+        self._seen = self._seen if len(self.lanes) > FEW else None
 
     # -- what comes next ------------------------------------------------------------------------
 
     def next_for(self, lane: Lane[T], now: float) -> list[Item[T]]:
         """What a worker gets now; nothing when it should wait or has enough."""
-        rate = self._rate(lane)
+        rate = self.rate_of(lane)
         if lane.alone or (lane.hand and (rate is None or not self._low(lane, rate, now))):
             return []
         if not len(self.waiting):
@@ -170,65 +212,88 @@ class Plan(Generic[T]):
             chosen = self._share(lane, rate, now)
         if not chosen and not lane.hand:
             return self._copies_for(lane, rate, now)
-        self._give(lane, chosen, now)
+        self.give(lane, chosen, now)
         return chosen
 
-    def _give(self, lane: Lane[T], chosen: Sequence[Item[T]], now: float) -> None:
-        if chosen and not lane.hand:
-            lane.since = now
-        lane.hand.update((item.index, item) for item in chosen)
-
-    def _rate(self, lane: Lane[T]) -> float | None:
+    def rate_of(self, lane: Lane[T]) -> float | None:
         """The measured rate, else one scaled from the device's measured speed."""
         if lane.rate is not None:
             return lane.rate
-        if self._known and lane.prior:
-            return lane.prior
+        if self._known or not lane.prior:
+            return lane.prior or None
         known = [
             other.rate / other.prior
             for other in self.lanes.values()
             if other.rate is not None and other.prior
         ]
-        return lane.prior * statistics.median(known) if lane.prior and known else None
+        return lane.prior * statistics.median(known) if known else None
 
     def _low(self, lane: Lane[T], rate: float, now: float) -> bool:
         """Whether a worker would soon wait for more. One item is kept ready beside the present."""
-        soon = max(self._slice_s / 2, lane.budget.cost / rate)
+        soon = max(self._ready_s * (1 + 1e-9), lane.budget.cost / rate)
         return len(lane.hand) == 1 or lane.left_s(now, rate) < soon
 
     def _share(self, lane: Lane[T], rate: float, now: float) -> list[Item[T]]:
-        rates = {n: r for n, other in self.lanes.items() if (r := self._rate(other)) is not None}
+        drawn = self._as_laid_out(lane, rate, now)
+        if drawn is not None:
+            return self._from(drawn, lane, rate * self._slice_s, math.inf)
+        look = self._look(now)
         target = max(rate * self._slice_s, 2 * lane.budget.cost)
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
-        if len(rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, rates, now):
-            target, budget = self._fair(lane, rates, target)
+        if len(look.rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, look, now):
+            target, budget = self._fair(lane, look, target)
             return self._hand(oldest, target, budget) if target > 0 or not lane.hand else []
-        if left > self._low_s:
+        if left > self.low_s:
             return []  # near the end nobody takes more than he works on
-        if len(self.waiting) > _SIMULATED:
-            return self._within(lane, rate, rates, now)
-        return self._planned(lane, rates, now)
+        if len(self.lanes) <= FEW and len(self.waiting) * len(look.rates) <= _LISTED:
+            return self._planned(lane, look, now)
+        if len(self.waiting) > _DRAWN:
+            return self._within(lane, rate, look, now)
+        target = max(rate * self._slice_s, lane.budget.cost)
+        return self._from(self._redrawn(lane, rate, now), lane, target, self._alone_from(lane))
 
-    def _fair(self, lane: Lane[T], rates: dict[int, float], target: float) -> tuple[float, Budget]:
+    def _look(self, now: float) -> _Look:
+        seen, count = self._seen, len(self.lanes)
+        kept = seen is not None and count > FEW and seen.count == count
+        if seen is not None and kept and now - seen.at < self._slice_s / 4:
+            return seen
+        seats = self._seats(now)
+        rates = {seat.number: seat.rate for seat in seats}
+        self._seen = _Look(
+            now, count, seats, rates, sum(rates.values()), max(rates.values()),
+            sum(other.held for other in self.lanes.values()),
+            now + bound_s(seats, self.waiting.total_cost),
+        )  # fmt: skip
+        return self._seen
+
+    def _seats(self, now: float) -> list[Seat]:
+        return [
+            Seat(number, lane.left_s(now, rate), rate)
+            for number, lane in self.lanes.items()
+            if (rate := self.rate_of(lane)) is not None
+        ]
+
+    def _fair(self, lane: Lane[T], look: _Look, target: float) -> tuple[float, Budget]:
         """What one worker is given at once, and in what calls, where more may come at any time.
 
         Where little waits, one that took it all would leave the others to do the same once more.
         """
-        there = self.waiting.total_cost + sum(other.held for other in self.lanes.values())
-        share = there * rates[lane.number] / sum(rates.values()) - lane.held
-        if self.ended or len(rates) == 1 or share >= target:
+        if self.ended or len(look.rates) == 1:
+            return target, lane.budget
+        there = self.waiting.total_cost + look.held
+        share = there * look.rates[lane.number] / look.speed - lane.held
+        if share >= target:
             return target, lane.budget
         # Half of it is enough: a group may hold twice what a call does, and is given whole.
         return share / 2, replace(lane.budget, cost=min(lane.budget.cost, max(0.0, share / 2)))
 
-    def _plenty(self, seconds: float, rates: dict[int, float], now: float) -> bool:
+    def _plenty(self, seconds: float, look: _Look, now: float) -> bool:
         if not self.ended:
             return True
         dearest = self.waiting.dearest()
         assert dearest is not None
-        seconds = max(seconds, dearest.cost / max(rates.values()))
-        return seconds * AMPLE < self._end(rates, now, self.waiting.total_cost) - now
+        return max(seconds, dearest.cost / look.fastest) * AMPLE < look.end - now
 
     def _hand(self, first: Item[T], target: float, budget: Budget) -> list[Item[T]]:
         """Groups of like items, from an item and the oldest ones after it, up to a cost.
@@ -246,24 +311,24 @@ class Plan(Generic[T]):
                 return chosen
             first = self.waiting.oldest()
 
-    def _within(
-        self, lane: Lane[T], rate: float, rates: dict[int, float], now: float
-    ) -> list[Item[T]]:
+    def _within(self, lane: Lane[T], rate: float, look: _Look, now: float) -> list[Item[T]]:
         """One call that ends before the others would have done everything, from the dearest item
         that does.
         """
-        others = {number: r for number, r in rates.items() if number != lane.number}
-        room = (self._end(others, now, self.waiting.total_cost) - now) * rate
+        others_s = (look.end - now) * look.speed / max(look.speed - rate, 1e-9)
+        room = others_s * rate
         item = self.waiting.dearest(room)
         if item is None:
             return []
         call = replace(lane.budget, cost=min(lane.budget.cost, room))
         return list(self.waiting.take(item, call).items)
 
-    def _planned(self, lane: Lane[T], rates: dict[int, float], now: float) -> list[Item[T]]:
+    def _planned(self, lane: Lane[T], look: _Look, now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
-        free = {n: now + self.lanes[n].left_s(now, rate) for n, rate in rates.items()}
+        rates = look.rates
+        free = {seat.number: seat.free_s for seat in look.seats}
         target = max(rates[lane.number] * self._slice_s, lane.budget.cost)
+        alone_from = self._alone_from(lane)
         mine: list[int] = []
         total = 0.0
         for cost, index in reversed(self.waiting.sorted()):
@@ -272,25 +337,90 @@ class Plan(Generic[T]):
             if best == lane.number:
                 mine.append(index)
                 total += cost
-                if total >= target or (
-                    lane.budget.cost == 0.0 and cost / rates[best] > self._low_s
-                ):
+                if total >= target or cost > alone_from * rates[best]:
                     break
         return [self.waiting.remove(index) for index in mine]
 
-    def _end(self, rates: dict[int, float], now: float, cost: float) -> float:
-        """When these workers would have done so much more, shared without loss."""
-        starts = sorted((now + self.lanes[n].left_s(now, rate), rate) for n, rate in rates.items())
-        total, moment = 0.0, now
-        for place, (start, rate) in enumerate(starts):
-            total += rate
-            following = starts[place + 1][0] if place + 1 < len(starts) else math.inf
-            room = total * (following - start)
-            if room >= cost:
-                return start + cost / total
-            cost -= room
-            moment = following
-        return moment
+    def _alone_from(self, lane: Lane[T]) -> float:
+        """An item that takes so long goes by itself near the end, where calls hold one item."""
+        return self.low_s if lane.budget.cost == 0.0 else math.inf
+
+    # -- as laid out ----------------------------------------------------------------------------
+
+    def _from(self, drawn: Drawn, lane: Lane[T], target: float, alone_from: float) -> list[Item[T]]:
+        """The next of what a worker is to do, up to a cost."""
+        chosen: list[Item[T]] = []
+        total, rate = 0.0, drawn.rates.get(lane.number, 1.0)
+        while total < target and (index := drawn.next(lane.number)) is not None:
+            if index not in self.waiting:
+                continue  # somebody took it to learn his speed
+            item = self.waiting.remove(index)
+            chosen.append(item)
+            total += item.cost
+            if item.cost > alone_from * rate:
+                break
+        return chosen
+
+    def _as_laid_out(self, lane: Lane[T], rate: float, now: float) -> Drawn | None:
+        """What is laid out for good; None where speeds are not known or something came between."""
+        if not (self.sure and self.ended) or len(self.waiting) > _DRAWN:
+            return None
+        drawn = self._drawn
+        if drawn is None:
+            drawn = self._for_good(now)
+        elif lane.number not in drawn.rates and now >= drawn.again:
+            drawn = self._widened(drawn, now)
+        if drawn is not None and not drawn.off(lane, rate, now, self.low_s):
+            idle = not lane.hand and not drawn.lists.get(lane.number)
+            if not idle or not self._anyone_late(drawn, now):
+                self._drawn = drawn
+                return drawn
+        self.sure, self._drawn = False, None
+        return None
+
+    def _for_good(self, now: float) -> Drawn | None:
+        for lane in self.lanes.values():
+            if not lane.prior or (lane.rate is not None and differ(lane.rate, lane.prior)):
+                return None
+        seats = sorted(self._seats(now))
+        found = best([cost for cost, _ in self.waiting.sorted()], seats)
+        return Drawn.of(found, seats, self.waiting.sorted(), now, by_age=True)
+
+    def _widened(self, drawn: Drawn, now: float) -> Drawn:
+        """With those that have come since, where all would then end earlier; else as it is."""
+        seats = self._seats(now)
+        there = sorted(seat for seat in seats if seat.number in drawn.rates)
+        come = sorted(seat for seat in seats if seat.number not in drawn.rates)
+        costs = [cost for cost, _ in self.waiting.sorted()]
+        found = best(costs, there + come, least=len(there) + 1)
+        if now + found.end_s < drawn.end - self.low_s:
+            return Drawn.of(found, seats, self.waiting.sorted(), now, by_age=True)
+        drawn.again = now + max(self._slice_s, 4 * _DRAWN_ITEM_S * len(costs))
+        return drawn
+
+    def _anyone_late(self, drawn: Drawn, now: float) -> bool:
+        """Whether somebody else has stopped, who would not come to say so."""
+        if now - drawn.looked < self._slice_s / 4:
+            return False
+        drawn.looked = now
+        return any(
+            drawn.off(lane, rate, now, self.low_s)
+            for lane in self.lanes.values()
+            if (rate := self.rate_of(lane)) is not None
+        )
+
+    def _redrawn(self, lane: Lane[T], rate: float, now: float) -> Drawn:
+        """What is laid out for now, and again after a while when it does not come true."""
+        drawn = self._drawn
+        if drawn is not None:
+            if now - drawn.at <= max(self.low_s, _DRAWN_ITEM_S * len(self.waiting)):
+                return drawn
+            if drawn.lists.get(lane.number) and not drawn.off(lane, rate, now, self.low_s):
+                return drawn
+        seats = self._seats(now)
+        found = layout([cost for cost, _ in self.waiting.sorted()], seats)
+        self._drawn = Drawn.of(found, seats, self.waiting.sorted(), now, by_age=False)
+        return self._drawn
 
     # -- late items -----------------------------------------------------------------------------
 
@@ -298,18 +428,31 @@ class Plan(Generic[T]):
         """Items that another worker holds and this idle one would bring sooner."""
         if rate is None or lane.hand:
             return []
+        for finish, other in self._latest(rate, now)[:_LATEST]:
+            chosen = self._sooner(lane, other, rate, finish, now) if other is not lane else []
+            if chosen:
+                self.give(lane, chosen, now)
+                return chosen
+        return []
+
+    def _latest(self, rate: float, now: float) -> list[tuple[float, Lane[T]]]:
+        """Those that hold something of which there is no copy, the last to end first."""
+        many = len(self.lanes) > FEW
+        if many and self._late is not None and now - self._late[0] < self.low_s / 4:
+            return self._late[1]
+        # Where all goes as laid out, only what is late is done twice.
+        after = now if self._drawn is None or not self.sure else self._drawn.end + self.low_s
         late = [
             (finish, other)
             for other in self.lanes.values()
-            if other is not lane and other.hand
-            and (finish := now + other.left_s(now, self._rate(other) or rate)) > now
+            if other.hand and not other.alone
+            and (finish := now + other.left_s(now, self.rate_of(other) or rate)) > after
+            and not (many and all(index in self._copies or index in self._done
+                                  for index in other.hand))
         ]  # fmt: skip
-        for finish, other in sorted(late, key=lambda pair: -pair[0]):
-            chosen = self._sooner(lane, other, rate, finish, now)
-            if chosen:
-                self._give(lane, chosen, now)
-                return chosen
-        return []
+        late.sort(key=lambda pair: -pair[0])
+        self._late = (now, late)
+        return late
 
     def _sooner(
         self, lane: Lane[T], other: Lane[T], rate: float, finish: float, now: float
@@ -317,7 +460,7 @@ class Plan(Generic[T]):
         chosen: list[Item[T]] = []
         moment, most = now, max(rate * self._slice_s, lane.budget.cost)
         for item in sorted(other.hand.values(), key=lambda held: -held.cost):
-            if self._copies.get(item.index) or item.index in self._done or other.alone:
+            if item.index in self._copies or item.index in self._done:
                 continue
             moment += item.cost / rate
             if moment >= finish or (chosen and (moment - now) * rate > most):
