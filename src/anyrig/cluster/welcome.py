@@ -1,0 +1,77 @@
+"""Who may join a cluster: one of its version, under a name that nobody else has."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from anyrig import __version__
+from anyrig.cluster import notice
+from anyrig.cluster.card import PROTOCOL, Card, Roll
+from anyrig.cluster.link import BEAT_S
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    from anyrig.cluster.link import Link
+
+_WATCHED_S = 2.5 * BEAT_S
+
+
+def check_version(link: Link) -> None:
+    """`BadInput` where a coordinator of another version leads the cluster."""
+    found = notice.read(link)
+    if found is None or (found.version == __version__ and found.protocol in (0, PROTOCOL)):
+        return
+    raise BadInput(
+        f"this worker runs anyrig {__version__}, and the cluster's coordinator "
+        f"anyrig {found.version}" + (
+            f" (protocols {PROTOCOL} and {found.protocol})"
+            if found.version == __version__
+            else ""
+        ),
+        hint="Install the same version on all machines.",
+    )  # fmt: skip
+
+
+def is_alive(link: Link, card: Card, *, shared_pids: bool = True) -> bool:
+    """Whether the worker that a card describes still works.
+
+    A card stays for a while after a worker was killed; one that lives counts its beats.
+
+    Args:
+        link: to the broker.
+        card: as it is there.
+        shared_pids: whether processes of this host have the numbers that this process knows; not
+            in a container.
+    """
+    if shared_pids and card.host == socket.gethostname() and card.pid and not _runs(card.pid):
+        return False
+    roll, end = Roll(link), time.monotonic() + _WATCHED_S
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        now = roll.living().get(card.name)
+        if now is None:
+            return False
+        if (now.run, now.beat) != (card.run, card.beat):
+            return True
+    return False
+
+
+def taken(card: Card) -> BadInput:
+    """The error for a name that somebody has."""
+    return BadInput(
+        f"a worker called {card.name} is there already (process {card.pid} on {card.host})",
+        hint="Name this one with --name; without it, it finds a free name by itself.",
+    )
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
