@@ -71,7 +71,6 @@ def test_version(anyrig: Anyrig) -> None:
         (["devices", "--device", ""], 2, "no name", "auto"),
         (["devices", "--device", "cpu", "--gpu", "0"], 2, "not allowed with", "--help"),
         (["devices", "--record", "r.json", "--machine", H200], 2, "--record writes", "one of"),
-        (["worker"], 2, "planned and not there yet", "devices"),
         (["bench", "--plot", "/proc/nowhere/x.svg"], 2, "no folder", "Make the folder"),
         (["devices", "--machine", str(MACHINES / "rx7900xtx-windows.json"), "--strict",
           "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),

@@ -42,10 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "every ability over HTTP, and a page in the browser"),
     "keys": ("keys", "who may call the server: add, list and remove API keys"),
     "worker": ("worker", "let this machine help a cluster: take shards from a broker, speak them"),
+    "coordinator": ("coordinator", "lead a cluster: a broker, and the line that lets others join"),
+    "cluster": ("cluster", "who works in a cluster, and how fast; let workers leave"),
     "entities": ("entities", "people, places, dates, amounts and checked numbers in documents"),
 }
-# Designed and not there yet; each leaves this list when it lands.
-PLANNED = "coordinator cluster".split()
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 

@@ -6,7 +6,7 @@ import argparse
 import importlib
 from typing import NoReturn, Protocol, cast
 
-from anyrig.cli import COMMANDS, PLANNED
+from anyrig.cli import COMMANDS
 from anyrig.errors import BadInput, NoSuchCommand
 from anyrig.units import is_number
 
@@ -29,6 +29,7 @@ _WITH_VALUE = (
     " --similar --sentences --share"
     " --run --resume --steps --nproc --strategy --export"
     " --host --port --scopes --expires"
+    " --broker --cluster --box-port --address --flower-port"
 ).split()
 
 
@@ -78,11 +79,6 @@ def overview() -> str:
 def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command that was named, and its options."""
     leading, name, rest = _split(arguments)
-    if name in PLANNED:
-        raise NoSuchCommand(
-            f"`anyrig {name}` is planned and not there yet",
-            hint=f"There are: {', '.join(COMMANDS)}.",
-        )
     if name not in COMMANDS:
         import difflib
 

@@ -37,7 +37,7 @@ LONGEST_S = 3600.0
 """No shard takes so long; one that was taken and not answered is given again after it."""
 PATIENCE_S = 600.0
 """How long a broker may be away before whoever needs it gives up."""
-_FIRST_S, _MOST_S = 0.2, 5.0
+_FIRST_S, _MOST_S = 0.2, 2.0
 
 
 class NoBroker(AnyrigError):
@@ -45,8 +45,10 @@ class NoBroker(AnyrigError):
 
 
 def checked(url: str) -> str:
-    """An address in one form; `BadInput` when it is none."""
-    text = url.strip()
+    """An address in one form, a token included; `BadInput` when it is none."""
+    from anyrig.cluster import token
+
+    text = token.read(url).broker if token.is_token(url) else url.strip()
     if "://" not in text:
         text = f"redis://{text}"
     try:
@@ -135,7 +137,7 @@ class Link:
 
     def patiently(
         self, what: Callable[[], T], *, gave_up: Callable[[], bool] = lambda: False,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = PATIENCE_S, also: tuple[type[Exception], ...] = (),
     ) -> T:  # fmt: skip
         """What a call answers; while the broker is away, it is tried again.
 
@@ -143,16 +145,20 @@ class Link:
             what: the call; it may be made more than once.
             gave_up: whether nobody waits for it any more.
             patience_s: how long it is tried; then `NoBroker`.
+            also: what else says that the broker is away.
         """
-        from redis.exceptions import BusyLoadingError, ReadOnlyError
+        from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError
         from redis.exceptions import ConnectionError as Broken
         from redis.exceptions import TimeoutError as Late
 
+        away: tuple[type[Exception], ...] = (
+            Broken, Late, BusyLoadingError, OutOfMemoryError, ReadOnlyError, OSError, *also
+        )  # fmt: skip
         began, wait_s, told = time.monotonic(), _FIRST_S, False
         while True:
             try:
                 return what()
-            except (Broken, Late, BusyLoadingError, ReadOnlyError, OSError) as error:
+            except away as error:
                 if gave_up() or time.monotonic() - began > patience_s:
                     raise NoBroker(
                         f"the broker {shown(self.url)} has been away for "

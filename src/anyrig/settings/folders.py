@@ -83,6 +83,16 @@ class Folders(NamedTuple):
         return self.config / "keys.json"
 
     @property
+    def coordinator(self) -> Path:
+        """The secrets of a cluster that this machine leads: for its owner's eyes alone."""
+        return self.config / "coordinator.json"
+
+    @property
+    def cluster(self) -> Path:
+        """The data of the broker and the box of `anyrig coordinator`."""
+        return self.cache / "cluster"
+
+    @property
     def server(self) -> Path:
         """The server's data: uploads, and what jobs that came over HTTP have made."""
         return self.cache / "server"
