@@ -21,7 +21,9 @@
     │   └── DeviceLost           3  its driver gave it up: only a new process can use it
     ├── WorkFailed               1  some of the work could not be done, the rest is
     │   ├── Unfinished           1  passages of a book that could not be spoken
+    │   ├── Deadly               1  an item that its workers died of
     │   └── DataFailed           1  an item of a data set that cannot be read, or its worker ended
+    ├── NoBroker                 1  the broker of a cluster does not answer
     ├── PeerLost                 1  another process that trains along ended or did not answer
     ├── TooBusy                  1  too much waits already; a moment later it may not
     ├── StoreFailed              1  what is kept on disk cannot be read or written

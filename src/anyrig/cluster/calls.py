@@ -1,22 +1,31 @@
-"""The wire of a run to its workers: shards out, answers in, and what is still wanted."""
+"""The wire of a client to its workers: shards out, answers in, and what is still wanted.
+
+Whatever is written to the broker is written by one thread, in the order in which it was asked for,
+and again until it has worked: so nobody waits for a broker that is away, and what the broker holds
+is what is wanted now. Nothing is written without an end.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import queue
+import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anyrig.cluster.app import PRIORITIES, made
 from anyrig.cluster.card import Card, Offer, Roll
-from anyrig.cluster.link import RUN_LEASE_S, Link, plain
-from anyrig.cluster.shard import Answer, Order, answer_of
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, Link, plain
+from anyrig.cluster.shard import MOST_BYTES, Answer, Order, answer_of
+from anyrig.errors import AnyrigError
 from anyrig.speech.protocol import Line, Value
 
 if TYPE_CHECKING:
@@ -24,7 +33,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SHARD = "anyrig.shard"
+RESULT = "result:celery-task-meta-"
 _WAIT_S = 1
+_AT_ONCE = 64
+_SEEN = 256
+"""Messages of a queue that are looked through; more than a worker is ever sent."""
+_QUEUE_S = int(LONGEST_S)
+"""A queue that nobody reads is gone so long after its last message."""
+_TAKEN_S = int(4 * LONGEST_S)
+"""The same of Celery's own list of what workers have taken."""
+_MOST = MOST_BYTES + (4 << 20)
+_ID = re.compile(r"[0-9a-f]{24}")
 
 
 def new_id() -> str:
@@ -32,89 +51,121 @@ def new_id() -> str:
     return secrets.token_hex(12)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Sent:
     """A shard that was sent and not answered."""
 
     order: Order
     queue: str
+    seat: int
+    put_at: float | None = None
+    """When it lay in its worker's queue; None while it is on the way there."""
+
+
+class Heard(NamedTuple):
+    """A shard that a worker is done with."""
+
+    id: str
+    sent: Sent | None
+    """None where nobody waits for it any more."""
+    answer: Answer | None
+    """None where it cannot be read."""
 
 
 class Calls:
-    """One run after the other over a broker.
-
-    Nothing here waits for the broker but the two threads that are made for it.
-    """
+    """One run after the other over a broker, under one name that nobody else has."""
 
     def __init__(
         self, link: Link, offer: Offer, *, precision: str, options: Mapping[str, Value],
-        lane: str, small: bool,
+        lane: str, small: bool, box: str = "", box_key: str = "",
     ) -> None:  # fmt: skip
         self._link, self.offer, self._precision = link, offer, precision
         self._options, self._lane, self._small = dict(options), lane, small
+        self.box, self.box_key = box, box_key
         self._app = made(link.url)
         self._roll = Roll(link)
+        self._run = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._sent: dict[str, Sent] = {}
-        self._run = ""
-        self.box = ""
+        self._queues: set[str] = set()
+        self._told: deque[str] = deque()
+        """Shards that workers say are done and whose answers were not fetched yet."""
+        self._renewing = False
         self._outbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._write, name="anyrig-calls", daemon=True)
         self._writer.start()
 
-    # -- a run -----------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """A new run: from now on what is sent is wanted."""
-        with self._lock:
-            self._run, self._sent = secrets.token_hex(8), {}
-        self._outbox.put(self.renew)
+    # -- what is wanted --------------------------------------------------------------------------
 
     def renew(self) -> None:
         """Say again what is wanted, and for how long: a broker may have forgotten it."""
         with self._lock:
-            run, open = self._run, list(self._sent)
-        if not run:
-            return
-        names = [self._link.name("run", run), self._link.name("run", run, "open")]
+            if self._renewing:
+                return  # once is enough, however long the broker is away
+            self._renewing = True
+        self._outbox.put(self._renew)
+
+    def _renew(self) -> None:
+        with self._lock:
+            open, queues = list(self._sent), list(self._queues)
         pipe = self._link.redis.pipeline(transaction=True)
-        pipe.set(names[0], "1", ex=RUN_LEASE_S)
+        pipe.set(self._key(), "1", ex=RUN_LEASE_S)
+        pipe.delete(self._key("open"))
         if open:
-            pipe.sadd(names[1], *open)
-            pipe.expire(names[1], RUN_LEASE_S)
+            pipe.sadd(self._key("open"), *open)
+            pipe.expire(self._key("open"), RUN_LEASE_S)
+        self._end_queues(pipe, queues)
         pipe.execute()
+
+    def _end_queues(self, pipe: Any, queues: Collection[str]) -> None:
+        """Messages of a worker that is no more end with their queue."""
+        for name in queues:
+            for one in _lists(name):
+                pipe.expire(one, _QUEUE_S)
+        for name in ("unacked", "unacked_index") if queues else ():
+            pipe.expire(name, _TAKEN_S)
 
     def over(self) -> None:
-        """The run has ended: whoever still works for it stops."""
+        """A run has ended: whoever still works for it stops."""
         with self._lock:
-            run, sent = self._run, list(self._sent.values())
-            self._run, self._sent = "", {}
-        if run:
-            self._outbox.put(lambda: self._end(run, sent))
+            sent, self._sent = self._sent, {}
+        if sent:
+            self._outbox.put(partial(self._take_back, sent))
 
-    def _end(self, run: str, sent: Sequence[Sent]) -> None:
+    def _take_back(self, sent: Mapping[str, Sent]) -> None:
         pipe = self._link.redis.pipeline(transaction=True)
-        pipe.set(self._link.name("run", run, "over"), "1", ex=RUN_LEASE_S)
-        for words in ((), ("open",), ("done",)):
-            pipe.delete(self._link.name("run", run, *words))
+        pipe.srem(self._key("open"), *sent)
+        for id in sent:
+            pipe.delete(self._link.name(RESULT + id))
         pipe.execute()
-        for one in sent:
-            with suppress(Exception):
-                self._app.AsyncResult(one.order.id).forget()
+        for name in {one.queue for one in sent.values()}:
+            self._withdraw(name, sent)
+
+    def _leave(self) -> None:
+        """Nothing is wanted any more, and nothing stays."""
+        pipe = self._link.redis.pipeline(transaction=True)
+        pipe.set(self._key("over"), "1", ex=RUN_LEASE_S)
+        pipe.delete(self._key(), self._key("open"), self._key("done"))
+        self._end_queues(pipe, self._queues)
+        pipe.execute()
+
+    def _key(self, *words: str) -> str:
+        return self._link.name("run", self._run, *words)
 
     # -- out -------------------------------------------------------------------------------------
 
-    def send(self, id: str, card: Card, items: Sequence[Item[Line]]) -> None:
+    def send(self, id: str, seat: int, card: Card, items: Sequence[Item[Line]]) -> None:
         """Put a shard into a worker's queue; by another thread."""
+        lines = tuple((item.index, item.payload) for item in items)
+        order = Order(
+            id, self._run, self.offer, lines, self._precision, self._options, self._lane, self.box,
+            self._small,
+        )  # fmt: skip
         with self._lock:
-            order = Order(
-                id, self._run, self.offer,
-                tuple((item.index, item.payload) for item in items), self._precision,
-                self._options, self._lane, self.box, self._small,
-            )  # fmt: skip
-            self._sent[order.id] = Sent(order, card.queue)
-        self._outbox.put(lambda: self._put(id))
+            self._sent[id] = Sent(order, card.queue, seat)
+            self._queues.add(card.queue)
+        self._outbox.put(partial(self._put, id))
 
     def _put(self, id: str) -> None:
         with self._lock:
@@ -122,83 +173,116 @@ class Calls:
         if sent is None:
             return  # not wanted any more
         order = sent.order
-        redis = self._link.redis
-        pipe = redis.pipeline(transaction=False)
-        pipe.sadd(self._link.name("run", order.run, "open"), id)
-        pipe.expire(self._link.name("run", order.run, "open"), RUN_LEASE_S)
-        pipe.set(self._link.name("run", order.run), "1", ex=RUN_LEASE_S)
+        pipe = self._link.redis.pipeline(transaction=False)
+        pipe.sadd(self._key("open"), id)
+        pipe.expire(self._key("open"), RUN_LEASE_S)
+        pipe.set(self._key(), "1", ex=RUN_LEASE_S)
         pipe.execute()
-        self._app.send_task(
-            SHARD, (order.plain(),), task_id=id, queue=sent.queue,
-            priority=PRIORITIES[order.lane], retry=False,
-        )  # fmt: skip
+        self._publish(order, sent.queue)
+        sent.put_at = time.monotonic()
+
+    def _publish(self, order: Order, name: str) -> None:
+        """As a task of Celery, straight into the queue.
+
+        `send_task` would find the queue by a table that a broker loses when it is started anew, and
+        have the broker send every answer here a second time.
+        """
+        task = self._app.amqp.as_task_v2(order.id, SHARD, args=(order.plain(),), argsrepr="(...)")
+        with self._app.amqp.producer_pool.acquire(block=True) as producer:
+            producer.publish(
+                task.body, exchange="", routing_key=name, serializer="json", retry=False,
+                headers=task.headers, priority=PRIORITIES[order.lane], **task.properties,
+            )  # fmt: skip
 
     def forget(self, id: str) -> None:
         """A shard is not wanted any more."""
         with self._lock:
             sent = self._sent.pop(id, None)
         if sent is not None:
-            key = self._link.name("run", sent.order.run, "open")
-            self._outbox.put(lambda: cast(None, self._link.redis.srem(key, id)))
+            self._outbox.put(lambda: cast(None, self._link.redis.srem(self._key("open"), id)))
+
+    def withdraw(self, name: str, ids: Collection[str]) -> None:
+        """Take messages out of the queue of a worker that is no more."""
+        self._outbox.put(partial(self._withdraw, name, frozenset(ids)))
+
+    def _withdraw(self, name: str, ids: Collection[str]) -> None:
+        redis = self._link.redis
+        for one in _lists(name):
+            for message in cast("list[bytes]", redis.lrange(one, 0, _SEEN)):
+                if _id_of(message) in ids:
+                    redis.lrem(one, 0, cast("str", message))
 
     def _write(self) -> None:
+        from kombu.exceptions import OperationalError
+
         while (what := self._outbox.get()) is not None:
             try:
-                self._link.patiently(what, gave_up=self._closed.is_set)
+                self._link.patiently(what, gave_up=self._closed.is_set, also=(OperationalError,))
             except AnyrigError as error:
                 log.warning("%s", error.message)
             except Exception:
                 log.exception("something could not be sent")
+            if what == self._renew:
+                self._renewing = False
 
     # -- in --------------------------------------------------------------------------------------
 
-    def answers(self) -> list[tuple[str, Answer | None]]:
-        """Shards that were answered, waited for a moment; None for what cannot be read."""
-        with self._lock:
-            run = self._run
-        if not run:
-            self._closed.wait(0.05)
-            return []
-        redis = self._link.redis
-        key = self._link.name("run", run, "done")
-        first = cast("Any", redis.blpop([key], timeout=_WAIT_S))
-        if first is None:
-            return []
-        more = cast("Any", redis.lpop(key, 64)) or []
-        ids = [str(plain(one)) for one in (first[1], *more)]
-        return [(id, answer) for id in ids for answer in self._fetched(id)]
+    def answers(self) -> Iterator[Heard]:
+        """Shards that workers are done with, waited for a moment.
 
-    def look(self, ids: Sequence[str]) -> list[tuple[str, Answer | None]]:
+        What was told and could not be fetched, as the broker went away, comes with the next call.
+        """
+        redis, key = self._link.redis, self._key("done")
+        if not self._told:
+            first = cast("Any", redis.blpop([key], timeout=_WAIT_S))
+            if first is None:
+                return
+            self._told.append(str(plain(first[1])))
+            more = cast("Any", redis.lpop(key, _AT_ONCE)) or []
+            self._told.extend(str(plain(one)) for one in more)
+        while self._told:
+            heard = self._fetched(self._told[0])
+            self._told.popleft()
+            if heard is not None:
+                yield heard
+
+    def look(self, ids: Collection[str]) -> list[Heard]:
         """The answers that lie there of some shards, where nobody told of them."""
-        return [(id, answer) for id in ids for answer in self._fetched(id)]
+        found = [self._fetched(id) for id in ids]
+        return [one for one in found if one is not None]
 
-    def _fetched(self, id: str) -> list[Answer | None]:
-        """An answer, which is deleted at once; nothing where there is none."""
-        backend: Any = self._app.backend
-        raw = backend.get(backend.get_key_for_task(id))
-        backend.delete(backend.get_key_for_task(id))
+    def _fetched(self, id: str) -> Heard | None:
+        """An answer, which is deleted at once; None where there is none."""
+        if not _ID.fullmatch(id):
+            return None
+        key = self._link.name(RESULT + id)
+        raw = cast("bytes", self._link.redis.getrange(key, 0, _MOST))
+        if not raw:
+            return None
         with self._lock:
-            wanted = self._sent.pop(id, None)
-        if raw is None or wanted is None:
-            return []
+            sent = self._sent.get(id)
+        answer = self._read(id, raw) if sent is not None else None
         self.forget(id)
+        self._outbox.put(lambda: cast(None, self._link.redis.delete(key)))
+        return Heard(id, sent, answer)
+
+    def _read(self, id: str, raw: bytes) -> Answer | None:
         try:
+            if len(raw) > _MOST:
+                raise ValueError("it is too large")
             told = json.loads(raw)
             if told.get("status") != "SUCCESS":
-                said = str(told.get("result"))[:200]
-                return [Answer(id, refused=f"the task failed: {said}")]
+                return Answer(id, refused=f"the task failed: {str(told.get('result'))[:200]}")
             answer = answer_of(told["result"])
-            return [answer if not answer.box else self._from_box(answer)]
-        except (BadInput, ValueError, KeyError, TypeError, AttributeError) as error:
+            return answer if not answer.box else self._from_box(answer)
+        except (AnyrigError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("an answer of shard %s cannot be read: %s", id, error)
-            return [None]
+            return None
 
     def _from_box(self, answer: Answer) -> Answer:
         from anyrig.cluster.box import get
 
         return get(answer, self.box_key)
-
-    box_key = ""
 
     # -- who is there ----------------------------------------------------------------------------
 
@@ -206,22 +290,36 @@ class Calls:
         """The workers that gave a sign of late."""
         return self._roll.living()
 
-    def waiting(self, queues: Sequence[str]) -> dict[str, int]:
-        """How much lies in queues and was not taken."""
-        pipe = self._link.redis.pipeline(transaction=False)
-        names = [(name, step) for name in queues for step in sorted(PRIORITIES.values())]
-        for name, step in names:
-            pipe.llen(name if step == 0 else f"{name}:{step}")
-        counts: dict[str, int] = dict.fromkeys(queues, 0)
-        for (name, _), count in zip(names, pipe.execute(), strict=True):
-            counts[name] += int(count)
-        return counts
+    def put_at(self, id: str) -> float | None:
+        """When a shard lay in its queue; None where it does not yet, or nobody wants it."""
+        with self._lock:
+            sent = self._sent.get(id)
+        return sent.put_at if sent is not None else None
+
+    def queued(self, name: str) -> set[str]:
+        """The shards that lie in a queue and were not taken."""
+        redis = self._link.redis
+        found = [cast("list[bytes]", redis.lrange(one, 0, _SEEN)) for one in _lists(name)]
+        return {_id_of(message) for some in found for message in some}
 
     def close(self) -> None:
         """End the thread, once what waits is sent or the broker is away."""
         self.over()
+        self._outbox.put(self._leave)
         self._outbox.put(None)
         self._writer.join(timeout=3)
         self._closed.set()
         with suppress(Exception):
             self._app.close()
+
+
+def _lists(name: str) -> list[str]:
+    """Where Celery keeps a queue's messages: a list for each priority."""
+    return [name if step == 0 else f"{name}:{step}" for step in sorted(PRIORITIES.values())]
+
+
+def _id_of(message: bytes) -> str:
+    try:
+        return str(json.loads(message)["headers"]["id"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -117,7 +117,6 @@ class Fleet:
         ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
         plan: Plan[Any] = Plan(slice_s=self._slice_s, low_s=LOW_S, known=True)
         shift = Shift(self._hands, source, self._events, ready.put, report, plan)
-        self._calls.begin()
         thread = threading.Thread(target=shift.work, name="anyrig-fleet", daemon=True)
         thread.start()
         self._shift = (shift, thread)
@@ -126,6 +125,9 @@ class Fleet:
             there = there if noted is None else told(there, noted)
             for outcome in in_order(there) if ordered else there:
                 source.done()
+                while ahead < _AHEAD * self.size:  # more have come
+                    ahead += 1
+                    source.done()
                 self._events.put(WAKE)
                 yield outcome
         finally:

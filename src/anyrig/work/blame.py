@@ -76,6 +76,14 @@ class Ledger:
             self.strikes[device] = kept
         return freed
 
+    def absolve(self, index: int, device: str) -> None:
+        """A death that was counted was none."""
+        if device in self.places.get(index, ()):
+            self.places[index].remove(device)
+            self.deaths[index] -= 1
+        if self.deaths.get(index) == 0:
+            del self.deaths[index], self.places[index]
+
     def acquit(self, index: int, device: str) -> None:
         """An item was computed after all, on a device that therefore works."""
         self.streaks[device] = 0

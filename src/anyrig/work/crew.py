@@ -14,7 +14,7 @@ from anyrig.work.pack import LOOK_AHEAD
 if TYPE_CHECKING:
     from anyrig.work import wire
     from anyrig.work.blame import Ledger
-    from anyrig.work.outcome import Outcome, Report
+    from anyrig.work.outcome import Failure, Outcome, Report
     from anyrig.work.pack import Item
     from anyrig.work.schedule import Lane
     from anyrig.work.seen import Seen
@@ -105,6 +105,9 @@ class Roster(Protocol):
 
     def convict(self, index: int) -> None:
         """An item is guilty of the deaths it was there for."""
+
+    def asks_another(self, failure: Failure, devices: Collection[str]) -> bool:
+        """Whether an item that failed on these devices may do better on another."""
 
     def elsewhere(self, devices: Collection[str]) -> bool:
         """Whether somebody works, or will, on another device than these."""

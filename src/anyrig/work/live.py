@@ -41,6 +41,10 @@ _SWEPT = 256
 """Fewer cancelled items than this are left to be met in their turn."""
 
 
+class Deadly(WorkFailed):
+    """An item that its workers died of."""
+
+
 class Awaited(Future[R]):
     """A future of an item's result."""
 
@@ -279,7 +283,8 @@ class Live(Generic[T, R]):
 
 
 def _failed(failure: Failure) -> AnyrigError:
-    kind = OutOfMemory if failure.kind == "memory" else WorkFailed
+    kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemory, "killed": Deadly}
+    kind = kinds.get(failure.kind, WorkFailed)
     return kind(failure.said, hint=failure.hint or "Look at what was given; -vv says more.")
 
 

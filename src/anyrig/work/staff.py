@@ -24,6 +24,7 @@ from anyrig.work.worker import Gone, Said, Worker
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
+    from anyrig.work.outcome import Failure
 
 log = logging.getLogger(__name__)
 LOADING_S = 1800.0
@@ -214,6 +215,10 @@ class Staff:
         placement, self._fallback = self._fallback, None
         self.hire(placement)
         return True
+
+    def asks_another(self, failure: Failure, devices: Collection[str]) -> bool:
+        """Memory is a device's own; any other error would be the same on all."""
+        return failure.kind == "memory"
 
     def elsewhere(self, devices: Collection[str]) -> bool:
         """Whether somebody works, or will, on another device than these."""

@@ -111,6 +111,12 @@ class Dropped(NamedTuple):
     indices: tuple[int, ...]
 
 
+class Back(NamedTuple):
+    """From a worker: these it gives back undone, and nobody is to blame; they are given again."""
+
+    indices: tuple[int, ...]
+
+
 class Lost(NamedTuple):
     """From a worker: its device is gone, and so is it."""
 

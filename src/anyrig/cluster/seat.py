@@ -1,0 +1,180 @@
+"""A worker of a cluster as a shift sees it: what it was sent, and what came of that."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from anyrig.cluster.calls import Calls, new_id
+from anyrig.cluster.card import Card
+from anyrig.work import wire
+from anyrig.work.pack import Budget
+from anyrig.work.worker import Gone, Said
+
+if TYPE_CHECKING:
+    from anyrig.cluster.shard import Answer
+    from anyrig.work.pack import Item
+
+AGAIN = "takes its seat again"
+"""In the place of how a worker ended: it did not, and nobody is to blame."""
+
+
+@dataclass
+class _Shard:
+    indices: tuple[int, ...]
+    open: set[int]
+    """Those that nobody else has brought meanwhile."""
+    dropped_at: float | None = None
+    """Since when nobody wants it; its worker has not said yet that it knows."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """One worker. The shift gives and drops, the listening thread hears: both under one lock."""
+
+    number: int
+    card: Card
+    calls: Calls
+    events: queue.SimpleQueue[Any]
+    missing_since: float | None = None
+    """When the broker had no sign of it for the first time."""
+    closed: bool = False
+    _shards: dict[str, _Shard] = field(default_factory=dict)
+    """What it was sent and has not answered, in the order it was sent."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def place(self) -> str:
+        """Deaths are counted by the worker's name."""
+        return self.card.name
+
+    @property
+    def called(self) -> str:
+        """The worker, with what it computes on."""
+        return f"{self.card.name} ({self.card.device})"
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing."""
+        with self._lock:
+            return not self._shards
+
+    def knows(self, id: str) -> bool:
+        """Whether a shard was sent there and not answered."""
+        return id in self._shards
+
+    def take(self) -> None:
+        """The seat is taken: from now on it can be given something."""
+        self._say(wire.Ready(0.0, self.card.name, self.card.version))
+
+    # -- the shift's side ------------------------------------------------------------------------
+
+    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
+        """Send a shard."""
+        indices = tuple(item.index for item in items)
+        with self._lock:
+            if self.closed:  # it is about to be told to the shift
+                self._say(wire.Back(indices))
+                return []
+            if not self._shards:
+                self._say(wire.Begun(indices))
+            id = new_id()
+            self._shards[id] = _Shard(indices, set(indices))
+        self.calls.send(id, self.number, self.card, items)
+        return []
+
+    def drop(self, indices: Sequence[int]) -> None:
+        """What is done elsewhere; a shard of which nothing is left is taken back.
+
+        Its worker is busy with it until it says otherwise: a line that is at work is finished.
+        """
+        with self._lock:
+            for id, shard in self._shards.items():
+                shard.open.difference_update(indices)
+                if not shard.open and shard.dropped_at is None:
+                    shard.dropped_at = time.monotonic()
+                    self.calls.forget(id)
+
+    def stop(self) -> None:
+        """Take everything back; the worker itself goes on for others."""
+        self.end("did not get anything done")
+
+    def end(self, said: str) -> bool:
+        """Give the seat up; whether it was not before."""
+        with self._lock:
+            if self.closed:
+                return False
+            self.closed = True
+            for id in self._shards:
+                self.calls.forget(id)
+            if said == AGAIN:
+                for shard in self._shards.values():
+                    self._say(wire.Back(shard.indices))
+                self._say(wire.Begun(()))
+            self.calls.withdraw(self.card.queue, list(self._shards))
+            self._shards.clear()
+            self._say(Gone(said))
+            return True
+
+    # -- the listening side ----------------------------------------------------------------------
+
+    def answered(self, id: str, answer: Answer | None) -> bool:
+        """What came of a shard; whether anything did. None, or what is left of it, is given again.
+
+        Said under the lock, so that what the worker turns to next is told in the right order.
+        """
+        with self._lock:
+            shard = self._shards.pop(id, None)
+            if shard is None:
+                return False
+            brought: set[int] = set()
+            if answer is not None:
+                brought = {*answer.recordings, *answer.failures}.intersection(shard.indices)
+            if answer is not None and brought:
+                self._say(_done(answer, brought, self._at_work))
+            if left := tuple(one for one in shard.indices if one not in brought):
+                self._say(wire.Back(left))
+                self._say(wire.Begun(self._at_work))
+            return bool(brought)
+
+    def unheard(self, now: float, after_s: float) -> list[str]:
+        """Shards that must have been with the worker for so long, and that it does not know."""
+        with self._lock:
+            found = []
+            for id, shard in self._shards.items():
+                since = shard.dropped_at if shard.dropped_at is not None else self.calls.put_at(id)
+                if since is not None and now - since > after_s and id not in self.card.holds:
+                    found.append(id)
+            return found
+
+    @property
+    def _at_work(self) -> tuple[int, ...]:
+        """What it computes now: the first shard that it was sent."""
+        return next((shard.indices for shard in self._shards.values()), ())
+
+    def _say(self, message: Any) -> None:
+        self.events.put(Said(self.number, message))
+
+
+class _There:
+    """A result that is here already, in the place of a parcel."""
+
+    def __init__(self, number: int, thing: Any) -> None:
+        self.number, self._thing = number, thing
+
+    def opened(self) -> Any:
+        """What it is."""
+        return self._thing
+
+
+def _done(answer: Answer, brought: set[int], begun: tuple[int, ...]) -> wire.Done:
+    parcels: Any = tuple(_There(n, one) for n, one in answer.recordings.items() if n in brought)
+    failures = tuple((n, one) for n, one in answer.failures.items() if n in brought)
+    return wire.Done(
+        parcels, failures, begun, answer.cost, answer.cost, answer.seconds, answer.num_batches,
+        answer.num_out_of_memory, None, Budget(0.0, 1), 0.0, None,
+    )  # fmt: skip
