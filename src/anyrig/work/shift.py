@@ -171,6 +171,8 @@ class Shift:
             lane.since = time.monotonic()
         elif isinstance(message, wire.Dropped):
             self._plan.dropped(lane, message.indices)
+        elif isinstance(message, wire.Back):
+            self._given_back(lane, message.indices)
         elif isinstance(message, (wire.Lost, Gone)):
             self._lost(worker, lane, message.said)
 
@@ -222,7 +224,7 @@ class Shift:
         assert outcome.failure is not None
         tried = self._ran_out.setdefault(index, set())
         tried.add(worker.place)
-        if outcome.failure.kind != "memory" or not self._staff.elsewhere(tried):
+        if not self._staff.elsewhere(tried) or not self._staff.asks_another(outcome.failure, tried):
             return False
         self._plan.dropped(lane, [index])
         self._suspects.append(self._items[index])
@@ -263,6 +265,17 @@ class Shift:
                 self._suspects.appendleft(item)  # to the end with it, before another is tried
             else:
                 self._suspects.append(item)
+
+    def _given_back(self, lane: Lane[Any], indices: tuple[int, ...]) -> None:
+        """What a worker could not do goes to the next one; a suspect is still one."""
+        lane.since = time.monotonic()
+        for item in self._plan.back(lane, indices):
+            if item.index not in self._items:
+                continue
+            if self._staff.ledger.suspect(item.index) or item.index in self._ran_out:
+                self._suspects.append(item)
+            else:
+                self._plan.add(item)
 
     def _convict(self, item: Item[Any], said: str) -> None:
         tries = self._staff.ledger.deaths[item.index]
