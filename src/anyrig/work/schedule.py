@@ -143,23 +143,6 @@ class Plan(Generic[T]):
             lane.alone = False
         return undone
 
-    def back(self, lane: Lane[T], indices: Iterable[int]) -> list[Item[T]]:
-        """A worker gives these back undone: those that nobody has brought or holds any more."""
-        undone = []
-        for index in indices:
-            item = lane.hand.pop(index, None)
-            if self._copies.get(index) == lane.number:
-                del self._copies[index]
-            if item is None or self.holders(index):
-                continue
-            if index not in self._done:
-                undone.append(item)
-            self._done.discard(index)
-            self._copies.pop(index, None)
-        if not lane.hand:
-            lane.alone = False
-        return undone
-
     def holders(self, index: int) -> list[Lane[T]]:
         """The workers that hold an item."""
         return [lane for lane in self._holders.get(index, ()) if index in lane.hand]
