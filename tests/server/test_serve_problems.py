@@ -39,8 +39,9 @@ def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], stat
     assert ("retry-after" in answer.headers) == (status in (429, 503))
     body = event_of(error)
     assert body["type"] == "about:blank"
-    assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, "do this")
-    assert body["error"]["message"] == "went wrong. do this"
+    hint = "GET /jobs lists them." if kind is NoSuchJob else "do this"
+    assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
+    assert body["error"]["message"] == f"went wrong. {hint}"
 
 
 def test_a_problem_has_its_own_headers_and_members() -> None:

@@ -166,7 +166,7 @@ def test_speed_and_language_are_heeded(server: Server) -> None:
         ({"voice": "/etc/passwd"}, 400, "no voice"),
         ({"voice": "x" * 5000}, 400, "no voice"),
         ({"input": '<speak><voice name="/etc/passwd">Hi.</voice></speak>'}, 400, "no voice"),
-        ({"model": "tome"}, 400, "Did you mean tone"),
+        ({"model": "tome"}, 404, "Did you mean tone"),
         ({"model": "kokoro"}, 501, "anyrig engines get kokoro"),
         ({"speed": 5}, 422, "less than or equal to 4"),
         ({"speed": float("nan")}, 422, "speed"),

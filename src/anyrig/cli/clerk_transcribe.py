@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.cli.transcribe import seats
+from anyrig.errors import NeedsWeights
 from anyrig.recognise.forms import FormName, written
 
 if TYPE_CHECKING:
@@ -49,11 +51,18 @@ def _transcriber(room: ClerkRoom, wishes: Wishes) -> Transcriber:
     from anyrig.recognise.model import find
     from anyrig.recognise.transcribe import Transcriber
 
-    name = f"{_KEPT}{wishes}"
+    name = f"{_KEPT}{_called(wishes)}"
     for other in room.kept:
         if other.startswith(_KEPT) and other != name:
             room.let_go(other)
-    find(wishes.model, language=wishes.language, engine="", translate=wishes.translate, fetch=False)
+    try:
+        find(wishes.model, language=wishes.language, engine="", translate=wishes.translate)
+    except NeedsWeights as error:  # nothing is fetched for a request
+        raise NeedsWeights(
+            error.message,
+            hint=f"`anyrig transcribe --fetch --model {wishes.model} FILE` gets it, on the server's"
+            " machine; or name a folder below those of server.models.",
+        ) from error
     context = room.context
     return room.keep(
         name,
@@ -62,3 +71,12 @@ def _transcriber(room: ClerkRoom, wishes: Wishes) -> Transcriber:
             folder=str(Path(context.folders.models, "recognise")), wishes=wishes,
         ),
     )  # fmt: skip
+
+
+def _called(wishes: Wishes) -> str:
+    """What `/health` calls it: no two that differ in what is loaded have one name."""
+    told = [Path(wishes.model).name or "by language", wishes.language]
+    told += [word for word in ("translate", "words") if getattr(wishes, word)]
+    if "/" in wishes.model:  # two folders may have one name
+        told.append(sha256(wishes.model.encode()).hexdigest()[:6])
+    return " ".join(filter(None, told))

@@ -20,6 +20,7 @@ from anyrig.cli import embedding
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError, BadInput, DeviceError, OutOfMemory
 from anyrig.server.keeper import Keeper
+from anyrig.server.models import stood_in
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from anyrig.work.seen import Seen
 
 log = logging.getLogger(__name__)
-OTHERS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
-"""Names that clients of OpenAI's interface send without being asked: the default model's here."""
+OTHERS = "text-embedding-"
+"""How names begin that clients of OpenAI's interface send without being asked: they are the default
+model's here, where no model is called so."""
 
 _FULL, _FULL_GPU = 4_096.0, 65_536.0
 """Letters of a batch that a CPU, and a GPU, makes about as fast a text as any larger one."""
@@ -72,9 +74,9 @@ class Embeddings:
 
     def _known(self, name: str) -> tuple[Found, str]:
         note = ""
-        if name in OTHERS:
-            note = f"{name} is not on this machine; {self._default} answered"
-        if name in ("", "auto", *OTHERS):
+        if name.startswith(OTHERS) and name not in self._names():
+            note = stood_in(name, self._default)
+        if note or name in ("", "auto"):
             name = self._default
         with self._lock:
             found = self._found.get(name)
@@ -100,7 +102,7 @@ class Embeddings:
         if name not in names:
             raise Problem(
                 404, f"there is no embedding model {name[:200]!r} here",
-                hint=f"There are: {', '.join(names)}.",
+                hint=f"There are: {', '.join(names)}.", param="model",
             )  # fmt: skip
         folder = names[name]
         return Found(in_folder(folder, name=name) if folder else find(name, models=models))

@@ -17,6 +17,7 @@ from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
 from anyrig.errors import AnyrigError, BadInput, CannotSpeak, PastLimit
+from anyrig.server.problems import Problem, about
 from anyrig.server.speaking import OPENAI_MODELS, OPENAI_VOICES, Reading, Wish
 from anyrig.speech import engines
 
@@ -63,23 +64,20 @@ class Speech:
 
     def begin(self, wish: Wish) -> Reading:
         """Prepare a text and ask for its first segments; loads the engine where it is not."""
-        if len(wish.text) > self._settings.text_characters:
-            raise PastLimit(
-                f"the text has {len(wish.text):,} characters",
-                hint=f"At most {self._settings.text_characters:,} are taken at once "
-                "(server.text_characters); POST /jobs makes longer ones.",
-            )
-        if not wish.text.strip():
-            raise CannotSpeak("the text is empty", hint="Give some words.")
+        with about("input"):
+            self._check_text(wish.text)
         context = self._asking(wish)
         with self._preparing:
             language = speaker.language_of(context, wish.text)
-            context.options.voice = self._voice(context, wish.voice)
-            chosen = speaker.chosen(context, language)
+            with about("voice"):
+                context.options.voice = self._voice(context, wish.voice, stand_in=True)
+            with about("model"):
+                chosen = speaker.chosen(context, language)
             ignored = self._set(chosen, wish.options or {})
-            script = voicing.script(
-                context, chosen, wish.text, files=False, first_short=wish.lane == "live"
-            )
+            with about("input"):
+                script = voicing.script(
+                    context, chosen, wish.text, files=False, first_short=wish.lane == "live"
+                )
         voice = script.segments[0].line.voice or _first_voice(chosen, script)
         with ExitStack() as stack:
             studio = stack.enter_context(self._lent(context, chosen))
@@ -90,6 +88,31 @@ class Speech:
                 recital, engine=chosen.name, voice=voice, rate=studio.rate, ignored=ignored,
                 loudness=self._loudness, release=stack.pop_all().close,
             )  # fmt: skip
+
+    def _check_text(self, text: str) -> None:
+        if len(text) > self._settings.text_characters:
+            raise PastLimit(
+                f"the text has {len(text):,} characters",
+                hint=f"At most {self._settings.text_characters:,} are taken at once "
+                "(server.text_characters); POST /jobs makes longer ones.",
+            )
+        if not text.strip():
+            raise CannotSpeak("the text is empty", hint="Give some words.")
+
+    def check(
+        self, *, engine: str = "", voices: Sequence[str] = (), model: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """That what a job will ask for is here, so that nobody waits for it to fail."""
+        context = self._asking(Wish(""))
+        context.options.engine = self._engine(engine) if engine else None
+        context.options.model = model or None
+        context.options.set = [f"{key}={value}" for key, value in (options or {}).items()]
+        if context.options.engine or context.loaded.settings.speech.engine:
+            speaker.chosen(context)
+        with about("voice"):
+            for voice in dict.fromkeys(voices):
+                self._voice(context, voice, stand_in=False)
 
     def load(self) -> None:
         """Load the default engine and let it say something, so that the first client waits less."""
@@ -117,7 +140,7 @@ class Speech:
         """The command line as though somebody had typed this wish."""
         context = copy.copy(self._context)  # with all that it has found out already
         options = argparse.Namespace(**{**vars(self._context.options), **_TAKEN})
-        options.engine = self._engine(wish.engine)
+        options.engine = None if _is_openai(wish.engine) else self._engine(wish.engine)
         options.language = wish.language or None
         options.rate = wish.speed if wish.speed != 1.0 else None
         options.lexicon = str(self._path) if self._path.is_file() else None
@@ -126,17 +149,20 @@ class Speech:
         return context
 
     def _engine(self, name: str) -> str | None:
-        if not name or name in OPENAI_MODELS or name.startswith(_OPENAI_FAMILIES):
+        if not name:
             return None
         known = engines.names()
         if name in known:
             return name
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         guess = f"Did you mean {' or '.join(near)}? " if near else ""
-        raise BadInput(f"no speech model {name!r:.80}", hint=f"{guess}GET /v1/models lists them.")
+        raise Problem(
+            404, f"there is no speech model {name!r:.80} here",
+            hint=f"{guess}GET /v1/models lists them.", param="model",
+        )  # fmt: skip
 
-    def _voice(self, context: Context, wanted: str) -> str | None:
-        """A voice that is here; OpenAI's names stand for the default where none is called so.
+    def _voice(self, context: Context, wanted: str, *, stand_in: bool) -> str | None:
+        """A voice that is here; with `stand_in` OpenAI's names are the default where none has them.
 
         A request names no file: neither whether one is there is told, nor is it read.
         """
@@ -144,17 +170,16 @@ class Speech:
             return None
         from anyrig.speech.voices import unknown
 
-        named = context.options.engine
-        known = [
-            voice.name
-            for name in ([named] if named else engines.names())
-            if named or name != speaker.TRIAL
-            for voice in self._found(context, name)
-        ]
+        if context.options.engine or context.loaded.settings.speech.engine:
+            # Its own error where it is not installed: that there are no voices is no help.
+            known = [voice.name for voice in speaker.chosen(context).found.voices]
+        else:
+            others = [name for name in engines.names() if name != speaker.TRIAL]
+            known = [voice.name for name in others for voice in self._found(context, name)]
         for name in [wanted] if wanted in known else speaker.blended(wanted):
             if name in known:
                 continue
-            if wanted in OPENAI_VOICES:
+            if stand_in and wanted in OPENAI_VOICES:
                 return None
             raise unknown(name[:_LONGEST_TOLD], known, more="GET /config tells more of each.")
         return wanted
@@ -226,7 +251,7 @@ class Speech:
                     "name": row.spec.name, "summary": row.spec.summary,
                     "languages": list(row.languages or row.spec.languages),
                     "ready": row.state == "ready",
-                    "why": " ".join(filter(None, (row.lacks, row.fix))) or None,
+                    "why": _why(row.lacks, row.fix),
                     "licence": row.spec.weights_licence or row.spec.code_licence,
                 }
                 for row in rows
@@ -298,6 +323,20 @@ class Speech:
         with self._writing:
             write_text(self._path, text)
         return len(found.entries)
+
+
+def _is_openai(name: str) -> bool:
+    """Whether clients of OpenAI's interface send this name, whatever there is."""
+    return name in OPENAI_MODELS or name.startswith(_OPENAI_FAMILIES)
+
+
+def _why(lacks: str, fix: str) -> str | None:
+    """What an engine lacks and how to get it, as two sentences; a command among them is marked."""
+    first, dot, rest = fix.partition(". ")
+    if first.startswith("anyrig "):
+        fix = f"`{first}`{dot}{rest}"
+    found = [one.rstrip(". ") for one in (lacks, fix) if one]
+    return ". ".join(found) + "." if found else None
 
 
 def _default(chosen: Chosen, key: str) -> object:

@@ -36,6 +36,8 @@ _SIZES = (
     "tiny tiny.en base base.en small small.en medium medium.en large-v1 large-v2 large-v3 "
     "large-v3-turbo turbo distil-small.en distil-medium.en distil-large-v2 distil-large-v3"
 ).split()
+NAMES = ("moonshine", BASE, *_SIZES)
+"""Words that stand for a model, wherever its weights may be."""
 _WANTED = ["*.json", "*.txt", "*.safetensors", "model.bin", "*.model"]
 _VERSION = "1"
 _MULTILINGUAL = 51_865

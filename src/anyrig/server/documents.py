@@ -18,6 +18,7 @@ import anyio
 from anyio import to_thread
 
 from anyrig.errors import AnyrigError, PastLimit
+from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import ClientGone
 from anyrig.work.carried import revived
@@ -156,7 +157,8 @@ async def while_there(request: Request, work: Awaitable[T]) -> T:
 def foreseen(error: AnyrigError) -> Problem:
     """An error of a task as a problem; what no class foresees is the fault of what was given."""
     status = status_of(error)
-    return Problem(422 if status == 500 else status, error.message, hint=error.hint)
+    title, hint = spoken(error.message), spoken(error.hint)
+    return Problem(422 if status == 500 else status, title, hint=hint)
 
 
 def _outcome(source: Source, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,18 @@ from anyrig.recognise.choose import ALL
 from anyrig.server.parts import Parts
 from anyrig.server.schemas.embeddings import ModelTold
 
+ANSWERED: dict[str, dict[str, Any]] = {
+    "X-Anyrig-Model": {"description": "The model that answered.", "schema": {"type": "string"}},
+    "X-Anyrig-Note": {"description": "That it stood in for one of OpenAI's.",
+                      "schema": {"type": "string"}},
+}  # fmt: skip
+"""Headers of every route that takes a model."""
+
+
+def stood_in(asked: str, answered: str) -> str:
+    """What `X-Anyrig-Note` says."""
+    return f"{asked} is not on this machine; {answered} answered"
+
 
 def told_models(parts: Parts) -> list[ModelTold]:
     """Speech, embeddings, transcription; of two with one name the first. Call it in a thread."""

@@ -25,6 +25,7 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import BadInput
 from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
+from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
 from anyrig.server.working import FOLDER
@@ -50,6 +51,8 @@ class Asked:
     arguments: Mapping[str, Any]
     uses: list[str] = field(default_factory=list)
     """Ids of uploads that the job itself will read."""
+    voices: list[str] = field(default_factory=list)
+    """That its lines or its cast name."""
 
 
 @contextmanager
@@ -141,7 +144,19 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
         rule = _RULES.get(name)
         found[name] = rule(asked, name, value) if rule is not None else value
     called = _WHAT.get(kind, _one_file)(asked, found)
+    if kind in ("book", "batch", "bench"):
+        _heard_of(asked, found)
     return found, called
+
+
+def _heard_of(asked: Asked, found: Mapping[str, Plain]) -> None:
+    """That who shall speak is here: a job that waits for its turn must not fail for a name."""
+    options, voice = found.get("set"), found.get("voice")
+    asked.parts.speech.check(
+        engine=str(found.get("engine") or ""), model=str(found.get("model") or ""),
+        voices=[*([str(voice)] if voice else []), *asked.voices],
+        options=options if isinstance(options, Mapping) else None,
+    )  # fmt: skip
 
 
 def upload(asked: Asked, name: str, value: Any) -> str:
@@ -172,6 +187,7 @@ def _cast(asked: Asked, name: str, value: Any) -> str:
     for voice in parse(text, name="the cast").voices:
         if not _VOICE.fullmatch(voice) or ".." in voice:
             raise BadInput("the cast names a voice that is no name", hint="GET /config lists them.")
+        asked.voices.append(voice)
     return str(path)
 
 
@@ -186,6 +202,8 @@ def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any],
 
 def _model(asked: Asked, name: str, value: Any) -> Plain:
     """A model by its name, or a folder below those that are allowed."""
+    if asked.kind == "transcribe" and isinstance(value, str):
+        return model_of(asked.parts, value) or None
     if isinstance(value, str) and ("/" in value or "\\" in value):
         return allowed(asked.parts, value, "models")
     if KINDS[asked.kind].flags.get(name) == "path":
@@ -301,6 +319,7 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
     elif asked.arguments.get("file") is not None:
         raise BadInput("a batch has lines or a file of them", hint="Give one of them.")
     lines = orders_lines.checked(rows, _VOICE)
+    asked.voices.extend(str(line["voice"]) for line in lines if "voice" in line)
     (asked.folder / "lines.jsonl").write_text(orders_lines.written(lines), encoding="utf-8")
     found["file"] = str(asked.folder / "lines.jsonl")
     found["output"] = str(asked.folder / OUT)

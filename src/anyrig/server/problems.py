@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -25,6 +27,7 @@ from anyrig.errors import (
     TooBusy,
 )
 from anyrig.jobs import NoSuchJob
+from anyrig.server.phrasing import misfits, plain, spoken
 from anyrig.server.uploads import NoSuchUpload
 
 log = logging.getLogger(__name__)
@@ -58,12 +61,8 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _plain(text: str) -> str:
-    """A text that JSON can carry: half a character, which a client may send, cannot be written."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 _HINTS = {
+    405: "See /docs for what may be done there.",
     408: "Send it again.",
     413: "Send less at once, or raise server.body_mb or server.upload_mb.",
 }
@@ -76,12 +75,26 @@ class Problem(Exception):
         status: of HTTP.
         title: what is wrong, without anything the user sent at length.
         hint: what to do next.
+        param: the field that it is about, for clients of OpenAI's interface.
         more: further members of the answer; `headers` are headers.
     """
 
-    def __init__(self, status: int, title: str, *, hint: str, **more: Any) -> None:
+    def __init__(
+        self, status: int, title: str, *, hint: str, param: str | None = None, **more: Any
+    ) -> None:
         super().__init__(title)
-        self.status, self.title, self.hint, self.more = status, title, hint, more
+        self.status, self.title, self.hint = status, title, hint
+        self.param, self.more = param, more
+
+
+@contextmanager
+def about(param: str) -> Iterator[None]:
+    """Whatever is wrong within the block with what was sent is wrong with this field of it."""
+    try:
+        yield
+    except BadInput as error:
+        title, hint = spoken(error.message), spoken(error.hint)
+        raise Problem(status_of(error), title, hint=hint, param=param) from error
 
 
 def status_of(error: AnyrigError) -> int:
@@ -89,14 +102,18 @@ def status_of(error: AnyrigError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
-def body_of(status: int, title: str, hint: str, **more: Any) -> dict[str, Any]:
+def body_of(
+    status: int, title: str, hint: str, param: str | None = None, **more: Any
+) -> dict[str, Any]:
     """What a problem says. `error` is for clients of OpenAI's interface, which read only that."""
     usual = "invalid_request_error" if status < 500 else "server_error"
+    with suppress(ValueError):  # a word of the framework's: ours say more
+        title = WORDS.get(status, title) if title == HTTPStatus(status).phrase else title
+    title, hint = plain(title), plain(hint)
     return {
-        "type": "about:blank", "title": _plain(title), "status": status,
-        "detail": _plain(hint), "hint": _plain(hint),
-        "error": {"message": f"{_plain(title)}. {_plain(hint)}",
-                  "type": _KINDS.get(status, usual), "param": None, "code": None},
+        "type": "about:blank", "title": title, "status": status, "detail": hint, "hint": hint,
+        "error": {"message": f"{title}. {hint}", "type": _KINDS.get(status, usual),
+                  "param": None if param is None else plain(param), "code": None},
         **more,
     }  # fmt: skip
 
@@ -124,17 +141,17 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
         log_texts: whether the log may hold what an error says, which may quote a user's text.
     """
     if isinstance(error, Problem):
-        return problem(error.status, error.title, error.hint, **error.more)
+        return problem(error.status, error.title, error.hint, param=error.param, **error.more)
     if isinstance(error, AnyrigError):
         status = status_of(error)
         if status == 500:
             _tell(error, log_texts)
-        return problem(status, error.message, error.hint)
+        hint = "GET /jobs lists them." if isinstance(error, NoSuchJob) else spoken(error.hint)
+        return problem(status, spoken(error.message), hint)
     if isinstance(error, HTTPException):
-        hint = _HINTS.get(error.status_code, "See /docs for what there is.")
-        return problem(
-            error.status_code, str(error.detail), hint, headers=dict(error.headers or {})
-        )
+        status = error.status_code
+        hint = _HINTS.get(status, "See /docs for what there is.")
+        return problem(status, str(error.detail), hint, headers=dict(error.headers or {}))
     _tell(error, log_texts)
     return problem(500, "something unforeseen went wrong", "The server's log has the story.")
 
@@ -210,7 +227,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _unreadable(request: Request, error: RequestValidationError) -> JSONResponse:
-        return _misfit(error)
+        return _misfit(request, error)
 
     async def _any(request: Request, error: Exception) -> JSONResponse:
         return of(error, log_texts=app.state.parts.settings.log_texts)
@@ -219,15 +236,28 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, _any)
 
 
-def _misfit(error: RequestValidationError) -> JSONResponse:
-    """What does not fit, field by field; never the value, which may be long or secret."""
-    found = [
-        {"where": [_plain(str(part)) for part in one["loc"]], "said": _plain(str(one["msg"]))}
-        for one in error.errors()[:20]
-    ]
-    where = ".".join(found[0]["where"][1:]) or found[0]["where"][0]
+def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
+    """What does not fit, field by field."""
+    whole = any(one["loc"] == ("body",) and one["type"] != "missing" for one in error.errors())
+    if whole and not is_json(request):
+        return of(not_json())
+    found = misfits(error.errors())
     unread = any(one["type"] == "json_invalid" for one in error.errors())
-    status = 400 if unread else 422
+    hint = "Send one JSON value, whole." if unread else "See /docs for what is taken."
     return problem(
-        status, f"{where}: {found[0]['said']}", "See /docs for what is taken.", errors=found
+        400 if unread else 422, found[0].title, hint, param=found[0].field or None,
+        errors=[one._asdict() for one in found],
+    )  # fmt: skip
+
+
+def is_json(request: Request) -> bool:
+    """Whether a body says of itself that it is JSON."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def not_json() -> Problem:
+    """The answer to one that does not."""
+    return Problem(
+        415, "the request is not JSON", hint="Send Content-Type: application/json, and JSON."
     )

@@ -114,6 +114,19 @@ class Speaking(Protocol):
     def begin(self, wish: Wish) -> Reading:
         """Prepare a text and ask for its first segments; loads the engine where it is not."""
 
+    def check(
+        self, *, engine: str = "", voices: Sequence[str] = (), model: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """That an engine and its voices are here, without asking for anything to be said.
+
+        Args:
+            engine: of `GET /config`; that of the settings, or any, when empty.
+            voices: names and blends.
+            model: a folder with an engine's weights.
+            options: of the engine.
+        """
+
     def load(self) -> None:
         """Load the default engine and let it say something, so that the first client waits less."""
 

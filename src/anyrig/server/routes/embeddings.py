@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from anyrig.errors import BadInput, PastLimit, WorkFailed
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, answers
+from anyrig.server.problems import Problem, about, answers, is_json, not_json
 from anyrig.server.schemas.embeddings import (
     EmbeddingsAnswer,
     EmbeddingsAsked,
@@ -124,9 +124,8 @@ def _plain(text: str) -> str:
 
 async def _asked(request: Request) -> EmbeddingsAsked:
     """The body, read once and by a parser that is not Python's: a list of texts may be long."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
-        raise Problem(415, "the request is not JSON", hint="Send Content-Type: application/json.")
+    if not is_json(request):
+        raise not_json()
     try:
         return EmbeddingsAsked.model_validate_json(await request.body())
     except ValidationError as error:
@@ -136,16 +135,27 @@ async def _asked(request: Request) -> EmbeddingsAsked:
 
 def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:
     """Check, count and hand in the texts; it may load the model, and is called in a thread."""
-    embedding, limits = parts.embedding, parts.settings
+    embedding = parts.embedding
     told = embedding.named(asked.model)
     name = str(told["id"])
     if asked.dimensions is not None and asked.dimensions > told["dimension"]:
-        raise BadInput(
-            f"{name} has no {asked.dimensions} dimensions",
+        raise Problem(
+            400, f"{name} has no {asked.dimensions} dimensions", param="dimensions",
             hint=f"It has {told['dimension']}; ask for as many or fewer.",
-        )
+        )  # fmt: skip
+    with about("input"):
+        texts, num_tokens = _texts(parts, asked, name)
+    futures = embedding.submit(texts, model=name, use=asked.use, lane=asked.lane)
+    return Begun(name, str(told.get("note", "")), num_tokens, list(futures))
+
+
+def _texts(parts: Parts, asked: EmbeddingsAsked, name: str) -> tuple[list[str], int]:
+    """What is to be embedded, and how many tokens that is."""
+    embedding, limits = parts.embedding, parts.settings
     rows = _rows(asked.input)
-    if not rows or not all(rows):
+    if not rows:
+        raise BadInput("there is no text in the input", hint="Send a text, or a list of texts.")
+    if not all(rows):
         raise BadInput("there is an empty text in the input", hint="Leave out what is empty.")
     if len(rows) > limits.texts:
         raise PastLimit(
@@ -161,8 +171,7 @@ def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:
     as_text = [one for one in rows if isinstance(one, str)]
     num_tokens = sum(len(one) for one in rows if isinstance(one, list))
     num_tokens += embedding.tokens(as_text, model=name) if as_text else 0
-    futures = embedding.submit(texts, model=name, use=asked.use, lane=asked.lane)
-    return Begun(name, str(told.get("note", "")), num_tokens, list(futures))
+    return texts, num_tokens
 
 
 def _rows(given: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:

@@ -13,6 +13,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from anyrig.server import problems
+from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
 from anyrig.server.schemas.speech import (
     MEDIA_TYPES,
@@ -30,6 +31,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _EVENTS = {"schema": {"type": "string"}, "example": 'data: {"type":"speech.audio.delta"}\n\n'}
 _SAID = {
     "X-Anyrig-Engine": {"description": "Who speaks.", "schema": {"type": "string"}},
+    **ANSWERED,
     "X-Anyrig-Voice": {"description": "Which voice, and in the place of which, where one of "
                        "OpenAI's was asked for.", "schema": {"type": "string"}},
     "X-Anyrig-Ignored": {"description": "Fields of the request that have no effect.",
@@ -119,7 +121,11 @@ def _headers(sounding: Sounding, wanted: SpeechRequest) -> dict[str, str]:
     asked = wanted.voice_name
     stands_in = asked not in ("", "default", reading.voice) and "+" not in asked
     voice = f"{reading.voice} (for {asked})" if stands_in else reading.voice
-    headers = {"X-Anyrig-Engine": reading.engine, "X-Anyrig-Voice": voice}
+    headers = {"X-Anyrig-Engine": reading.engine, "X-Anyrig-Model": reading.engine,
+               "X-Anyrig-Voice": voice}  # fmt: skip
+    named = wanted.engine or wanted.model
+    if named not in ("", reading.engine):
+        headers["X-Anyrig-Note"] = stood_in(named, reading.engine)
     ignored = [*wanted.ignored, *reading.ignored]
     if ignored:
         headers["X-Anyrig-Ignored"] = ", ".join(ignored)

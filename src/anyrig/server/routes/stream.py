@@ -172,9 +172,9 @@ def _speed(text: str) -> float:
 async def _refuse(socket: WebSocket, error: Exception, *, event: str = "backend_error") -> None:
     """Say what is wrong, and close."""
     busy = isinstance(error, TooBusy)
-    code = _BUSY if busy else _REFUSED if isinstance(error, BadInput | TimeoutError) else _FAILED
     told = problems.event_of(BadInput("no text came", hint="Send it at once.")
                              if isinstance(error, TimeoutError) else error)  # fmt: skip
+    code = _BUSY if busy else _REFUSED if told["status"] < 500 else _FAILED
     await _tell(socket, "backend_busy" if busy else event, message=told["title"], hint=told["hint"])
     await socket.close(code, reason="Service busy" if busy else "")
 

@@ -20,16 +20,14 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.server.documents import while_there
-from anyrig.server.orders import allowed
+from anyrig.server.hearing import is_openai, model_of
+from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
-from anyrig.server.problems import answers
+from anyrig.server.problems import Problem, answers
 from anyrig.server.receiving import Form, received
 from anyrig.server.schemas.transcriptions import FORMS, Transcription
 from anyrig.server.uploads import Upload
 
-_OURS = re.compile(r"(whisper-1|gpt-4o.*|default|auto)?")
-"""Names of OpenAI's: clients send them whatever there is. The language decides who listens."""
-_MODEL = re.compile(r"[\w][\w.@-]{0,99}")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _FIELDS = ("file", "model", "language", "response_format", "timestamp_granularities",
            "timestamp_granularities[]", "stream", "prompt", "temperature", "include", "include[]",
@@ -68,7 +66,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "What was said; as text or captions where that was asked for.",
         "headers": {"X-Anyrig-Ignored": {"description": "Fields that were not used.",
-                                         "schema": {"type": "string"}}},
+                                         "schema": {"type": "string"}}, **ANSWERED},
         "content": {
             "text/plain": {"schema": {"type": "string"}, "example": "It was ten past nine.\n"},
             "text/vtt": {"schema": {"type": "string"}},
@@ -76,7 +74,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             "text/event-stream": {"schema": {"type": "string"}},
         },
     },
-    **answers(413, 415, 501, 507),
+    **answers(404, 413, 415, 501, 507),
 }  # fmt: skip
 
 
@@ -120,7 +118,9 @@ def _wishes(parts: Parts, form: Form) -> dict[str, Any]:
         if name not in _FIELDS:
             raise BadInput(f"there is no field {name[:40]!r}", hint=f"{', '.join(_FIELDS)}.")
     if len(form.files) != 1:
-        raise BadInput("one recording is sent at a time", hint="curl -F file=@talk.mp3")
+        said = "one recording is sent at a time" if form.files else "no recording was sent"
+        hint = "Send it as the field `file` of the form: curl -F file=@talk.mp3"
+        raise Problem(400, said, hint=hint, param="file")
     form_name, words = _form(form), _words(form)
     if words and form_name != "verbose_json":
         raise BadInput("times of words come with verbose_json", hint="response_format=verbose_json")
@@ -130,20 +130,10 @@ def _wishes(parts: Parts, form: Form) -> dict[str, Any]:
     if language and not _LANGUAGE.fullmatch(language):
         raise BadInput("that is no language", hint="Such as en or es; found out when left out.")
     return {
-        "name": form.files[0].name, "language": language, "model": _model(parts, form),
+        "name": form.files[0].name, "language": language,
+        "model": model_of(parts, form.value("model").strip()),
         "words": words, "form": form_name if form_name in ("srt", "vtt") else "",
     }  # fmt: skip
-
-
-def _model(parts: Parts, form: Form) -> str:
-    name = form.value("model").strip()
-    if _OURS.fullmatch(name):
-        return ""
-    if "/" in name or "\\" in name:
-        return allowed(parts, name, "models")
-    if not _MODEL.fullmatch(name):
-        raise BadInput("that is no name of a model", hint="Leave it out, or send whisper-1.")
-    return name
 
 
 def _form(form: Form) -> str:
@@ -168,7 +158,13 @@ def _streams(form: Form) -> bool:
 
 def _answer(form: Form, heard: dict[str, Any]) -> Response:
     ignored = [name.removesuffix("[]") for name in _IGNORED if name in form.fields]
-    headers = {"X-Anyrig-Ignored": ", ".join(dict.fromkeys(ignored))} if ignored else {}
+    asked, model = form.value("model").strip(), str(heard["model"])
+    headers = {"X-Anyrig-Model": model}
+    if is_openai(asked):
+        headers["X-Anyrig-Note"] = stood_in(asked, model)
+    if ignored:
+        headers["X-Anyrig-Ignored"] = ", ".join(dict.fromkeys(ignored))
+    headers = {name: text.encode("ascii", "replace").decode() for name, text in headers.items()}
     name = _form(form)
     written = heard.pop("written", "")
     usage = {"type": "duration", "seconds": heard["duration"]}

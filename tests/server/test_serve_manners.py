@@ -1,0 +1,180 @@
+"""How a newcomer is answered: what is wrong, with which field, and what to do over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.server.phrasing import misfits, spoken
+from tests.server.conftest import Server
+
+JSON = {"Content-Type": "application/json"}
+SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("Leave --engine out, or wait.", "Leave `engine` out, or wait."),
+        ("--word-times gives them.", "`word_times` gives them."),
+        ("Run `anyrig keys add X --scopes speech`.", "Run `anyrig keys add X --scopes speech`."),
+        ("anyrig train a.toml --steps 5. Or --a.", "anyrig train a.toml --steps 5. Or `a`."),
+        ("pip install 'anyrig[torch]' --pre", "pip install 'anyrig[torch]' --pre"),
+        ("Look at it; -vv says more.", "Look at it; the server's log says more."),
+        ("a dash -- and one-two", "a dash -- and one-two"),
+    ],
+)  # fmt: skip
+def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) -> None:
+    assert spoken(said) == wanted
+
+
+def test_forms_of_one_field_are_one_misfit() -> None:
+    text, array = "Input should be a valid string", "Input should be a valid array"
+    rows: list[dict[str, Any]] = [
+        {"loc": ("body", "input", "str"), "type": "string_type", "msg": text},
+        {"loc": ("body", "input", "list[str]"), "type": "list_type", "msg": array},
+        {"loc": ("body", "input", "list[list[int]]"), "type": "list_type", "msg": array},
+        {"loc": ("body", "lines", 3), "type": "x", "msg": "Value error, no text"},
+    ]
+    first, second = misfits(rows)
+    assert first.title == "input: should be a valid string or a valid array"
+    assert (second.where, second.title) == (["body", "lines", "3"], "lines.3: no text")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "title", "param"),
+    [
+        (SPEECH, '{"input": ', 400, "the body is no JSON: Expecting value at", None),
+        (VECTORS, '{"input": ', 400, "the body is no JSON: EOF while parsing a value", None),
+        (SPEECH, '{"model": "tts-1"}', 422, "input: is required", "input"),
+        (SPEECH, '{"input": "a", "speed": 9}', 422, "speed: should be less than", "speed"),
+        (SPEECH, '{"input": " "}', 400, "the text is empty", "input"),
+        (SPEECH, '{"input": "Hi", "voice": "nobody"}', 400, "no voice 'nobody'", "voice"),
+        (SPEECH, '{"input": "Hi", "model": "tome"}', 404, "there is no speech model", "model"),
+        (VECTORS, '{"input": "a", "model": "tome"}', 404, "there is no embedding model", "model"),
+        (VECTORS, '{"input": []}', 400, "there is no text in the input", "input"),
+        (VECTORS, '{"input": ["a", ""]}', 400, "there is an empty text in the input", "input"),
+        (VECTORS, '{"input": {"a": 1}}', 422, "input: should be a valid string or", "input"),
+        (VECTORS, '{"input": "a", "dimensions": 9999}', 400, "minilm has no 9999", "dimensions"),
+        ("/documents/classify", '{"texts": ["a"]}', 422, "give either labels or", None),
+        ("/jobs", "[1]", 422, "should be a valid dictionary", None),
+        ("/v1/audio/translations", "{}", 404, "There is no such thing", None),
+        ("/v1/models", "{}", 405, "That is not done here", None),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_field(
+    server: Server, path: str, body: str, status: int, title: str, param: str | None
+) -> None:
+    answer = server.client.post(path, content=body, headers=JSON)
+    told = answer.json()
+    assert (answer.status_code, told["error"]["param"]) == (status, param), told
+    assert told["title"].startswith(title)
+    assert "--" not in told["hint"]
+    assert "Value error" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/jobs", "/v1/audio/speech", "/v1/embeddings", "/documents/search"]
+)
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
+def test_json_that_does_not_say_so_is_415(server: Server, path: str, kind: str | None) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    answer = server.client.post(path, content=b'{"kind": "bench", "input": "a"}', headers=headers)
+    assert answer.status_code == 415, answer.text
+    assert "application/json" in answer.json()["hint"]
+
+
+def test_an_unknown_job_is_told_over_http(server: Server) -> None:
+    answer = server.client.get("/jobs/k3vq2mzx7a4hn5we")
+    assert (answer.status_code, answer.json()["hint"]) == (404, "GET /jobs lists them.")
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def spoken_by(client: httpx.Client | TestClient, **more: Any) -> Any:
+    wish = {"input": "Hello.", "response_format": "pcm", **more}
+    return client.post("/v1/audio/speech", json=wish)
+
+
+def heard_by(client: httpx.Client | TestClient, sound: bytes, **fields: str) -> Any:
+    return client.post("/v1/audio/transcriptions", data=fields, files={"file": ("talk.wav", sound)})
+
+
+def test_one_rule_for_models_of_three_kinds(server: Server) -> None:
+    client = server.client
+    sound = spoken_by(client, response_format="wav").content
+    calls: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "speech": ("tts-99", lambda model: spoken_by(client, model=model)),
+        "embeddings": ("text-embedding-99", lambda model: client.post(
+            "/v1/embeddings", json={"input": "a", "model": model})),
+        "transcriptions": ("gpt-99-transcribe", lambda model: heard_by(
+            client, sound, model=model, language="en")),
+    }  # fmt: skip
+    for name, (theirs, call) in calls.items():
+        wrong = call("tome")
+        assert wrong.status_code == 404, (name, wrong.text)
+        assert wrong.json()["error"]["param"] == "model"
+        right = call(theirs)
+        assert right.status_code == 200, (name, right.text)
+        model = right.headers["x-anyrig-model"]
+        assert (
+            right.headers["x-anyrig-note"] == f"{theirs} is not on this machine; {model} answered"
+        )
+        own = call(model)
+        assert (own.status_code, own.headers["x-anyrig-model"]) == (200, model), name
+        assert "x-anyrig-note" not in own.headers
+    kept = [one for worker in client.get("/health").json()["workers"]
+            for one in worker["cached_models"]]  # fmt: skip
+    assert [one for one in kept if "(" in one or "=" in one] == []
+    assert "transcriber moonshine en" in kept
+
+
+def test_a_recording_that_was_not_sent_is_told(server: Server) -> None:
+    answer = server.client.post("/v1/audio/transcriptions", files={"model": (None, "whisper-1")})
+    told = answer.json()
+    assert (answer.status_code, told["title"]) == (400, "no recording was sent")
+    assert told["error"]["param"] == "file"
+    missing = heard_by(server.client, b"RIFF", model="small")
+    assert missing.status_code == 501
+    assert "`anyrig transcribe --fetch --model small FILE`" in missing.json()["hint"]
+
+
+def test_an_engine_that_is_not_installed_says_how_to_get_it(app_client: TestClient) -> None:
+    for more in ({}, {"voice": "af_heart"}, {"voice": "alloy"}):
+        answer = spoken_by(app_client, model="kokoro", **more)
+        assert answer.status_code == 501, answer.text
+        assert "anyrig engines get kokoro" in answer.json()["hint"]
+    for row in app_client.get("/config").json()["engines"]:
+        if not row["ready"]:
+            lacks, _, rest = row["why"].partition(". ")
+            assert "`anyrig " not in lacks
+            assert "`anyrig engines " in rest, row
+            assert row["why"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "status", "words"),
+    [
+        ("batch", {"lines": ["a"], "voice": "nobody"}, 400, "no voice 'nobody'"),
+        ("batch", {"lines": ["a"], "voice": "alloy"}, 400, "no voice 'alloy'"),
+        ("batch", {"lines": ["a", {"text": "b", "voice": "nobody"}]}, 400, "no voice 'nobody'"),
+        ("batch", {"lines": ["a"], "engine": "tone", "voice": "heart"}, 400, "no voice 'heart'"),
+        ("batch", {"lines": ["a"], "engine": "tome"}, 404, "tome"),
+        ("batch", {"lines": ["a"], "engine": "tts-1"}, 404, "tts-1"),
+        ("batch", {"lines": ["a"], "engine": "kokoro"}, 501, "Kokoro"),
+        ("batch", {"lines": ["a"], "engine": "tone", "set": {"nonsense": 1}}, 400, "nonsense"),
+        ("bench", {"voice": "nobody"}, 400, "no voice 'nobody'"),
+    ],
+)  # fmt: skip
+def test_who_cannot_speak_is_refused_before_a_job_waits(
+    app_client: TestClient, kind: str, arguments: dict[str, Any], status: int, words: str
+) -> None:
+    answer = app_client.post("/jobs", json={"kind": kind, "arguments": arguments})
+    assert answer.status_code == status, answer.text
+    assert words in answer.json()["title"]
+    assert app_client.get("/jobs").json() == {"jobs": []}
