@@ -25,6 +25,8 @@ def broker_of(context: Context, named: str | None) -> str:
     for name in (*app.BROKER_VARIABLES, "COORDINATOR_IP"):
         if context.environment.get(name):
             return app.named(context.environment)
+    if context.loaded.settings.cluster.broker:
+        return context.loaded.settings.cluster.broker
     path = context.folders.coordinator
     # A coordinator of this machine tells its own commands where it is.
     return (broker.kept(path).broker if path.exists() else "") or app.named(context.environment)

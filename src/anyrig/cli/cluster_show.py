@@ -53,4 +53,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _ago(row: Row) -> str:
-    return "?" if row.last_sign_s is None else f"{seconds_text(row.last_sign_s)} ago"
+    if row.last_sign_s is None:
+        return "?"
+    seconds = row.last_sign_s
+    return f"{seconds:.0f} s ago" if seconds < 60 else f"{seconds_text(seconds)} ago"

@@ -105,11 +105,12 @@ class Coordinator:
 
     def start(self) -> None:
         """Broker, box, Flower, and the notice of them."""
-        from anyrig.cluster import broker, notice
+        from anyrig.cluster import broker, flower, notice
         from anyrig.cluster.link import Link, checked
         from anyrig.cluster.status import Watch, exposed
 
         self._lock()
+        flower.end_left(self._folder)
         path = self._context.folders.coordinator
         self._kept = broker.kept(path)
         if self._options.broker:
@@ -122,8 +123,7 @@ class Coordinator:
         box = self._start_box()
         self._kept = replace(self._kept, broker=near)
         broker.keep(path, self._kept)
-        flower = self._start_flower(near)
-        self._notice = self._noticed(box, flower)
+        self._notice = self._noticed(box, self._start_flower(near))
         self._watch = Watch(self.link)
         notice.write(self.link, self._notice)
         self._stack.callback(self._withdraw)

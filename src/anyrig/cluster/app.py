@@ -76,5 +76,7 @@ def __getattr__(name: str) -> Any:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = made(named())
+    # Flower asks eight things at once, each over two connections: a bounded pool would lock up.
+    found.conf.broker_pool_limit = None
     globals()["app"] = found
     return found

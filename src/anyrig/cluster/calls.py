@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from anyrig.cluster.app import PRIORITIES, made
 from anyrig.cluster.card import Card, Offer, Roll
 from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, Link, plain
+from anyrig.cluster.notice import of as notice_of
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, answer_of
 from anyrig.errors import AnyrigError
 from anyrig.speech.protocol import Line, Value
@@ -116,7 +117,10 @@ class Calls:
             pipe.sadd(self._key("open"), *open)
             pipe.expire(self._key("open"), RUN_LEASE_S)
         self._end_queues(pipe, queues)
-        pipe.execute()
+        pipe.get(self._link.name("cluster"))
+        told = notice_of(pipe.execute()[-1])
+        if told is not None:  # a coordinator may come, and come back elsewhere
+            self.box, self.box_key = told.box, told.box_key
 
     def _end_queues(self, pipe: Any, queues: Collection[str]) -> None:
         """Messages of a worker that is no more end with their queue."""

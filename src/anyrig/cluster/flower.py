@@ -24,6 +24,13 @@ _END_S = 5.0
 _WORD = "anyrig.cluster.app"
 
 
+def end_left(folder: Path) -> None:
+    """End the one that a coordinator left which was killed."""
+    left = left_by(folder / "flower.pid", _WORD)
+    if left is not None:
+        end(left)
+
+
 class Flower:
     """Flower in a process of its own.
 
@@ -42,15 +49,12 @@ class Flower:
         self._pid = folder / "flower.pid"
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start it; one that was left by a coordinator that was killed is ended."""
+        """Start it."""
         if find_spec("flower") is None:
             raise MissingPackage("flower is not installed", hint="pip install 'anyrig[cluster]'")
-        left = left_by(self._pid, _WORD)
-        if left is not None:
-            end(left)
         # Passwords go by the environment: a command line can be read by everybody on the machine.
         words = {
-            "ANYRIG_BROKER": self._url, "FLOWER_BASIC_AUTH": f"{USER}:{self._password}",
+            "ANYRIG_CLUSTER_BROKER": self._url, "FLOWER_BASIC_AUTH": f"{USER}:{self._password}",
             "FLOWER_PORT": str(self._port), "FLOWER_ADDRESS": self._host,
         }  # fmt: skip
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
