@@ -11,20 +11,29 @@ import json
 from typing import Any
 
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 
+from anyrig.server.page.icons import svg
+from anyrig.server.page.theme import THEME_COOKIE, THEMES, css
 from anyrig.server.problems import PROBLEM_SCHEMA
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-_STYLE = """
-:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;
-padding:1rem}code,pre{font:14px/1.4 ui-monospace,monospace}pre{overflow:auto;padding:.6rem;
-border:1px solid #8886;border-radius:6px}details{border-bottom:1px solid #8884;padding:.3rem 0}
-summary{cursor:pointer}table{border-collapse:collapse;display:block;overflow:auto}
-td,th{text-align:left;vertical-align:top;padding:.1rem .8rem .1rem 0}h2{margin-top:2rem}
+_ROOM = """
+body>*{max-width:64rem;margin-inline:auto}.top{max-width:none}.api{display:grid;gap:1.5rem;
+padding:clamp(1.5rem,4vw,3rem) clamp(1rem,3vw,2rem) 5rem;grid-template-columns:minmax(0,1fr)}
+.api nav ul{display:flex;flex-wrap:wrap;gap:.4rem;list-style:none;margin:0;padding:0}
+.api .card{gap:0}.api h2{margin-bottom:.6rem}details{border-top:1px solid var(--line)}
+details>div{display:grid;gap:.8rem;padding:0 0 1.2rem;grid-template-columns:minmax(0,1fr)}
+summary{cursor:pointer;display:flex;flex-wrap:wrap;gap:.3rem .7rem;align-items:baseline;
+padding:.6rem 0;list-style:none}summary::-webkit-details-marker{display:none}
+summary:hover code{color:var(--accent)}.method{min-width:4.2rem;justify-content:center;
+font-family:ui-monospace,monospace}pre{overflow:auto;margin:0;padding:.8rem 1rem;
+background:var(--sunken);border:1px solid var(--line);border-radius:.7rem}
+.api table{display:block;overflow:auto}td{vertical-align:top}
 """
+_MOODS = {"get": "plain", "post": "good", "put": "warn", "patch": "warn", "delete": "bad"}
 
 
 def install(app: FastAPI) -> None:
@@ -47,8 +56,10 @@ def install(app: FastAPI) -> None:
         return JSONResponse(await anyio.to_thread.run_sync(described))
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    async def _docs() -> HTMLResponse:
-        return HTMLResponse(page(await anyio.to_thread.run_sync(described)))
+    async def _docs(request: Request) -> HTMLResponse:
+        theme = request.cookies.get(THEME_COOKIE, "")
+        found = await anyio.to_thread.run_sync(described)
+        return HTMLResponse(page(found, theme if theme in THEMES else "auto"))
 
 
 def _complete(found: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +77,7 @@ def _complete(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def page(found: dict[str, Any]) -> str:
+def page(found: dict[str, Any], theme: str = "auto") -> str:
     """The description as a page."""
     groups: dict[str, list[str]] = {}
     for path, operations in found["paths"].items():
@@ -75,32 +86,40 @@ def page(found: dict[str, Any]) -> str:
                 one = operations[method]
                 group = (one.get("tags") or ["more"])[0]
                 groups.setdefault(group, []).append(_operation(path, method, one, found))
+    named = [(html.escape(name), rows) for name, rows in sorted(groups.items())]
+    links = "".join(f"<li><a class='button small' href='#{name}'>{name}</a>" for name, _ in named)
     body = "".join(
-        f"<h2>{html.escape(name)}</h2>{''.join(rows)}" for name, rows in sorted(groups.items())
+        f"<section class=card><h2 id='{name}'>{name}</h2>{''.join(rows)}</section>"
+        for name, rows in named
     )
-    title = html.escape(found["info"]["title"])
+    title, version = (html.escape(found["info"][key]) for key in ("title", "version"))
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-        f"<meta name=viewport content='width=device-width'><style>{_STYLE}</style>"
-        f"<h1>{title} {html.escape(found['info']['version'])}</h1>"
-        "<p>Everything over HTTP. For programs: <a href='/openapi.json'>/openapi.json</a>.</p>"
-        f"{body}</html>"
+        f"<!doctype html><html lang=en data-theme={theme}><meta charset=utf-8>"
+        f"<title>Over HTTP · {title}</title>"
+        "<meta name=viewport content='width=device-width,initial-scale=1'>"
+        f"<style>{css()}{_ROOM}</style><header class=top><div class=top-bar>"
+        f"<a class=brand href='/'><span class=icon>{svg('mark')}</span><span>{title}</span></a>"
+        "</div></header><main class=api><div class=heading><h1>Everything over HTTP</h1>"
+        f"<p class=lead>What the page does, for programs: {title} {version}. The description "
+        "itself is <a href='/openapi.json'>/openapi.json</a>.</div>"
+        f"<nav aria-label='Parts'><ul>{links}</ul></nav>{body}</main></html>"
     )
 
 
 def _operation(path: str, method: str, one: dict[str, Any], found: dict[str, Any]) -> str:
     title = (
-        f"<code>{method.upper()} {html.escape(path)}</code> {html.escape(one.get('summary', ''))}"
+        f"<span class='badge method {_MOODS[method]}'>{method.upper()}</span>"
+        f"<code>{html.escape(path)}</code><span>{html.escape(one.get('summary', ''))}</span>"
     )
     rows = "".join(
         f"<tr><td><code>{html.escape(given['name'])}</code><td>{html.escape(given['in'])}"
         f"<td>{html.escape(given.get('description', ''))}"
         for given in one.get("parameters", ())
     )
-    table = f"<table>{rows}</table>" if rows else ""
+    table = f"<table tabindex=0>{rows}</table>" if rows else ""
     taken = "".join(
         f"<p>Takes <code>{html.escape(kind)}</code>"
-        f"<pre>{_shown(what.get('schema', {}), found)}</pre>"
+        f"<pre tabindex=0>{_shown(what.get('schema', {}), found)}</pre>"
         for kind, what in one.get("requestBody", {}).get("content", {}).items()
     )
     said = "".join(
@@ -110,8 +129,8 @@ def _operation(path: str, method: str, one: dict[str, Any], found: dict[str, Any
     )
     words = html.escape(one.get("description", ""))
     return (
-        f"<details><summary>{title}</summary><p>{words}</p>{table}{taken}"
-        f"<p>Answers<table>{said}</table></details>"
+        f"<details><summary>{title}</summary><div><p>{words}</p>{table}{taken}"
+        f"<p class=soft>Answers</p><table tabindex=0>{said}</table></div></details>"
     )
 
 

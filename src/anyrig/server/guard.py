@@ -61,7 +61,7 @@ def guarded(app: FastAPI, parts: Parts) -> None:
     async def _ask(request: Request, next: str = "/") -> Response:
         if request.scope.get(NO_KEY):
             return RedirectResponse("/", 303)
-        return login.ask(request.headers.get("accept-language", ""), next)
+        return login.asked(request, next)
 
     @app.post("/login", include_in_schema=False)
     async def _sign_in(request: Request) -> Response:
@@ -185,6 +185,14 @@ class Guard:
         except Problem as problem:
             if problem.status == 401 and call.for_people and call.method in _SAFE:
                 return RedirectResponse(f"/login?next={login.local(call.path)}", 303)
+            if problem.status == 429 and call.path == "/login":
+                return login.asked(
+                    Request(scope),
+                    "/",
+                    trouble="often",
+                    status=429,
+                    headers=problem.more["headers"],
+                )
             return problems.of(problem)
         return None
 

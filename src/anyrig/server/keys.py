@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from anyrig.errors import BadInput, BadSetting, StoreFailed
 from anyrig.store import atomic
@@ -125,6 +125,15 @@ class Keys:
         key = self._read().get(match[1]) if match else None
         right = hmac.compare_digest(_digest(text), _NOBODY if key is None else key.digest)
         return key if right and key is not None and self._holds(key) else None
+
+    def why_not(self, text: str) -> Literal["shape", "unknown", "expired"]:
+        """Why a key is not good; that it has expired is told only to who holds it."""
+        match = _TEXT.fullmatch(text)
+        if not match:
+            return "shape"
+        key = self._read().get(match[1])
+        right = hmac.compare_digest(_digest(text), _NOBODY if key is None else key.digest)
+        return "expired" if right and key is not None else "unknown"
 
     def _holds(self, key: Key) -> bool:
         return key.expires_at is None or self._clock() < key.expires_at

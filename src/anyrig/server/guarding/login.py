@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
@@ -10,57 +12,71 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Keys
-from anyrig.server.page.theme import tokens
+from anyrig.server.page.icons import svg
+from anyrig.server.page.theme import THEME_COOKIE, THEMES, css
+from anyrig.server.page.words import LANGUAGE_COOKIE, LANGUAGES, asked_for, words
 
 _MOST_BYTES = 4096
-_WORDS = {
-    "en": ("Sign in", "Key", "Open", "That key is not known, has expired, or may not use the page.",
-           "`anyrig keys add NAME` on the server's machine makes a key."),
-    "es": ("Entrar", "Clave", "Abrir",
-           "Esa clave no existe, ha caducado o no puede usar la página.",
-           "`anyrig keys add NOMBRE` en la máquina del servidor crea una clave."),
-    "fr": ("Se connecter", "Clé", "Ouvrir",
-           "Cette clé est inconnue, a expiré ou ne permet pas d'utiliser la page.",
-           "`anyrig keys add NOM` sur la machine du serveur crée une clé."),
-}  # fmt: skip
-_STYLE = (
-    tokens()
-    + """
-body{font:1.05rem/1.55 system-ui,sans-serif;max-width:24rem;margin:12vh auto;padding:0 1rem;
-background:var(--ground);color:var(--ink)}main{background:var(--surface);padding:2rem;
-border:1px solid var(--line);border-radius:1rem}h1{margin:0 0 1rem;letter-spacing:-.03em}
-input,button{font:inherit;width:100%;box-sizing:border-box;padding:.6rem .75rem;margin:.35rem 0;
-border-radius:.7rem;border:1px solid var(--edge);background:var(--surface);color:inherit}
-button{background:var(--accent);color:var(--accent-ink);border:0;font-weight:600;cursor:pointer}
-:focus-visible{outline:3px solid var(--focus);outline-offset:2px}small{color:var(--soft)}
-[role=alert]{border-left:4px solid var(--bad);padding-left:.6rem}
+_ROOM = """
+body{display:grid;place-content:center;grid-template-columns:minmax(0,26rem);min-height:100vh;
+padding:1rem}.card{gap:1.1rem}.brand{font-size:1.4rem}form{display:grid;gap:1rem}
+.button{width:100%}.soft code{overflow-wrap:anywhere}
 """
-)
+TROUBLES = ("none", "shape", "unknown", "expired", "scope", "often")
+"""Why a person is not let in; each has words of its own."""
 
 
-def ask(language: str, following: str, *, refused: bool = False) -> HTMLResponse:
+def ask(
+    language: str, following: str, *, theme: str = "auto", trouble: str = "", status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> HTMLResponse:  # fmt: skip
     """The page itself.
 
     Args:
-        language: as the browser prefers.
+        language: a code, or what the browser prefers.
         following: where the person wanted to go.
-        refused: a key was given and was not good.
+        theme: auto, light or dark.
+        trouble: one of `TROUBLES`, where a key was given and was not good.
+        status: of the answer.
+        headers: more of them.
     """
-    code = next((one for one in (language[:2].lower(), "en") if one in _WORDS), "en")
-    title, label, button, sorry, help_text = _WORDS[code]
-    told = f"<p role=alert>{html.escape(sorry)}</p>" if refused else ""
+    t = words(asked_for(language))
+    said = ""
+    if trouble:
+        title, do = _safe(t(f"login.{trouble}")), _safe(t(f"login.{trouble}.do"))
+        said = f"<div class=trouble role=alert><p class=trouble-title>{title}<p>{do}</div>"
+    command = f"anyrig keys add {_safe(t('login.name'))}"
+    wrong = " aria-invalid=true" if trouble else ""
     return HTMLResponse(
-        f"<!doctype html><html lang={code} data-theme=auto><meta charset=utf-8>"
-        "<title>anyrig</title>"
+        f"<!doctype html><html lang={t.language} data-theme={theme}><meta charset=utf-8>"
+        f"<title>{_safe(t('login.title'))} · anyrig</title>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<style>{_STYLE}</style><main><h1>anyrig</h1><form method=post action=/login>{told}"
-        f"<label for=key>{label}</label>"
-        "<input id=key name=key type=password autocomplete=current-password required autofocus>"
+        f"<style>{css()}{_ROOM}</style><main class=card>"
+        f"<p class=brand><span class=icon>{svg('mark')}</span><span>anyrig</span></p>"
+        f"<h1>{_safe(t('login.title'))}</h1><p class=soft>{_safe(t('login.lead'))}</p>{said}"
+        f"<form method=post action=/login><div class=field><label for=key>{_safe(t('login.key'))}"
+        "</label><input id=key name=key type=password autocomplete=current-password required "
+        f"autofocus spellcheck=false{wrong}></div>"
         f"<input type=hidden name=next value='{html.escape(local(following), quote=True)}'>"
-        f"<button>{button}</button></form><p><small>{html.escape(help_text)}</small></main></html>",
-        401 if refused else 200,
-        {"Cache-Control": "no-store"},
+        f"<button class='button primary'>{_safe(t('login.open'))}</button></form>"
+        f"<p class=soft>{_safe(t('login.help'))}<br><code>{command}</code></main></html>",
+        status,
+        {"Cache-Control": "no-store", **(headers or {})},
     )
+
+
+def asked(request: Request, following: str, **more: Any) -> HTMLResponse:
+    """The page in the language and theme that this browser's visitor chose before."""
+    chosen = request.cookies
+    language = chosen.get(LANGUAGE_COOKIE, "")
+    if language not in LANGUAGES:
+        language = request.headers.get("accept-language", "")
+    theme = chosen.get(THEME_COOKIE, "")
+    return ask(language, following, theme=theme if theme in THEMES else "auto", **more)
+
+
+def _safe(text: str) -> str:
+    return html.escape(text, quote=False)
 
 
 def local(path: str) -> str:
@@ -82,9 +98,11 @@ async def sign_in(request: Request, keys: Keys, sessions: Sessions) -> Response:
     except ValueError:  # more fields than the form has
         fields = {}
     following = fields.get("next", ["/"])[-1]
-    key = keys.check(fields.get("key", [""])[-1].strip())
+    text = fields.get("key", [""])[-1].strip()
+    key = keys.check(text)
     if key is None or not key.may("page"):
-        return ask(request.headers.get("accept-language", ""), following, refused=True)
+        why = "scope" if key is not None else "none" if not text else keys.why_not(text)
+        return asked(request, following, trouble=why, status=401)
     answer = RedirectResponse(local(following), 303)
     secure = request.url.scheme == "https"
     answer.headers.append("Set-Cookie", sessions.set_cookie(sessions.begin(key), secure=secure))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -14,12 +14,24 @@ INSIDE = "x-anyrig-inside"
 """The header that tells the guards that it is the page that asks."""
 
 
-class Refused(Exception):
-    """What a route answered with instead: a title, and what to do next."""
+ENGLISH = "en"
+"""What the routes say is English, whatever language the page is in; readers must know."""
 
-    def __init__(self, status: int, title: str, hint: str = "") -> None:
+
+class Refused(Exception):
+    """What a route answered with instead: a title, and what to do next.
+
+    `lang` is the language of the words where it may be another than the page's; `results` is how
+    each of several sources fared.
+    """
+
+    def __init__(
+        self, status: int, title: str, hint: str = "", *, lang: str = "",
+        results: Sequence[Mapping[str, Any]] = (),
+    ) -> None:  # fmt: skip
         super().__init__(title)
-        self.status, self.title, self.hint = status, title, hint
+        self.status, self.title, self.hint, self.lang = status, title, hint, lang
+        self.results = results
 
 
 class Api:
@@ -81,4 +93,6 @@ def refusal(answer: httpx.Response) -> Refused:
     if not isinstance(told, dict):
         told = {}
     title = str(told.get("title") or f"{answer.status_code} {answer.reason_phrase}")
-    return Refused(answer.status_code, title, str(told.get("hint") or told.get("detail") or ""))
+    hint = str(told.get("hint") or told.get("detail") or "")
+    results = told.get("results") or ()
+    return Refused(answer.status_code, title, hint, lang=ENGLISH, results=results)

@@ -7,6 +7,7 @@ was being looked at stands in the address.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from nicegui import ui
@@ -52,14 +53,23 @@ class _Page:
         t = self._here.t
         self._place.clear()
         with self._place:
-            Drop(t, self._dropped, what=t("books.drop.kinds"), accept=ACCEPT, many=False)
+            Drop(
+                t,
+                self._dropped,
+                what=t("books.drop.kinds"),
+                accept=ACCEPT,
+                many=False,
+                any_kind=True,
+            )
 
     async def _dropped(self, files: Sequence[Mapping[str, Any]]) -> None:
-        if files:
-            await self.read(str(files[0]["id"]))
+        if not files or await self.read(str(files[0]["id"])):
+            return
+        with suppress(Refused):  # nobody finds it again, so nobody would delete it
+            await self._here.api.delete(f"/uploads/{files[0]['id']}")
 
-    async def read(self, id: str) -> None:
-        """Open a book that was sent, and show what could be made of it."""
+    async def read(self, id: str) -> bool:
+        """Open a book that was sent, and show what could be made of it; whether it is a book."""
         t, api = self._here.t, self._here.api
         self._place.clear()
         with self._place, card(classes="centre"):
@@ -70,14 +80,16 @@ class _Page:
             config = await api.get("/config")
         except Refused as refused:
             self._refuse(refused)
-            return
+            ui.navigate.history.replace("/books")
+            return refused.status != 400
         self._place.clear()
         with self._place:
             PlanCard(self._here, id, plan, config, self._start, self._leave)
+        return True
 
     def _refuse(self, refused: Refused) -> None:
         self._place.clear()
-        with self._place, trouble(refused.title, refused.hint):
+        with self._place, trouble(refused.title, refused.hint, lang=refused.lang):
             button(self._here.t("books.other"), self._leave)
 
     def _leave(self) -> None:

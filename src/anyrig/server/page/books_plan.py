@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from anyrig.server.page import voices
 from anyrig.server.page.api import Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.pieces import Field, Handler, Tag, button, card, icon, row, tag
@@ -43,9 +44,11 @@ class PlanCard:
                     self._author = Field(
                         "text", t("books.author"), plan["author"] or "", name="author"
                     )
+                    tongue = str(plan.get("language") or "")
+                    there = voices.options(t, voices.ready(config), tongue)
                     self._voice = Field(
-                        "select", t("books.voice"), "", options=voices(here, plan, config),
-                        on_change=self._priced, name="voice",
+                        "select", t("books.voice"), "", on_change=self._priced, name="voice",
+                        options=[("", t("books.voice.own")), *there],
                     )  # fmt: skip
                     self._format = Field(
                         "select", t("books.format"), "m4b", options=self._formats(), name="format"
@@ -183,20 +186,3 @@ def estimate(plan: Mapping[str, Any], chosen: set[int], speed: float) -> tuple[f
     if wall_s is None or not whole_s:
         return some_s / speed, None
     return some_s / speed, float(wall_s) * some_s / whole_s
-
-
-def voices(here: Here, plan: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Voices that speak the book's language first, by engine; the others after them."""
-    language = str(plan.get("language") or "")[:2]
-    found: list[tuple[str, ...]] = [("", here.t("books.voice.own"))]
-    ready = {one["name"] for one in config.get("engines", ()) if one.get("ready", True)}
-    details = [one for one in config.get("details", ()) if one.get("engine") in ready]
-    details.sort(key=lambda one: (str(one.get("language") or "")[:2] != language,
-                                  str(one.get("engine")), str(one["name"])))  # fmt: skip
-    for one in details:
-        value = f"{one.get('engine', '')}/{one['name']}"
-        title = str(one.get("title") or one["name"])
-        tongue = str(one.get("language") or "")
-        said = f"{title} ({tongue})" if tongue else title
-        found.append((value, said, str(one.get("engine", ""))))
-    return found

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from anyrig.server.page.documents_desk import Desk
 from anyrig.server.page.documents_files import FilesCard
 from anyrig.server.page.documents_index import IndexCard
+from anyrig.server.page.documents_recordings import Recordings
 from anyrig.server.page.documents_report import Report
+from anyrig.server.page.documents_scans import Scans
 from anyrig.server.page.documents_search import Search, Similar
 from anyrig.server.page.documents_tasks import Classes, Entities, Summary
 from anyrig.server.page.frame import Here
@@ -17,7 +19,7 @@ from anyrig.server.page.pieces import Tag, card, heading, tag
 
 TABS: dict[str, Callable[[Desk], object]] = {
     "search": Search, "similar": Similar, "entities": Entities, "classes": Classes,
-    "summary": Summary, "report": Report,
+    "summary": Summary, "report": Report, "scans": Scans, "recordings": Recordings,
 }  # fmt: skip
 
 
@@ -35,7 +37,13 @@ async def build(here: Here) -> None:
             _tabs(desk)
     here.soon(files.refresh)
     here.soon(index.list)
-    here.every(LOOK_S, index.refresh)
+
+    async def look() -> None:
+        jobs = (await here.api.get("/jobs"))["jobs"]
+        for follow in desk.followers:
+            await follow(jobs)
+
+    here.every(LOOK_S, look)
 
 
 def _tabs(desk: Desk) -> None:

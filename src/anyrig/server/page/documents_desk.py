@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from anyrig.server.page.api import Refused
+from anyrig.server.page.api import ENGLISH, Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs_ask import Ask
 from anyrig.server.page.pieces import Field, Tag, button, tag, trouble
 
 Told = Mapping[str, Any]
 Listener = Callable[[], None]
+Follower = Callable[[Sequence[Told]], Awaitable[None]]
+SOUNDS = ("wav", "flac", "mp3", "ogg", "m4a", "mp4", "webm", "aac", "aiff", "amr")
+PICTURES = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif")
 
 
 class Desk:
@@ -26,11 +29,41 @@ class Desk:
         self.indexes: list[Told] = []
         self.index = here.query.get("index", "")
         """The one that is asked."""
+        self.unread: dict[str, str] = {}
+        """Why a file could not be read, by the id of its upload."""
+        self.followers: list[Follower] = []
+        """Called with all jobs, now and again."""
+        self.take: Callable[[Sequence[Told]], Awaitable[None]] = _nothing
+        """Adds files that were sent to those that are chosen."""
+        self.forget: Callable[[str], None] = _nowhere
+        """Asks whether a file shall go for good."""
         self._heard: list[Listener] = []
+        self._marked: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
         """Call it whenever the indexes are others."""
         self._heard.append(listener)
+
+    def on_unread(self, listener: Listener) -> None:
+        """Call it when a file turned out to be none that can be read."""
+        self._marked.append(listener)
+
+    def mark(self, failed: Sequence[tuple[str, str]]) -> None:
+        """Remember which files could not be read: (id or name, why); not where two share a name."""
+        found = {self.id_of(word): why for word, why in failed}
+        self.unread |= {id: why for id, why in found.items() if id}
+        for listener in self._marked:
+            listener()
+
+    def id_of(self, word: str) -> str:
+        """The upload that has this id, or is the only one of that name."""
+        ids = [str(one["id"]) for one in self.files if word in (one["id"], one["name"])]
+        return ids[0] if len(ids) == 1 else ""
+
+    def picked(self, *kinds: str) -> list[Told]:
+        """The chosen files, of some kinds or of all."""
+        chosen = [one for one in self.files if one["id"] in self.chosen]
+        return [one for one in chosen if not kinds or one["kind"] in kinds]
 
     def offer(self, indexes: Sequence[Told]) -> None:
         """The indexes there are now."""
@@ -45,9 +78,13 @@ class Desk:
         """The text that was typed, or else the files that are chosen."""
         if text.strip():
             return {"texts": [text]}
+        t = self.here.t
         if not self.chosen:
-            raise Refused(400, self.here.t("documents.choose"), self.here.t("documents.text.hint"))
-        return {"files": [f"upload:{id}" for id in self.chosen]}
+            raise Refused(400, t("documents.choose"))
+        texts = [one for one in self.picked() if one["kind"] not in SOUNDS]
+        if not texts:
+            raise Refused(400, t("documents.sounds_alone"), t("documents.sounds_alone.do"))
+        return {"files": [f"upload:{one['id']}" for one in texts]}
 
 
 class Asking:
@@ -95,7 +132,23 @@ class Asking:
 
     async def run(self) -> None:
         """Ask, and show what comes of it."""
-        await answered(self.here, self.answer, self._button, self.ask, self.show)
+        await answered(self.here, self.answer, self._button, self._asked, self._shown)
+
+    async def _asked(self) -> Any:
+        """Where every source failed, each tells why."""
+        try:
+            return await self.ask()
+        except Refused as refused:
+            if not refused.results:
+                raise
+            return {"results": refused.results}
+
+    def _shown(self, told: Any) -> None:
+        results = told.get("results") or ()
+        if results and all(one.get("error") for one in results):
+            failures(self.desk, results)
+        else:
+            self.show(told)
 
 
 async def answered(
@@ -112,7 +165,7 @@ async def answered(
         except Refused as refused:
             place.clear()
             with place:
-                trouble(refused.title, refused.hint)
+                trouble(refused.title, refused.hint, lang=refused.lang)
             return
     place.clear()
     with place:
@@ -128,8 +181,29 @@ def _once(pressed: Tag) -> Any:
         pressed.attributes(disabled=False)
 
 
-def failures(results: Sequence[Told]) -> None:
-    """Say which sources could not be done, each with what to do."""
-    for one in results:
-        if one.get("error"):
-            trouble(f"{one['name']}: {one['error']['title']}", str(one["error"].get("hint") or ""))
+def failures(desk: Desk, results: Sequence[Told]) -> None:
+    """Say which sources could not be done, each with what to do; their files are marked."""
+    wrong = [one for one in results if one.get("error")]
+    marked = []
+    for one in wrong:
+        title, upload = str(one["error"]["title"]), str(one.get("file") or "").partition(":")[2]
+        unread(desk, str(one["name"]), upload, title, str(one["error"].get("hint") or ""))
+        marked += [(upload, title)] if upload else []
+    desk.mark(marked)
+
+
+def unread(desk: Desk, name: str, upload: str, why: str, hint: str) -> None:
+    """A file that could not be read: why, what to do, and a way to be rid of it."""
+    title = why if name in why else f"{name}: {why}"
+    with trouble(title, hint, lang=ENGLISH):
+        if upload:
+            button(desk.here.t("documents.forget", name=name), lambda: desk.forget(upload),
+                   kind="quiet", icon_name="bin", data_rid=upload)  # fmt: skip
+
+
+async def _nothing(files: Sequence[Told]) -> None:
+    """Until the list of files is there."""
+
+
+def _nowhere(id: str) -> None:
+    """Until the list of files is there."""

@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from anyrig.server.page.api import Refused
-from anyrig.server.page.documents_desk import Desk
-from anyrig.server.page.pieces import Drop, Field, button, card, row, tag
+from anyrig.server.page.documents_desk import SOUNDS, Desk
+from anyrig.server.page.jobs_facts import since
+from anyrig.server.page.pieces import Drop, Field, Tag, badge, button, card, row, tag
 
 Told = Mapping[str, Any]
 
@@ -19,6 +20,9 @@ class FilesCard:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._fields: dict[str, Field] = {}
+        self._badges: dict[str, Tag] = {}
+        desk.take, desk.forget = self._dropped, self._ask
+        desk.on_unread(self._mark)
         t = desk.here.t
         with card(t("documents.files")):
             Drop(t, self._dropped, what=t("documents.drop.kinds"))
@@ -42,21 +46,39 @@ class FilesCard:
         there = [str(one["id"]) for one in self._desk.files]
         self._desk.chosen = [id for id in there if id in self._desk.chosen]
         self._fields.clear()
+        self._badges.clear()
         self._list.clear()
         with self._list:
             for one in self._desk.files:
                 self._row(one)
+        self._mark()
         self._counted()
 
     def _row(self, file: Told) -> None:
         t, id, name = self._desk.here.t, str(file["id"]), str(file["name"])
         with tag("li"):
-            self._fields[id] = Field(
-                "check", name, id in self._desk.chosen, on_change=self._changed, name=f"file-{id}"
-            )
-            tag("span", t.bytes(file["size"]), classes="soft figures")
-            button("", lambda: self._ask(id, name), kind="quiet", icon_name="bin",
+            with tag("div", classes="file-about"):
+                self._fields[id] = Field(
+                    "check", name, id in self._desk.chosen, on_change=self._changed,
+                    name=f"file-{id}",
+                )  # fmt: skip
+                with tag("p", classes="soft figures"):
+                    sound = [t("documents.recording")] if file["kind"] in SOUNDS else []
+                    said = [*sound, t.bytes(file["size"]), since(file["made_at"])]
+                    tag("span", " · ".join(said), data_sent=id)
+                    self._badges[id] = badge(t("documents.unreadable"), "bad")
+                    self._badges[id].set_visibility(id in self._desk.unread)
+            button("", lambda: self._ask(id), kind="quiet", icon_name="bin",
                    label=t("documents.forget", name=name), data_forget=id)  # fmt: skip
+
+    def _mark(self) -> None:
+        """Those that could not be read say so, and are asked no more unless they are ticked."""
+        for id, one in self._badges.items():
+            before = one.visible
+            one.set_visibility(id in self._desk.unread)
+            if one.visible and not before:
+                self._fields[id].show(False)
+        self._changed()
 
     def _tick(self, all_of_them: bool) -> None:
         for field in self._fields.values():
@@ -72,8 +94,9 @@ class FilesCard:
         self._head.set_visibility(bool(every))
         self._count.text = t("documents.files.chosen", some=some, all=every)
 
-    def _ask(self, id: str, name: str) -> None:
+    def _ask(self, id: str) -> None:
         t = self._desk.here.t
+        name = next((str(one["name"]) for one in self._desk.files if one["id"] == id), "")
         self._desk.ask.open(
             t("documents.forget.ask", name=name), t("documents.forget.what"), t("jobs.delete"),
             lambda: self._forget(id),
@@ -92,6 +115,7 @@ class FilesCard:
                 if refused.status not in (400, 404):  # it is not in this one
                     raise
         await api.delete(f"/uploads/{id}")
+        self._desk.unread.pop(id, None)
         await self.refresh()
         told = await api.get("/documents/indexes")
         self._desk.offer(told["indexes"])

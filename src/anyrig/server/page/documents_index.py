@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from anyrig.server.page import jobs_facts
-from anyrig.server.page.api import Refused
+from anyrig.server.page.api import ENGLISH
 from anyrig.server.page.documents_desk import Desk
 from anyrig.server.page.jobs import Cards
 from anyrig.server.page.jobs_card import JobCard
@@ -41,6 +41,7 @@ class IndexCard:
                 self._here, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
             )
             self._unread = tag("div")
+        desk.followers.append(self.follow)
 
     def _by_folder(self) -> None:
         """Only below what the server's owner allows: a request may name no other."""
@@ -52,9 +53,7 @@ class IndexCard:
         button(t("documents.index.folder.add"), self._named, icon_name="plus", data_do="folder")
 
     async def _files(self) -> None:
-        if not self._desk.chosen:
-            raise Refused(400, self._t("documents.index.none"))
-        await self._start({"files": [f"upload:{id}" for id in self._desk.chosen]})
+        await self._start(self._desk.sources(""))
 
     async def _named(self) -> None:
         await self._start({"folder": str(self._folder.value).strip()})
@@ -66,9 +65,12 @@ class IndexCard:
         await self.refresh()
 
     async def refresh(self) -> None:
+        """What the API tells now."""
+        await self.follow((await self._here.api.get("/jobs"))["jobs"])
+
+    async def follow(self, jobs: Sequence[Told]) -> None:
         """Jobs that index: those at work, and the last one that ended."""
-        told = await self._here.api.get("/jobs")
-        jobs = jobs_facts.newest(told["jobs"], "index")
+        jobs = jobs_facts.newest(jobs, "index")
         at_work = [job for job in jobs if job["state"] in jobs_facts.ACTIVE]
         last = [job for job in jobs[:1] if job["state"] == "failed"]
         self._cards.show(at_work or last)
@@ -89,10 +91,10 @@ class IndexCard:
         self._unread.clear()
         if failed:
             with self._unread, tag("div", classes="note", role="alert"):
-                tag("p", t("documents.unread", count=t.number(len(failed))))
+                tag("p", t("documents.unread", count=t.number(len(failed))), classes="note-title")
                 for one in failed[:_MOST_NAMED]:
-                    tag("p", f"{one.get('name') or one['file']}: {one['error']} {one['hint']}",
-                        classes="soft")  # fmt: skip
+                    tag("p", f"{one['error']}. {one['hint']}", classes="soft", lang=ENGLISH)
+            self._desk.mark([(str(one["file"]), str(one["error"])) for one in failed])
 
     async def list(self) -> None:
         """The indexes there are."""

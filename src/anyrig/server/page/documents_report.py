@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyrig.server.page.charts import Chart, bars
-from anyrig.server.page.documents_desk import Asking
-from anyrig.server.page.pieces import table, tag, trouble
+from anyrig.server.page.documents_desk import Asking, unread
+from anyrig.server.page.pieces import table, tag
 
 Told = Mapping[str, Any]
 _MOST = 12
@@ -28,9 +28,11 @@ class Report(Asking):
     def show(self, told: Told) -> None:
         """From the whole to the single files."""
         t = self.t
-        for one in told.get("failed") or ():
-            trouble(f"{one.get('file') or one.get('name')}: {one.get('error', '')}",
-                    str(one.get("hint") or ""))  # fmt: skip
+        left = told.get("failed") or ()
+        for one in left:
+            name = str(one["name"])
+            unread(self.desk, name, self.desk.id_of(name), str(one["error"]), str(one["hint"]))
+        self.desk.mark([(str(one["name"]), str(one["error"])) for one in left])
         with tag("div", classes="tiles"):
             self._tile(t("documents.report.docs"), t.number(told["num_documents"]))
             self._tile(t("documents.report.words"), t.number(told["num_words"]))

@@ -8,14 +8,19 @@ from typing import Any
 
 from nicegui import ui
 
-from anyrig.server.page.documents_desk import Asking, Desk, answered
+from anyrig.server.page.api import Refused
+from anyrig.server.page.charts import Chart, bars
+from anyrig.server.page.documents_desk import Asking, Desk, answered, failures
 from anyrig.server.page.pieces import Field, badge, button, empty, tag
 from anyrig.server.page.words import Words
 
 MODES = ("hybrid", "vectors", "keywords")
 _LONGEST = 700
 _BEFORE = 120
+_MOST_ALIKE, _MOST_PAIRS, _FEW = 12, 20, 3
 Told = Mapping[str, Any]
+Pair = tuple[str, float]
+"""Two names, and how alike they are."""
 
 
 class Search:
@@ -56,10 +61,13 @@ class Search:
         await self._run()
 
     async def _run(self) -> None:
-        if str(self._question.value).strip():
-            await answered(self._desk.here, self._answer, self._go, self._ask, self._show)
+        await answered(self._desk.here, self._answer, self._go, self._ask, self._show)
 
     async def _ask(self) -> Any:
+        if not str(self._question.value).strip():
+            raise Refused(
+                400, self._t("documents.ask.nothing"), self._t("documents.ask.nothing.do")
+            )
         return await self._desk.here.api.post("/documents/search", {
             "index": self._desk.index, "question": str(self._question.value),
             "mode": str(self._mode.value),
@@ -80,23 +88,82 @@ class Search:
 
 
 class Similar(Asking):
-    """What is like a text or a file, in the index."""
+    """What is like a text or like files: in the index, and the files among each other."""
 
     key = "similar"
 
     async def ask(self) -> Any:
-        """One file at a time: the first that is chosen."""
-        asked = self.desk.sources(self.typed())
-        to = {"to_text": asked["texts"][0]} if "texts" in asked else {"to_file": asked["files"][0]}
+        """For a text what is like it; for files, for each of them, and how alike they are."""
+        text = self.typed().strip()
+        if text and self.desk.index:
+            return {"like": [await self._like(to_text=text)], "pairs": []}
+        files: list[str] = self.desk.sources("")["files"]
+        if len(files) > _MOST_ALIKE:
+            raise Refused(400, self.t("documents.similar.many", most=_MOST_ALIKE))
+        if text:
+            found = await self._ask(to_text=text, files=files)
+            return {"like": [], "pairs": self._pairs(self.t("documents.similar.text"), found)}
+        if len(files) == 1 and not self.desk.index:
+            raise Refused(400, self.t("documents.similar.alone"))
+        return await self._files(files)
+
+    async def _files(self, files: Sequence[str]) -> Told:
+        """Each against the index and those after it; one that cannot be read fails alone."""
+        like: list[Told] = []
+        pairs: list[Pair] = []
+        wrong: dict[str, Told] = {}
+        for number, one in enumerate(files):
+            rest = [other for other in files[number + 1 :] if other not in wrong]
+            if one in wrong:
+                continue
+            try:
+                like += [await self._like(to_file=one)] if self.desk.index else []
+                found = await self._ask(to_file=one, files=rest) if rest else {"similar": ()}
+            except Refused as refused:
+                if refused.status != 400:
+                    raise
+                wrong[one] = {"title": refused.title, "hint": refused.hint}
+                continue
+            pairs += self._pairs(self._name(one), found)
+            for row in found.get("failed") or ():
+                wrong[str(row["file"])] = {"title": row["error"], "hint": row["hint"]}
+        results = [{"name": self._name(file), "file": file, "error": error}
+                   for file, error in wrong.items()]  # fmt: skip
+        return {"like": like, "pairs": sorted(pairs, key=lambda pair: -pair[1]), "failed": results}
+
+    def _pairs(self, one: str, found: Told) -> list[Pair]:
+        return [(f"{one} – {row['name']}", max(0.0, float(row["similarity"])))
+                for row in found["similar"]]  # fmt: skip
+
+    async def _like(self, **to: str) -> Told:
         index = {"index": self.desk.index} if self.desk.index else {}
-        return await self.here.api.post("/documents/similar", {**to, **index})
+        found: Told = await self._ask(**to, **index)
+        own = self._name(to.get("to_file", ""))
+        return {**found, "hits": [one for one in found["hits"] if one["name"] != own]}
+
+    async def _ask(self, **asked: Any) -> Any:
+        return await self.here.api.post("/documents/similar", {"limit": _MOST_PAIRS, **asked})
+
+    def _name(self, upload: str) -> str:
+        return next((str(one["name"]) for one in self.desk.files
+                     if f"upload:{one['id']}" == upload), "")  # fmt: skip
 
     def show(self, told: Told) -> None:
-        """Passages, the nearest first."""
-        if not told["hits"]:
-            empty(self.t("documents.found.none"), self.t("documents.found.none.do"))
-        for one in told["hits"]:
-            hit(self.t, one)
+        """How alike the files are; then for each the passages that are most like it."""
+        t = self.t
+        failures(self.desk, told.get("failed") or ())
+        if told["pairs"]:
+            tag("h3", t("documents.similar.pairs"))
+            rows = [(pair, share, t.percent(share)) for pair, share in told["pairs"][:_MOST_PAIRS]]
+            said = "; ".join(f"{pair} {words}" for pair, _, words in rows)
+            Chart(f"{t('documents.similar.pairs')}: {said}", bars(rows))
+        for one in told["like"]:
+            if len(told["like"]) > 1:
+                tag("h3", t("documents.similar.to", name=one["to"]), data_like=one["to"])
+            if not one["hits"]:
+                tag("p", t("documents.found.none"), classes="soft")
+            for found in one["hits"][: _FEW if len(told["like"]) > 1 else None]:
+                hit(t, found)
 
 
 def hit(t: Words, found: Told) -> None:

@@ -28,7 +28,7 @@ class Entities(Asking):
     def show(self, told: Told) -> None:
         """How many of each kind, then all of them."""
         t = self.t
-        failures(told["results"])
+        failures(self.desk, told["results"])
         rows = [(one["name"], entity) for one in told["results"] if one.get("result")
                 for entity in one["result"]["entities"]]  # fmt: skip
         if not rows:
@@ -74,7 +74,7 @@ class Classes(Asking):
     def show(self, told: Told) -> None:
         """A row for each source."""
         t = self.t
-        failures(told["results"])
+        failures(self.desk, told["results"])
         done = [one for one in told["results"] if one.get("result")]
         if not done:
             return
@@ -112,7 +112,7 @@ class Summary(Asking):
 
     def show(self, told: Told) -> None:
         """One sheet for each source."""
-        failures(told["results"])
+        failures(self.desk, told["results"])
         for one in told["results"]:
             for summary in (one.get("result") or {}).get("summaries", ()):
                 title = " · ".join(filter(None, [str(one["name"]), str(summary["title"] or "")]))

@@ -17,10 +17,9 @@ from nicegui import Client, ui
 from anyrig.server.page import pieces
 from anyrig.server.page.api import Api, Refused
 from anyrig.server.page.pieces import icon, tag
-from anyrig.server.page.theme import THEMES
-from anyrig.server.page.words import LANGUAGES, Words, asked_for, words
+from anyrig.server.page.theme import THEME_COOKIE, THEMES
+from anyrig.server.page.words import LANGUAGE_COOKIE, LANGUAGES, Words, asked_for, words
 
-THEME_COOKIE, LANGUAGE_COOKIE = "anyrig_theme", "anyrig_language"
 _HTML_LANGUAGES: dict[str, Literal["en-GB", "es", "fr"]] = {"en": "en-GB", "es": "es", "fr": "fr"}
 _ICONS = {"auto": "auto", "light": "sun", "dark": "moon"}
 
@@ -108,17 +107,30 @@ def framed(client: Client, here: Here, pages: Sequence[Page]) -> Iterator[None]:
     header.move(target_index=0)
     with tag("div", id="content", tabindex="-1"):
         yield
+    with tag("footer", classes="foot"):
+        tag("p", t("frame.stays"))
+        with tag("p"):
+            tag("a", t("frame.docs"), href="/docs", hreflang="en")
 
 
 def _navigation(here: Here, pages: Sequence[Page]) -> None:
-    with tag("nav", id="pages", aria_label=here.t("frame.pages")), tag("ul"):
-        for page in pages:
-            with tag("li"):
-                current = "page" if page.path == here.path else None
-                tag("a", here.t(f"page.{page.key}"), href=page.path, aria_current=current)
-        if here.api.locked:
-            with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
-                tag("button", here.t("frame.sign_out"), type="submit", classes="button quiet")
+    t = here.t
+    with tag("nav", id="pages", aria_label=t("frame.pages")):
+        with tag("div", classes="menu-head"):
+            with tag("p", classes="brand"):
+                icon("mark")
+                tag("span", t("frame.menu"))
+            with tag("button", type="button", classes="button quiet", id="menu-close",
+                     aria_label=t("frame.menu.close")):  # fmt: skip
+                icon("close")
+        with tag("ul"):
+            for page in pages:
+                with tag("li"):
+                    current = "page" if page.path == here.path else None
+                    tag("a", t(f"page.{page.key}"), href=page.path, aria_current=current)
+            if here.api.locked:
+                with tag("li", classes="leave"), tag("form", method="post", action="/logout"):
+                    tag("button", t("frame.sign_out"), type="submit", classes="button quiet")
 
 
 def _tools(here: Here) -> None:

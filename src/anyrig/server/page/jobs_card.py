@@ -9,7 +9,7 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from anyrig.server.page import jobs_facts
-from anyrig.server.page.api import Refused
+from anyrig.server.page.api import ENGLISH, Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs_ask import Ask
 from anyrig.server.page.jobs_facts import Told
@@ -88,10 +88,14 @@ class JobCard:
         symbol, kind = _BUTTONS[name]
         asks: dict[str, Handler] = {"cancel": self._cancel, "delete": self._delete}
         text = self.here.t(f"jobs.{name}")
-        return button(
-            text, asks.get(name, lambda: self._do(name)), kind=kind, icon_name=symbol,
-            label=f"{text}: {self._name}", data_do=name,
+        one = button(
+            "" if name == "resume" else text, asks.get(name, lambda: self._do(name)), kind=kind,
+            icon_name=symbol, label=f"{text}: {self._name}", data_do=name,
         )  # fmt: skip
+        if name == "resume":
+            with one:
+                self._resume = tag("span", text)
+        return one
 
     def _details(self) -> None:
         t = self.here.t
@@ -124,6 +128,9 @@ class JobCard:
         allowed = jobs_facts.can(job)
         for name, one in self._buttons.items():
             one.set_visibility(name in allowed)
+        again = t("jobs.again") if job["state"] == "failed" else t("jobs.resume")
+        self._buttons["resume"].attributes(aria_label=f"{again}: {self._name}")
+        self._resume.text = again
         if before is None or before.get("error") != job.get("error"):
             self._fail(job)
 
@@ -132,7 +139,7 @@ class JobCard:
         error = job.get("error")
         if error:
             with self._trouble:
-                trouble(str(error.get("message", "")), str(error.get("hint", "")))
+                trouble(str(error.get("message", "")), str(error.get("hint", "")), lang=ENGLISH)
 
     async def offer(self) -> None:
         """Links to save what was made, asked for once: a job that is done makes no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ _CAN: dict[str, tuple[str, ...]] = {
     "cancelled": ("resume", "delete"),
 }
 _DAY_S = 86400.0
+_SEVERAL = re.compile(r"(.+) and (\d+) more")
+"""What the server calls a job of several files."""
 
 
 class Course(NamedTuple):
@@ -54,14 +57,16 @@ def kind(t: Words, job: Told) -> str:
 def name(t: Words, job: Told) -> str:
     """What it is about: the title a person gave it, or what it is of."""
     arguments: Told = job.get("arguments") or {}
-    return str(arguments.get("title") or job.get("title") or kind(t, job))
+    found = str(arguments.get("title") or job.get("title") or kind(t, job))
+    several = _SEVERAL.fullmatch(found)
+    return t("jobs.and_more", name=several[1], count=several[2]) if several else found
 
 
 def about(t: Words, job: Told) -> str:
     """What it is, into which index, and since when."""
     arguments: Told = job.get("arguments") or {}
     given = str(arguments.get("author") or arguments.get("index") or "")
-    told = [kind(t, job), given, since(job.get("created")), _took(t, job)]
+    told = [kind(t, job), given, _when(t, job)]
     return " · ".join(one for one in told if one)
 
 
@@ -74,7 +79,7 @@ def course(t: Words, job: Told) -> Course:
     share = told.get("done")
     share = max(0.0, min(1.0, float(share))) if isinstance(share, int | float) else None
     if where == "queued":
-        return Course(share, "")
+        return Course(share, _place(t, job))
     parts = [t.percent(share)] if share else []
     parts += _where(t, told)
     if where == "running":
@@ -82,18 +87,28 @@ def course(t: Words, job: Told) -> Course:
     return Course(share, " · ".join(parts))
 
 
+def _place(t: Words, job: Told) -> str:
+    """Its place in the queue, where `newest` has told it."""
+    place = job.get("place")
+    if not place:
+        return ""
+    return t("jobs.next") if place == 1 else t("jobs.place", number=place)
+
+
 def _where(t: Words, told: Told) -> list[str]:
-    if told.get("stage") == "writing" and "chapter" in told:
-        return [t("jobs.tell.writing")]
+    stage = t.known(f"jobs.stage.{told.get('stage')}") if told.get("stage") else ""
     if told.get("num_chapters"):
-        return [t("jobs.tell.chapter", number=told.get("chapter", 0), all=told["num_chapters"])]
+        if told.get("stage") == "writing":
+            return [stage]
+        chapter = t("jobs.tell.chapter", number=told.get("chapter", 0), all=told["num_chapters"])
+        return [stage, chapter] if stage else [chapter]
     if told.get("num_files"):
         return [t("jobs.tell.files", number=told.get("file", 0), all=told["num_files"])]
     if told.get("steps") and told.get("step"):
         loss = told.get("loss")
         more = [t("jobs.tell.loss", loss=f"{loss:.4g}")] if isinstance(loss, int | float) else []
         return [t("jobs.tell.step", number=told["step"], all=told["steps"]), *more]
-    return []
+    return [stage] if stage else []
 
 
 def _left(t: Words, told: Told) -> list[str]:
@@ -101,18 +116,25 @@ def _left(t: Words, told: Told) -> list[str]:
     parts = []
     if isinstance(speed, int | float):
         parts.append(t("jobs.tell.speed", speed=t.number(speed, 1)))
-    if isinstance(left, int | float) and left >= 1:
+    if isinstance(left, int | float) and left >= 1 and told.get("done"):
         parts.append(t("jobs.left", time=t.span(left)))
     elif not told:
         parts.append(t("jobs.loading"))
     return parts
 
 
-def _took(t: Words, job: Told) -> str:
+def _when(t: Words, job: Told) -> str:
+    """Since when; of one that is done also how long it took.
+
+    One that was begun more than once rested in between, perhaps for days: then from when to when.
+    """
     begun, ended = job.get("started"), job.get("ended")
     if not begun or not ended or job["state"] != "done":
-        return ""
-    return t("jobs.took", time=t.span(max(0.0, float(ended) - float(begun))))
+        return since(job.get("created"))
+    if int(job.get("attempts") or 1) > 1:
+        return t("jobs.from_to", begun=since(begun), ended=since(ended))
+    took = t("jobs.took", time=t.span(max(0.0, float(ended) - float(begun))))
+    return f"{since(job.get('created'))} · {took}"
 
 
 def since(moment: float | None, now: float | None = None) -> str:
@@ -125,6 +147,9 @@ def since(moment: float | None, now: float | None = None) -> str:
 
 
 def newest(jobs: Sequence[Told], *kinds: str) -> list[Told]:
-    """Those of some kinds, or all, the newest first."""
-    found = [job for job in jobs if not kinds or job["kind"] in kinds]
+    """Those of some kinds, or all, the newest first; one that waits with its place in the queue."""
+    waiting = [job["id"] for job in jobs if job["state"] == "queued"]  # told the oldest first
+    places = {id: place for place, id in enumerate(waiting, 1)}
+    found = [{**job, "place": places.get(job["id"])} for job in jobs
+             if not kinds or job["kind"] in kinds]  # fmt: skip
     return sorted(found, key=lambda job: float(job["created"]), reverse=True)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Receive, Scope, Send
 
-from anyrig.server.page import frame, pieces, theme
+from anyrig.server.page import frame, pieces, theme, words
 from anyrig.server.page.api import Api, Refused
 from anyrig.server.page.frame import Page
 from anyrig.server.parts import Parts
@@ -88,7 +88,7 @@ def _serve(page: Page, api: Api) -> None:
             try:
                 await build(here)
             except Refused as refused:
-                with pieces.trouble(refused.title, refused.hint):
+                with pieces.trouble(refused.title, refused.hint, lang=refused.lang):
                     pieces.link(here.t("frame.again"), page.path, classes="button plain")
 
     ui.page(page.path, response_timeout=_SLOW_S)(show)
@@ -128,8 +128,8 @@ def _assets(app: FastAPI) -> None:
     async def prefer(preferences: Preferences, request: Request) -> Response:
         response = Response(status_code=204)
         wanted = {
-            frame.THEME_COOKIE: preferences.theme,
-            frame.LANGUAGE_COOKIE: preferences.language,
+            theme.THEME_COOKIE: preferences.theme,
+            words.LANGUAGE_COOKIE: preferences.language,
         }
         for name, value in wanted.items():
             if value is not None:

@@ -121,12 +121,15 @@ def empty(title: str, hint: str, *, icon_name: str = "") -> Tag:
     return element
 
 
-def trouble(title: str, hint: str = "") -> Tag:
-    """What went wrong and what to do next. Put a button inside with `with`."""
+def trouble(title: str, hint: str = "", *, lang: str = "") -> Tag:
+    """What went wrong and what to do next. Put a button inside with `with`.
+
+    `lang` is the language of the words where it may be another than the page's.
+    """
     with tag("div", classes="trouble", role="alert") as element:
-        tag("p", title, classes="trouble-title")
+        tag("p", title, classes="trouble-title", lang=lang or None)
         if hint:
-            tag("p", hint)
+            tag("p", hint, lang=lang or None)
     return element
 
 
@@ -141,9 +144,9 @@ def copyable(t: Words, command: str) -> None:
             tag("span", t("frame.copy"))
 
 
-def toast(text: str, mood: Mood = "plain", hint: str = "") -> None:
+def toast(text: str, mood: Mood = "plain", hint: str = "", *, lang: str = "") -> None:
     """Say something in passing."""
-    said = ",".join(json.dumps(one) for one in (text, mood, hint))
+    said = ",".join(json.dumps(one) for one in (text, mood, hint, lang))
     ui.run_javascript(f"anyrig.toast({said})")
 
 
@@ -156,7 +159,7 @@ def safely(handler: Handler) -> Handler:
             if isinstance(result, Awaitable):
                 await result
         except Refused as refused:
-            toast(refused.title, "bad", refused.hint)
+            toast(refused.title, "bad", refused.hint, lang=refused.lang)
         except Exception:
             log.exception("a page could not do what it was asked for")
             t = words((ui.context.client.page.resolve_language() or "en")[:2])
@@ -258,6 +261,10 @@ def _options(options: Sequence[tuple[str, ...]]) -> list[dict[str, str]]:
             for one in options]  # fmt: skip
 
 
+_USELESS = ("other", "zip")
+"""Kinds of files that nothing here reads."""
+
+
 class Drop(ui.element, component="assets/drop.js"):
     """Files from a person: dropped, or chosen with a real button. They go to `/uploads`.
 
@@ -267,19 +274,25 @@ class Drop(ui.element, component="assets/drop.js"):
         what: which files these may be, said under it.
         accept: as of `<input type=file>`.
         many: whether more than one at once.
+        any_kind: keep also what is no document, no picture and no sound, as far as can be told.
     """
 
     def __init__(
         self, t: Words, on_files: Callable[[list[Mapping[str, Any]]], Any], *, what: str = "",
-        accept: str = "", many: bool = True,
+        accept: str = "", many: bool = True, any_kind: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._on_files = on_files
-        keys = ("drop.what", "drop.choose", "drop.sending", "drop.done", "drop.failed")
+        one = "" if many else ".one"
+        words = {key: t(f"drop.{key}") for key in ("sending", "done", "failed", "useless")}
+        words |= {key: t(f"drop.{key}{one}") for key in ("what", "choose")}
         self._props.update(
-            what=what, accept=accept, many=many,
-            words={key.split(".")[1]: t(key) for key in keys},
-        )  # fmt: skip
+            what=what,
+            accept=accept,
+            many=many,
+            words=words,
+            useless=[] if any_kind else list(_USELESS),
+        )
         self.on("files", self._heard)
 
     async def _heard(self, event: GenericEventArguments) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anyrig.server.page import rig_reasons
 from anyrig.server.page.frame import Here
 from anyrig.server.page.pieces import Field, card, copyable, empty, heading, tag, toast
 from anyrig.server.page.rig_bench import BenchCard
@@ -25,6 +26,7 @@ class RigPage:
     def __init__(self, here: Here) -> None:
         self._here = here
         self._cards: dict[str, DeviceCard] = {}
+        self._said: Mapping[str, Any] = {}
 
     async def show(self) -> None:
         """Draw it, and keep it up to date."""
@@ -36,8 +38,9 @@ class RigPage:
                 hint=t("rig.use.hint"), on_change=self._choose, name="device",
             )  # fmt: skip
             with tag("div", role="status"):
-                self._reason = tag("p", t("rig.now", reason=told["reason"]), classes="reason")
-                self._warnings = tag("p", " ".join(told["warnings"]), classes="soft")
+                self._reason = tag("p", classes="reason")
+                self._warnings = tag("div", classes="soft")
+                self._say(told)
         if not told["devices"]:
             with empty(t("rig.none"), t("rig.none.hint"), icon_name="chip"):
                 copyable(t, "anyrig doctor")
@@ -54,17 +57,36 @@ class RigPage:
             shown.draw(device, history)
 
     def _tell(self, told: Mapping[str, Any]) -> None:
-        self._reason.text = self._here.t("rig.now", reason=told["reason"])
-        self._warnings.text = " ".join(told["warnings"])
+        self._say(told)
         for row in told["devices"]:
             if row["id"] in self._cards:
                 self._cards[row["id"]].tell(row)
+
+    def _say(self, told: Mapping[str, Any]) -> None:
+        """What is used, why, and what is to be minded."""
+        said = {key: told[key] for key in ("reason", "warnings")}
+        if said == self._said:
+            return
+        self._said, t = said, self._here.t
+        used, why = rig_reasons.choice(t, told)
+        self._reason.clear()
+        with self._reason:
+            tag("span", t("rig.now", reason=f"{used} ("[: None if used else 0]))
+            rig_reasons.write(why)
+            if used:
+                tag("span", ")")
+        self._warnings.clear()
+        for one in told["warnings"]:
+            with self._warnings, tag("p"):
+                rig_reasons.write(rig_reasons.reason(t, str(one)))
 
     async def _choose(self, device: str) -> None:
         told = await self._here.api.put("/devices/chosen", {"device": device})
         self._tell(told)
         name = dict(self._options(told))[_word(told)]
-        toast(self._here.t("rig.used", name=name), "good", " ".join(told["warnings"]))
+        said = [piece.text for one in told["warnings"]
+                for piece in rig_reasons.reason(self._here.t, str(one))]  # fmt: skip
+        toast(self._here.t("rig.used", name=name), "good", "; ".join(said))
 
     def _options(self, told: Mapping[str, Any]) -> list[tuple[str, str]]:
         t = self._here.t

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anyrig.server.page import rig_reasons
 from anyrig.server.page.charts import Chart, Series, lines
 from anyrig.server.page.pieces import Bar, badge, card, copyable, icon, row, tag
 from anyrig.server.page.words import Words
@@ -89,7 +90,8 @@ class DeviceCard:
             return
         with self._why, tag("div", classes="note"):
             tag("p", self._t("rig.why"), classes="note-title")
-            tag("p", device["why"])
+            with tag("p"):
+                rig_reasons.write(rig_reasons.reason(self._t, str(device["why"])))
             if device["fix"]:
                 tag("p", self._t("rig.fix"), classes="soft")
                 copyable(self._t, device["fix"])

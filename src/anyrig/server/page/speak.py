@@ -8,6 +8,8 @@ from typing import Any
 from nicegui import ui
 from nicegui.events import GenericEventArguments
 
+from anyrig.server.page import voices
+from anyrig.server.page.api import ENGLISH, Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.icons import svg
 from anyrig.server.page.pieces import (
@@ -21,16 +23,12 @@ from anyrig.server.page.pieces import (
     safely,
     tag,
     toast,
+    trouble,
 )
 from anyrig.server.page.speak_lexicon import LexiconCard
 from anyrig.server.page.words import Words
 
 FORMATS = ("wav", "mp3", "opus", "aac", "flac")
-_LANGUAGES = {
-    "en": "English", "es": "Español", "fr": "Français", "de": "Deutsch", "it": "Italiano",
-    "pt": "Português", "nl": "Nederlands", "pl": "Polski", "ja": "日本語", "zh": "中文",
-    "hi": "हिन्दी", "ru": "Русский", "ko": "한국어",
-}  # fmt: skip
 _PLAYER = ("wave", "seek", "empty", "play", "stop", "waiting", "making", "format", "download")
 _LINES = ("paste", "paste_hint", "add", "none", "none_hint", "text_of", "hear", "stop_line", "make",
           "download", "remove", "make_all", "stop", "as_job", "format", "download_all", "count",
@@ -86,7 +84,7 @@ class SpeakPage:
         """Draw it."""
         t = self._here.t
         config = await self._here.api.get("/config")
-        self._voices = _ready(config)
+        self._voices = voices.ready(config)
         if not self._voices:
             with empty(t("speak.no_voice"), t("speak.no_voice.hint"), icon_name="speak"):
                 copyable(t, "anyrig engines")
@@ -109,7 +107,7 @@ class SpeakPage:
             )  # fmt: skip
             with tag("div", classes="stack"):
                 self._voice = Field(
-                    "select", t("speak.voice"), voice, options=_options(self._voices),
+                    "select", t("speak.voice"), voice, options=voices.options(t, self._voices),
                     on_change=self._changed, name="voice",
                 )  # fmt: skip
                 self._speed = Field(
@@ -119,6 +117,7 @@ class SpeakPage:
                 with row():
                     button(t("speak.go"), self._speak, kind="primary", icon_name="speak",
                            id="speak")  # fmt: skip
+                self._nothing = tag("div", id="nothing-to-say")
         with sheet:
             self._player = Player(t)
             self._player.on("failed", _failed)
@@ -127,7 +126,7 @@ class SpeakPage:
             self._player.on("made", self._made)
 
     def _request(self) -> dict[str, Any]:
-        voice = next(one for one in self._voices if _key(one) == self._voice.value)
+        voice = next(one for one in self._voices if voices.key(one) == self._voice.value)
         return {
             "model": voice["engine"], "voice": voice["name"], "engine": voice["engine"],
             "language": voice["language"], "speed": float(self._speed.value),
@@ -137,14 +136,19 @@ class SpeakPage:
         self._lines.use(self._request())
 
     def _speak(self) -> None:
+        t = self._here.t
+        self._nothing.clear()
         if not str(self._text.value).strip():
-            toast(self._here.t("speak.say_something"), "warn",
-                  self._here.t("speak.say_something.hint"))  # fmt: skip
+            with self._nothing:
+                trouble(t("speak.say_something"), t("speak.say_something.hint"))
+            ui.run_javascript("document.querySelector('#desk [name=text]').focus()")
             return
         self._told.text = ""
         self._player.speak({**self._request(), "input": self._text.value})
 
     def _try(self, text: str) -> None:
+        if not text.strip():
+            raise Refused(400, self._here.t("lexicon.hear.nothing"))
         self._player.speak({**self._request(), "input": text})
 
     def _began(self, event: GenericEventArguments) -> None:
@@ -167,34 +171,12 @@ class SpeakPage:
 
 
 def _failed(event: GenericEventArguments) -> None:
-    toast(event.args["title"], "bad", event.args["hint"])
+    toast(event.args["title"], "bad", event.args["hint"], lang=ENGLISH)
 
 
-def _ready(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Voices whose engine can speak here."""
-    ready = {one["name"] for one in config["engines"] if one["ready"]}
-    return [one for one in config["details"] if one["engine"] in ready]
-
-
-def _key(voice: Mapping[str, Any]) -> str:
-    return f"{voice['engine']}/{voice['name']}"
-
-
-def _first(default: str, voices: Sequence[Mapping[str, Any]], language: str) -> str:
+def _first(default: str, there: Sequence[voices.Voice], language: str) -> str:
     """The usual voice; one of the visitor's language where the usual one speaks another."""
-    usual = [one for one in voices if one["name"] == default] or list(voices)
+    usual = [one for one in there if one["name"] == default] or list(there)
     if usual[0]["language"].split("-")[0] != language:
-        usual = [one for one in voices if one["language"].split("-")[0] == language] + usual
-    return _key(usual[0])
-
-
-def _options(voices: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """By engine and language."""
-
-    def group(voice: Mapping[str, Any]) -> str:
-        code = voice["language"]
-        return f"{voice['engine']} · {_LANGUAGES.get(code.split('-')[0], code)}"
-
-    engines = list(dict.fromkeys(one["engine"] for one in voices))
-    rows = sorted(voices, key=lambda one: (engines.index(one["engine"]), group(one)))
-    return [(_key(one), one.get("title") or one["name"], group(one)) for one in rows]
+        usual = [one for one in there if one["language"].split("-")[0] == language] + usual
+    return voices.key(usual[0])

@@ -118,7 +118,7 @@ class LexiconCard:
             await self._here.api.put("/lexicon", {"text": self._written()})
         except Refused as refused:
             with self._trouble:
-                trouble(refused.title, refused.hint)
+                trouble(refused.title, refused.hint, lang=refused.lang)
             return
         toast(self._here.t("lexicon.saved"), "good")
 

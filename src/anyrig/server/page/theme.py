@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 THEMES = ("auto", "light", "dark")
+THEME_COOKIE = "anyrig_theme"
 LIGHT = {
     "ground": "#f5f4ef",
     "surface": "#ffffff",

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 LANGUAGES = {"en": "English", "es": "Español", "fr": "Français"}
+LANGUAGE_COOKIE = "anyrig_language"
 _FOLDER = Path(__file__).parent / "locales"
 _NARROW = "\u00a0"
 """A space that does not break, between a number and its unit."""

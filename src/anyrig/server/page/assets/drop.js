@@ -13,11 +13,11 @@ export default {
         <li v-for="file in files" :key="file.key" :class="file.mood">
           <span>{{ file.said }}</span>
           <progress v-if="file.mood === 'sending'" :value="file.share" max="1" :aria-label="file.said"></progress>
-          <span v-if="file.hint" class="soft">{{ file.hint }}</span>
+          <span v-if="file.hint" class="soft" lang="en">{{ file.hint }}</span>
         </li>
       </ul>
     </div>`,
-  props: { what: String, accept: String, many: Boolean, words: Object },
+  props: { what: String, accept: String, many: Boolean, words: Object, useless: Array },
   emits: ["files"],
   data() {
     return { name: "drop-" + ++_number, over: false, files: [], key: 0 };
@@ -51,10 +51,17 @@ export default {
         request.upload.onprogress = (event) => (row.share = event.loaded / event.total);
         request.onloadend = () => {
           const good = request.status >= 200 && request.status < 300;
+          const sent = good && request.response.files[0];
+          if (sent && this.useless.includes(sent.kind)) {
+            row.mood = "failed";
+            row.said = this.say("useless", file);
+            fetch("/uploads/" + sent.id, { method: "DELETE" }); // nobody could do anything with it
+            return resolve(null);
+          }
           row.mood = good ? "done" : "failed";
           row.said = this.say(good ? "done" : "failed", file);
           row.hint = good ? "" : [request.response?.title, request.response?.hint].filter(Boolean).join(". ");
-          resolve(good ? request.response.files[0] : null);
+          resolve(sent || null);
         };
         request.send(body);
       });

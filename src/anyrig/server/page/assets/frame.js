@@ -13,7 +13,7 @@ window.anyrig = (() => {
     if (!button) return;
     root.toggleAttribute("data-menu", open);
     button.setAttribute("aria-expanded", String(open));
-    if (open) document.querySelector("#pages a")?.focus();
+    if (open) document.getElementById("menu-close")?.focus();
     else if (document.activeElement?.closest("#pages")) button.focus();
   }
 
@@ -40,11 +40,12 @@ window.anyrig = (() => {
     toast(button.dataset.copied, "good");
   }
 
-  function toast(text, mood = "plain", hint = "") {
+  function toast(text, mood = "plain", hint = "", lang = "") {
     const place = document.getElementById("toasts");
     if (!place) return;
     const one = document.createElement("div");
     one.className = "toast " + mood;
+    if (lang) one.lang = lang;
     const title = document.createElement("p");
     title.textContent = text;
     one.append(title);
@@ -64,6 +65,29 @@ window.anyrig = (() => {
     setTimeout(() => one.remove(), mood === "bad" ? 15000 : 5000);
   }
 
+  // A file that is made for a question and kept nowhere: asked for here, so that it is not held twice.
+  async function save(button, url, body, name) {
+    button.disabled = true;
+    try {
+      const answer = await fetch(url, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(body),
+      });
+      if (!answer.ok) {
+        const told = await answer.json().catch(() => ({}));
+        return toast(told.title || answer.statusText, "bad", told.hint || "", "en");
+      }
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(await answer.blob());
+      link.download = name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    } finally {
+      button.disabled = false;
+    }
+  }
+
   document.addEventListener("click", (event) => {
     const at = (selector) => event.target.closest?.(selector);
     const copied = at("[data-copy]");
@@ -71,7 +95,7 @@ window.anyrig = (() => {
     if (copied) copy(copied);
     else if (chosen) theme(chosen.dataset.themeChoice);
     else if (at("#menu-button")) menu(!root.hasAttribute("data-menu"));
-    else if (at("#menu-shade")) menu(false);
+    else if (at("#menu-shade, #menu-close")) menu(false);
   });
   document.addEventListener("change", async (event) => {
     if (event.target.id !== "language") return;
@@ -79,7 +103,15 @@ window.anyrig = (() => {
     location.reload();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && root.hasAttribute("data-menu")) menu(false);
+    if (!root.hasAttribute("data-menu")) return;
+    if (event.key === "Escape") menu(false);
+    if (event.key !== "Tab") return;
+    // While the menu covers the page, the keys stay in it.
+    const all = [...document.querySelectorAll("#pages a, #pages button")];
+    const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];
+    if (document.activeElement !== from) return;
+    event.preventDefault();
+    to.focus();
   });
-  return { toast, theme, menu };
+  return { toast, theme, menu, save };
 })();
