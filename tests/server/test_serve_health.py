@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,7 +16,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.server.conftest import MakeApp, Server, Start
+from tests.server.conftest import MakeApp, Server, Start, environment_of
 
 FIELDS = {"status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
           "tts_model_loaded", "cached_models"}  # fmt: skip
@@ -87,13 +89,14 @@ def test_probes_need_no_key(make_app: MakeApp) -> None:
         assert client.get("/health/live").status_code == 200
 
 
-def test_a_word_that_cannot_be_preloaded_is_told(start: Start) -> None:
-    server = start("--preload", "speach", environment=QUICK)
-    told = until(server, lambda status, told: told["state"] != "starting")
-    assert told["state"] == "failed"
-    assert "speach" in told["problems"][0]
-    assert "embeddings" in told["problems"][0]
-    assert server.client.get("/health/live").status_code == 200
+def test_a_word_that_cannot_be_preloaded_is_refused_at_the_start(tmp_path: Path) -> None:
+    order = [sys.executable, "-m", "anyrig", "serve", "--port", "0", "--preload", "speech, speach"]
+    done = subprocess.run(
+        order, env=environment_of(tmp_path), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--preload speach" in done.stderr
+    assert "speech, embeddings, documents, entities, summarise, classify" in done.stderr
 
 
 def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
@@ -108,7 +111,7 @@ def test_a_model_that_cannot_be_preloaded_is_told(start: Start) -> None:
 
 
 def test_tasks_on_documents_can_be_preloaded(start: Start) -> None:
-    words = "documents,entities,summarise,classify"
+    words = "documents, entities,summarise,classify"
     server = start("--preload", words, environment=QUICK)
     told = until(server, lambda status, told: told["state"] != "starting")
     assert (told["state"], told["problems"]) == ("ready", [])

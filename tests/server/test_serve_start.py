@@ -19,6 +19,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from anyrig.cli import serve_door
+from anyrig.errors import BadInput
 from tests.server.conftest import Server, Start, environment_of
 
 _EVIL = Origin("https://evil.example")
@@ -46,6 +48,37 @@ def test_it_says_where_and_ends_when_asked(start: Start, number: int) -> None:
     assert "Traceback" not in server.log()
     with pytest.raises(httpx.ConnectError):
         server.client.get("/health/live")
+
+
+def test_addresses_are_told_as_they_are() -> None:
+    assert serve_door.said("127.0.0.1", 3000).startswith("Listening on http://127.0.0.1:3000 ")
+    assert serve_door.urls("::1", 3000) == ["http://[::1]:3000"]
+    everywhere = serve_door.said("0.0.0.0", 3000)
+    assert everywhere.startswith("Listening on every address of this machine, port 3000 ")
+    assert "  http://127.0.0.1:3000  on this machine" in everywhere.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("9.9.9.9", "It is no address of this machine"), ("no.such.invalid", "is no address of this")],
+)
+def test_an_address_of_others_is_told_as_such(host: str, words: str) -> None:
+    with pytest.raises(BadInput) as found, serve_door.bound(host, 0):
+        pass
+    assert words in f"{found.value.message} {found.value.hint}"
+    assert "Another server" not in found.value.hint
+    with (
+        serve_door.bound("127.0.0.1", 0) as door,
+        pytest.raises(BadInput, match="cannot listen") as taken,
+        serve_door.bound("127.0.0.1", _listening(door)),
+    ):
+        pass
+    assert "Another server" in taken.value.hint
+
+
+def _listening(door: socket.socket) -> int:
+    door.listen()
+    return int(door.getsockname()[1])
 
 
 def test_it_ends_though_somebody_holds_on(start: Start) -> None:
@@ -196,6 +229,12 @@ def test_other_machines_come_in_with_a_key(start: Start, tmp_path: Path) -> None
 def test_anybody_comes_in_where_that_was_said(start: Start) -> None:
     server = start("--host", "0.0.0.0", "--insecure", "--no-page")
     assert server.client.get("/uploads").status_code == 200
+    assert "anybody who can reach 0.0.0.0 may use this server" in server.log()
+    told = json.loads(server.said[-1])
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", told["url"])
+    assert (told["host"], told["urls"][0]) == ("0.0.0.0", told["url"])
+    for url in told["urls"]:  # as other machines would
+        assert httpx.get(f"{url}/health/live", trust_env=False).status_code == 200
     assert server.client.get("/uploads", headers={"Host": "evil.example"}).status_code == 421
 
 

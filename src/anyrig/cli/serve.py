@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import ipaddress
 import json
+import logging
 import os
 import signal
 import socket
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute
+from anyrig.cli import compute, serve_door
 from anyrig.cli.context import Context
 from anyrig.errors import BadInput
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from anyrig.server.parts import Parts
 
+log = logging.getLogger(__name__)
 HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and
 training. It listens on this machine alone unless --host says otherwise; then callers need a key
 (`anyrig keys add`). Ctrl+C ends it; jobs that run go on at the next start."""
@@ -43,7 +44,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="3000 when not given; 0 any free one")
     parser.add_argument(
         "--preload", metavar="NAMES", nargs="?", const="speech,embeddings", default="",
-        help="load models before saying that it is ready: speech,embeddings",
+        help="load models before saying that it is ready: speech,embeddings when no names are "
+        "given; of speech, embeddings, documents, entities, summarise, classify",
     )  # fmt: skip
     keys = parser.add_mutually_exclusive_group()
     keys.add_argument(
@@ -75,11 +77,12 @@ def run(options: argparse.Namespace) -> int:
     port = settings.port if options.port is None else options.port
     if not 0 <= port < 65536:
         raise BadInput(f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one.")
+    options.preload = _preloads(options.preload)
     inside = in_container(context.environment)
     serve_log.configure(as_json=options.log_json or inside, verbose=options.verbose)
     with _ends_well(), ExitStack() as stack:
-        door = stack.enter_context(_bound(host, port))
-        parts = build(context, stack, local=is_local(host))
+        door = stack.enter_context(serve_door.bound(host, port))
+        parts = build(context, stack, local=serve_door.is_local(host))
         if not parts.open:
             from anyrig.cli.serve_keys import demand
 
@@ -87,11 +90,13 @@ def run(options: argparse.Namespace) -> int:
         bound = door.getsockname()
         parts.state["bound"] = (host, bound[1])
         parts.state["insecure"] = bool(options.insecure)
+        if options.insecure and not serve_door.is_local(host):
+            log.warning("anybody who can reach %s may use this server, read what was sent to it, "
+                        "and delete it (--insecure)", host)  # fmt: skip
         from anyrig.server.app import create_app
 
         app = create_app(parts, page=not options.no_page)
-        url = f"http://{_shown(host)}:{bound[1]}"
-        _serve(app, door, lambda: _say(context, url))
+        _serve(app, door, lambda: _say(context, host, bound[1]))
     return 0
 
 
@@ -124,19 +129,20 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
                 "runs": folders.runs},
         runner=serve_jobs.made(context),
-        preload=[word for word in options.preload.split(",") if word],
+        preload=[word for word in _preloads(options.preload).split(",") if word],
         **made,
     )  # fmt: skip
 
 
-def is_local(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+def _preloads(words: str) -> str:
+    """Names of what is loaded at the start; one that stands for nothing is refused before that."""
+    from anyrig.server.parts import PRELOADS
+
+    found = [word.strip() for word in words.split(",") if word.strip()]
+    for word in found:
+        if word not in PRELOADS:
+            raise BadInput(f"--preload {word}", hint=f"There are {', '.join(PRELOADS)}.")
+    return ",".join(found)
 
 
 def in_container(environment: Any) -> bool:
@@ -145,44 +151,13 @@ def in_container(environment: Any) -> bool:
     return said not in ("0", "no", "false") if said else Path("/.dockerenv").exists()
 
 
-@contextlib.contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket at the address, taken before anything is loaded: a mistake is told at once."""
-    try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM,
-                                   flags=socket.AI_PASSIVE)  # fmt: skip
-    except (OSError, UnicodeError) as error:
-        raise BadInput(
-            f"--host {host} is no address of this machine: {error}",
-            hint="127.0.0.1 is this machine alone, 0.0.0.0 everybody.",
-        ) from None
-    family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
-    with socket.socket(family, kind, protocol) as door:
-        if sys.platform != "win32":  # there it would let two servers have one port
-            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            door.bind(address)
-        except OSError as error:
-            raise BadInput(
-                f"cannot listen on {host} port {port}: {error.strerror}",
-                hint="Another server may be there: --port takes another, --port 0 any free one.",
-            ) from None
-        yield door
-
-
-def _shown(host: str) -> str:
-    """An address that a browser on this machine can open."""
-    plain = host.strip("[]")
-    if plain in ("0.0.0.0", "::", ""):
-        return "127.0.0.1"
-    return f"[{plain}]" if ":" in plain else plain
-
-
-def _say(context: Context, url: str) -> None:
+def _say(context: Context, host: str, port: int) -> None:
     if context.options.json:
-        print(json.dumps({"event": "listening", "url": url}))
+        found = serve_door.urls(host, port)
+        told = {"event": "listening", "url": found[0], "host": host, "port": port, "urls": found}
+        print(json.dumps(told))
     else:
-        print(f"Listening on {url}  (Ctrl+C ends it)")
+        print(serve_door.said(host, port))
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
 

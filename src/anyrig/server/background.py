@@ -12,9 +12,9 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError
 from anyrig.memory.host import trim
-from anyrig.server.parts import Parts
+from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
 from anyrig.server.working import working
@@ -112,8 +112,7 @@ def preload(parts: Parts, word: str) -> None:
         "summarise": lambda: _task(parts, "summarise", SummariseOptions, {}),
         "classify": lambda: _task(parts, "classify", ClassifyOptions, {"labels": ["bill", "poem"]}),
     }
-    if word not in loads:
-        raise BadInput(f"--preload {word}", hint=f"There are {', '.join(loads)}.")
+    assert loads.keys() == set(PRELOADS)
     loads[word]()
     log.info("preloaded: %s", word)
 

@@ -84,6 +84,10 @@ class Rig(Protocol):
         """What `anyrig bench` measured here."""
 
 
+PRELOADS = ("speech", "embeddings", "documents", "entities", "summarise", "classify")
+"""What can be loaded before the server says that it is ready."""
+
+
 @dataclass
 class Parts:
     """Handed to every route."""
@@ -107,7 +111,7 @@ class Parts:
     runner: Run | None = None
     """Does a job of the queue; none where the queue is left to others (`--no-jobs`)."""
     preload: Sequence[str] = ()
-    """What is loaded before the server says that it is ready: `speech`, `embeddings`, tasks."""
+    """Of `PRELOADS`: what is loaded before the server says that it is ready."""
     closing: list[Callable[[], None]] = field(default_factory=list)
     """Called in reverse when the server ends."""
     state: dict[str, Any] = field(default_factory=dict)
