@@ -16,7 +16,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from anyrig.server.page.icons import svg
-from anyrig.server.page.theme import THEME_COOKIE, THEMES, css
+from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
 from anyrig.server.problems import PROBLEM_SCHEMA
 
 _METHODS = ("get", "post", "put", "patch", "delete")
@@ -31,7 +31,8 @@ padding:.6rem 0;list-style:none}summary::-webkit-details-marker{display:none}
 summary:hover code{color:var(--accent)}.method{min-width:4.2rem;justify-content:center;
 font-family:ui-monospace,monospace}pre{overflow:auto;margin:0;padding:.8rem 1rem;
 background:var(--sunken);border:1px solid var(--line);border-radius:.7rem}
-.api table{display:block;overflow:auto}td{vertical-align:top}
+.api table{display:block;overflow:auto}td{vertical-align:top}td:first-child{white-space:nowrap}
+.top-bar .brand span{display:inline!important}
 """
 _MOODS = {"get": "plain", "post": "good", "put": "warn", "patch": "warn", "delete": "bad"}
 
@@ -97,8 +98,9 @@ def page(found: dict[str, Any], theme: str = "auto") -> str:
         f"<!doctype html><html lang=en data-theme={theme}><meta charset=utf-8>"
         f"<title>Over HTTP · {title}</title>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<style>{css()}{_ROOM}</style><header class=top><div class=top-bar>"
-        f"<a class=brand href='/'><span class=icon>{svg('mark')}</span><span>{title}</span></a>"
+        f"<style>{plain_css()}{_ROOM}</style><header class=top><div class=top-bar>"
+        f"<a class=brand href='/' aria-label='{title}, to the page'>"
+        f"<span class=icon>{svg('mark')}</span><span>{title}</span></a>"
         "</div></header><main class=api><div class=heading><h1>Everything over HTTP</h1>"
         f"<p class=lead>What the page does, for programs: {title} {version}. The description "
         "itself is <a href='/openapi.json'>/openapi.json</a>.</div>"

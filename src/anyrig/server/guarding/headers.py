@@ -13,7 +13,10 @@ _PAGE = (
     "font-src 'self' data:; worker-src 'self' blob:; connect-src 'self' {sockets}; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
-_OTHER = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+_OTHER = (
+    "default-src 'none'; style-src 'unsafe-inline'; font-src data:; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
 _ALWAYS: Headers = [
     (b"x-content-type-options", b"nosniff"),
     # Not no-referrer: under it a browser does not say that a form of our own is our own.

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Keys
 from anyrig.server.page.icons import svg
-from anyrig.server.page.theme import THEME_COOKIE, THEMES, css
+from anyrig.server.page.theme import THEME_COOKIE, THEMES, plain_css
 from anyrig.server.page.words import LANGUAGE_COOKIE, LANGUAGES, asked_for, words
 
 _MOST_BYTES = 4096
@@ -51,7 +51,7 @@ def ask(
         f"<!doctype html><html lang={t.language} data-theme={theme}><meta charset=utf-8>"
         f"<title>{_safe(t('login.title'))} · anyrig</title>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<style>{css()}{_ROOM}</style><main class=card>"
+        f"<style>{plain_css()}{_ROOM}</style><main class=card>"
         f"<p class=brand><span class=icon>{svg('mark')}</span><span>anyrig</span></p>"
         f"<h1>{_safe(t('login.title'))}</h1><p class=soft>{_safe(t('login.lead'))}</p>{said}"
         f"<form method=post action=/login><div class=field><label for=key>{_safe(t('login.key'))}"

@@ -5,6 +5,9 @@ Every pair of text and ground that the page uses reaches 4.5 to 1 (WCAG AA); a t
 
 from __future__ import annotations
 
+import base64
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 THEMES = ("auto", "light", "dark")
@@ -78,6 +81,27 @@ def css() -> str:
     """The tokens and the rules, ready for a `<style>`."""
     sheets = sorted(ASSETS.glob("*.css"))
     return tokens() + "".join(path.read_text(encoding="utf-8") for path in sheets)
+
+
+@lru_cache
+def plain_css() -> str:
+    """The same for pages without the framework, which are shown before anybody is let in.
+
+    They may fetch nothing, so the letters that the framework brings are put into the sheet: a door
+    in other letters than the house looks like somebody else's. Where there are none, the system's.
+    """
+    found = find_spec("nicegui")
+    static = Path(found.origin).parent / "static" if found and found.origin else Path()
+    try:
+        faces = (static / "fonts.css").read_text(encoding="utf-8").split("@font-face")
+        latin = next(one for one in faces if '"Roboto"' in one and "U+0000-00FF" in one)
+        letters = (static / latin.partition("url(")[2].partition(")")[0]).read_bytes()
+    except (OSError, StopIteration):
+        return css()
+    data = base64.b64encode(letters).decode("ascii")
+    face = (f"@font-face{{font-family:Roboto;font-weight:100 900;"
+            f"src:url(data:font/woff2;base64,{data}) format('woff2')}}")  # fmt: skip
+    return face + css()
 
 
 def contrast(one: str, other: str) -> float:
