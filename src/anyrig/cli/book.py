@@ -289,6 +289,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
     except ForeignText as error:
         raise speaker.refusal(context, error, teller, insist=error.hint) from error
     voicing.check_voices(plan.segments, teller)
+    fleet.check_voices(context, plan.segments)
     return plan
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.cli import jobs_runs, jobs_show
+from anyrig.cli import fleet, jobs_runs, jobs_show
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_error, print_json, table
 from anyrig.errors import AnyrigError, BadInput
@@ -79,6 +79,7 @@ def queue_book(context: Context, order: Order) -> int:
     from anyrig.services.jobs import KINDS, check
 
     options = context.options
+    fleet.check_queued(context)
     asked: dict[str, Plain] = {}
     for name in KINDS["book"].flags:
         value = getattr(options, name)
@@ -102,6 +103,7 @@ def queue(context: Context, kind: str, asked: dict[str, Plain]) -> int:
     from anyrig.services.jobs import KINDS, check
 
     options = context.options
+    fleet.check_queued(context)
     for name in KINDS[kind].flags:
         value = getattr(options, name, None)
         if name not in asked and value not in (None, "", False, []):

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, events, lines, speaker, voicing
+from anyrig.cli import compute, events, fleet, lines, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import Delivered, Spool, Target, deliver
 from anyrig.cli.keep import keeping
@@ -67,6 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     events.argument(parser)
     voicing.arguments(parser)
+    fleet.arguments(parser)
     compute.arguments(parser)
 
 

@@ -96,6 +96,8 @@ def read_text(path: Path) -> str:
 
 def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
     """Where the engine's workers sit; no more of them than the text keeps busy."""
+    if fleet.url_of(context):
+        return fleet.placed(context, chosen)
     context.options.no_bench = context.options.no_bench or not any(
         gpu.usable for gpu in context.machine.gpus
     )  # with the CPU alone there is nothing to choose by figures
@@ -116,7 +118,7 @@ def studio(
     from anyrig.speech.synthesise import Studio
 
     found = placed(context, chosen, num_characters)
-    for placement in found.placements:
+    for placement in found.placements if not fleet.url_of(context) else ():
         compute.guard(context, placement)
     stage = Stage(
         engine=chosen.name,
@@ -159,6 +161,7 @@ def script(
     except ForeignText as error:
         raise refusal(context, error, chosen) from error
     check_voices(made.segments, chosen, files=files)  # the text may name some itself
+    fleet.check_voices(context, made.segments)
     return made
 
 

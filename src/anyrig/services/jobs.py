@@ -60,7 +60,7 @@ _COMPUTING: dict[str, Type] = {
 }  # fmt: skip
 _SPEAKING: dict[str, Type] = {
     "engine": "text", "voice": "text", "model": "path", "language": "text", "rate": "number",
-    "seed": "whole", "set": "options", "lexicon": "path",
+    "seed": "whole", "set": "options", "lexicon": "path", "cluster": "text",
 }  # fmt: skip
 _BOOK: dict[str, Type] = {
     "output": "path", "format": "text", "chapters": "list", "again": "list", "allow_gaps": "yes",
