@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyrig.work.blame import Ledger
+from anyrig.work.blame import FORGIVEN, Ledger
 
 
 def test_an_item_that_kills_three_is_guilty_and_its_devices_are_forgiven() -> None:
@@ -46,3 +46,19 @@ def test_a_death_while_loading_counts_for_the_device_alone() -> None:
     assert ledger.hopeless("a")
     ledger.acquit(1, "a")
     assert not ledger.hopeless("a")
+
+
+def test_a_death_is_forgiven_after_much_good_work() -> None:
+    ledger = Ledger()
+    for week in range(3):  # in a pool that lives for weeks
+        ledger.died("a", [week])
+        assert not ledger.out("a")
+        for item in range(100, 100 + FORGIVEN):
+            ledger.acquit(item, "a")
+    ledger.died("a", [1])
+    for item in range(FORGIVEN - 1):  # not quite enough
+        ledger.acquit(100 + item, "a")
+        ledger.acquit(100 + item, "b")
+    ledger.died("a", [2])
+    assert ledger.out("a")
+    assert ledger.convict(2) == ["a"]

@@ -141,3 +141,19 @@ def _until(true: Any) -> bool:
     while not true() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(true())
+
+
+def test_what_was_cancelled_uses_up_no_turn_of_bulk_work() -> None:
+    done: list[str] = []
+    with counter("a", ahead=1) as live:
+        first = live.submit(0.3)
+        time.sleep(0.1)
+        bulk = [live.submit(0.001, lane="bulk") for _ in range(20)]
+        asked = [live.submit(0.001) for _ in range(60)]
+        for number, future in enumerate((*asked, bulk[-1])):
+            name = "bulk" if number == len(asked) else "live"
+            future.add_done_callback(lambda _, name=name: done.append(name))  # type: ignore[misc]
+        assert sum(future.cancel() for future in bulk[:-1]) >= 18
+        for future in (first, *asked, bulk[-1]):
+            future.result(timeout=30)
+    assert done.index("bulk") <= 20, "it has the turn that the cancelled ones could not take"

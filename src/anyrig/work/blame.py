@@ -2,7 +2,9 @@
 
 An item that kills three workers is set aside. A device whose workers die twice is set aside. Both
 can be true of one death, so the third try of a suspect is made on another device where there is
-one: if it kills there as well, the item is guilty and the device's deaths are forgiven.
+one: if it kills there as well, the item is guilty and the device's deaths are forgiven. So are the
+deaths of a device that has done much good work since: a server's pool lives for weeks, and two of
+them a week apart say nothing of the device.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ DEADLY = 3
 """Deaths after which an item is set aside."""
 STRIKES = 2
 """Deaths after which a device is."""
+FORGIVEN = 200
+"""Items computed on a device since its last death: then its deaths are forgotten."""
 
 
 @dataclass
@@ -28,6 +32,8 @@ class Ledger:
     """By device: deaths since something was last computed on it, those explained left out."""
     proven: set[str] = field(default_factory=set)
     """Devices that have computed something."""
+    good: dict[str, int] = field(default_factory=dict)
+    """By device with strikes: items computed on it since the last of them."""
 
     def died(self, device: str, suspects: Iterable[int]) -> None:
         """A worker on a device died while it computed these items, or while it loaded."""
@@ -36,6 +42,7 @@ class Ledger:
             self.deaths[index] = self.deaths.get(index, 0) + 1
             self.places.setdefault(index, []).append(device)
         self.strikes.setdefault(device, []).append(there)
+        self.good[device] = 0
         self.streaks[device] = self.streaks.get(device, 0) + 1
 
     def guilty(self, index: int) -> bool:
@@ -88,5 +95,9 @@ class Ledger:
         """An item was computed after all, on a device that therefore works."""
         self.streaks[device] = 0
         self.proven.add(device)
+        if device in self.good:
+            self.good[device] += 1
+            if self.good[device] >= FORGIVEN:
+                del self.good[device], self.strikes[device]
         self.deaths.pop(index, None)
         self.places.pop(index, None)

@@ -249,13 +249,15 @@ class Live(Generic[T, R]):
         """The next item, and whether it is too late; None where it is nobody's any more."""
         live, bulk = self._heaps["live"], self._heaps["bulk"]
         from_live = bool(live) and not (bulk and self._in_a_row >= _IN_A_ROW)
-        self._in_a_row = self._in_a_row + 1 if from_live else 0
         waiting = heapq.heappop(live if from_live else bulk)[2]
         if not waiting.future.set_running_or_notify_cancel():
-            return None, False
+            return None, False  # it takes no turn: the next of its lane has it
         self._counts[waiting.lane] -= 1
         deadline = waiting.future.deadline
-        return waiting, deadline is not None and self._clock() > deadline
+        late = deadline is not None and self._clock() > deadline
+        if not late:
+            self._in_a_row = self._in_a_row + 1 if from_live else 0
+        return waiting, late
 
     def _answer(self, outcome: Outcome[Any]) -> None:
         with self._come:
