@@ -12,6 +12,7 @@ import logging
 import queue
 import re
 import secrets
+import socket
 import threading
 import time
 from collections import deque
@@ -85,7 +86,7 @@ class Calls:
         self.box, self.box_key = box, box_key
         self._app = made(link.url)
         self._roll = Roll(link)
-        self._run = secrets.token_hex(8)
+        self._run, self._host = secrets.token_hex(8), socket.gethostname()
         self._lock = threading.Lock()
         self._sent: dict[str, Sent] = {}
         self._queues: set[str] = set()
@@ -164,7 +165,8 @@ class Calls:
         lines = tuple((item.index, item.payload) for item in items)
         order = Order(
             id, self._run, self.offer, lines, self._precision, self._options, self._lane, self.box,
-            self._small,
+            # Within one machine nothing is gained by it, and it costs 4 % of the default voice.
+            self._small and card.host != self._host,
         )  # fmt: skip
         with self._lock:
             self._sent[id] = Sent(order, card.queue, seat)
