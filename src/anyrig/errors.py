@@ -144,6 +144,10 @@ class PeerLost(AnyrigError):
     """Another process of a group that trains together ended, or did not answer in time."""
 
 
+class NoBroker(AnyrigError):
+    """The broker of a cluster does not answer."""
+
+
 class TooBusy(AnyrigError):
     """Too much waits already to take more."""
 

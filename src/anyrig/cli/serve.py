@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, serve_door
+from anyrig.cli import compute, fleet, serve_door
 from anyrig.cli.context import Context
 from anyrig.errors import BadInput
 
@@ -62,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--log-json", action="store_true", help="log a line of JSON for each request and event"
     )
     parser.add_argument("--machine", help=argparse.SUPPRESS)  # a recorded one: how its page looks
+    fleet.arguments(parser)
     compute.arguments(parser)
 
 
@@ -111,18 +112,17 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
     folders.server.mkdir(parents=True, exist_ok=True)
     keeper = Keeper(settings.idle_s)
     stack.callback(keeper.close)
-    from anyrig.cli import serve_jobs
-    from anyrig.cli.jobs import open_jobs
+    from anyrig.cli import serve_cluster, serve_jobs
 
     made: dict[str, Any] = {}
-    for name in ("keys", "uploads", "rig", "speech", "embedding", "clerks"):
+    for name in ("keys", "uploads", "rig", "speech", "embedding", "clerks", "cluster"):
         module = importlib.import_module(f"anyrig.cli.serve_{name}")
         made[name] = module.made(context, stack, keeper)
     options = context.options
     return Parts(
         settings=settings,
         data=folders.server,
-        jobs=stack.enter_context(open_jobs(context)),
+        jobs=stack.enter_context(serve_cluster.jobs_of(context)),
         figures=Figures(),
         keeper=keeper,
         open=bool(options.insecure) or (local and not options.require_keys),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyrig.cli import serve_cluster
 from anyrig.cli.context import Context
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def made(context: Context) -> Run | None:
 
 def environment(context: Context) -> dict[str, str]:
     """What a job's command sees."""
-    found = dict(context.environment)
+    found = {**context.environment, **serve_cluster.environment(context)}
     named = getattr(context.options, "config", None) or found.get("ANYRIG_CONFIG")
     project = Path(named or "anyrig.toml").expanduser()
     if project.is_file():

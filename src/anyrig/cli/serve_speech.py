@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli import compute, speaker, voicing
+from anyrig.cli import compute, fleet, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
 from anyrig.errors import AnyrigError, BadInput, CannotSpeak, PastLimit
@@ -224,12 +224,13 @@ class Speech:
 
         context.__dict__.pop("saved", None)  # another device may have been chosen meanwhile
         found = voicing.placed(context, chosen, _MANY)
-        for placement in found.placements:
+        hire = fleet.hired(context, chosen, found, lane="live")
+        for placement in found.placements if hire is None else ():
             compute.guard(context, placement)
         stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
             options=chosen.options, store=self._store, limits=Limits.load(context.folders.limits),
-            stamp=voicing.stamp(context, found),
+            stamp=voicing.stamp(context, found), hire=hire,
         )  # fmt: skip
         return LiveStudio(stage, most_waiting=self._settings.queue)
 

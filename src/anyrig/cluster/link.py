@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from anyrig.errors import AnyrigError, BadInput, MissingPackage
+from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import NoBroker as NoBroker
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -38,10 +39,6 @@ LONGEST_S = 3600.0
 PATIENCE_S = 600.0
 """How long a broker may be away before whoever needs it gives up."""
 _FIRST_S, _MOST_S = 0.2, 2.0
-
-
-class NoBroker(AnyrigError):
-    """The broker does not answer."""
 
 
 def checked(url: str) -> str:

@@ -13,7 +13,7 @@ from anyrig.server import describe, problems
 from anyrig.server.parts import Parts
 
 ROUTES = ("speech", "stream", "embeddings", "transcriptions", "health", "metrics", "rig", "uploads",
-          "jobs", "books", "documents", "runs")  # fmt: skip
+          "jobs", "books", "documents", "runs", "cluster")  # fmt: skip
 
 
 def create_app(parts: Parts, *, page: bool = True) -> FastAPI:

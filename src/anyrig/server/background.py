@@ -30,6 +30,8 @@ _WARM = "This is a test."
 async def running(parts: Parts) -> AsyncIterator[None]:
     """From start to end of the server."""
     parts.rig.start()
+    if parts.cluster is not None:
+        parts.cluster.start()
     parts.keeper.short = Watch(parts.rig.snapshot, parts.settings.memory_free_mb)
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:

@@ -104,6 +104,18 @@ def problems(parts: Parts) -> list[str]:
     return found
 
 
+def cluster_problems(parts: Parts) -> list[str]:
+    """What is wrong with the cluster, for a person; who is asked to leave is no problem."""
+    if parts.cluster is None:
+        return []
+    now = parts.cluster.now()
+    found = [f"cluster: {now['error']}"] if now["error"] else []
+    return found + [
+        f"cluster: {row['name']}: {row['trouble']}" for row in now["workers"]
+        if row["trouble"] and row["status"] != "draining"
+    ]  # fmt: skip
+
+
 def stalled(parts: Parts) -> list[str]:
     """Models that are loaded, and have no worker that could answer now."""
     able: dict[str, bool] = {}

@@ -88,6 +88,24 @@ PRELOADS = ("speech", "embeddings", "documents", "entities", "summarise", "class
 """What can be loaded before the server says that it is ready."""
 
 
+class Cluster(Protocol):
+    """The machines that speech and books are spread over."""
+
+    def start(self) -> None:
+        """Begin to look; called once, when the app is built."""
+
+    def now(self) -> Mapping[str, Any]:
+        """How it was when last looked at: `broker`, `state`, `error`, `warnings`, `coordinator`,
+        `workers`. Asks nobody.
+        """
+
+    def drain(self, name: str, *, on: bool) -> Mapping[str, Any]:
+        """Let a worker finish and leave, or take that back; as `now`, after it."""
+
+    def forget(self, name: str) -> Mapping[str, Any]:
+        """Take a lost worker off the list; as `now`, after it."""
+
+
 @dataclass
 class Parts:
     """Handed to every route."""
@@ -104,6 +122,8 @@ class Parts:
     speech: Speaking
     embedding: Embedding
     clerks: Clerks
+    cluster: Cluster | None = None
+    """None where all work is done on this machine."""
     open: bool = True
     """Whether no key is needed: only this machine can call, or `--insecure` was said."""
     places: Mapping[str, Path] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from anyrig.errors import (
     BadInput,
     DeviceError,
     MissingPackage,
+    NoBroker,
     NoSuchDevice,
     OutOfMemory,
     PastLimit,
@@ -41,6 +42,7 @@ STATUS: dict[type[AnyrigError], int] = {
     MissingPackage: 501,
     OutOfMemory: 503,
     DeviceError: 503,
+    NoBroker: 503,
     StoreFailed: 507,
 }
 RETRY_AFTER_S = 5

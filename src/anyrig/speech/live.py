@@ -110,7 +110,9 @@ class LiveStudio:
             self._stage.crew.close()
             raise
         self._keeping = ThreadPoolExecutor(1, thread_name_prefix="anyrig-keep")
-        held = _HELD_GPU * stage.on_gpus or _LINES_PER_THREAD * self._stage.lines_at_once
+        held = _HELD_GPU * stage.on_gpus or _LINES_PER_THREAD * max(
+            self._stage.lines_at_once, self._stage.crew.size
+        )
         self.live: Live[Line, Recording] = Live(
             self._stage.crew, cost=lambda line: line.cost, ahead=held, most_waiting=most_waiting
         )

@@ -12,6 +12,7 @@ _READ = {
     "/metrics": ("read",),
     "/devices": ("read",),
     "/bench": ("read",),
+    "/cluster": ("read",),
     "/lexicon": ("read", "speech"),
     "/uploads": ("documents", "jobs", "speech", "train"),
     "/books": ("jobs",),
@@ -51,7 +52,8 @@ def scopes_of(method: str, path: str, *, for_people: bool) -> tuple[str, ...] | 
 
 
 def _other(path: str) -> tuple[str, ...]:
-    return ("admin",) if _under(path, "/devices") else PAGE
+    owners = ("/devices", "/cluster")
+    return ("admin",) if any(_under(path, one) for one in owners) else PAGE
 
 
 def _under(path: str, start: str) -> bool:

@@ -58,7 +58,8 @@ def told(parts: Parts) -> dict[str, Any]:
         "state": state,
         "workers": observed.health(parts),
         "models": parts.keeper.loaded(),
-        "problems": problems,
+        "problems": [*problems, *observed.cluster_problems(parts)],
+        "cluster": parts.cluster.now()["workers"] if parts.cluster is not None else [],
     }
 
 

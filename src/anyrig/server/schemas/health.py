@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.server.schemas.cluster import ClusterWorker
+
 
 class Alive(BaseModel):
     """The process answers."""
@@ -50,6 +52,9 @@ class Health(BaseModel):
     workers: list[WorkerHealth]
     models: list[str] = Field(description="Those that are loaded.")
     problems: list[str]
+    cluster: list[ClusterWorker] = Field(
+        [], description="Workers of the cluster that speech and books are spread over."
+    )
 
 
 class Gpus(BaseModel):
