@@ -2,8 +2,10 @@
 
 A moment is guessed, and every worker filled up to it with the dearest items that still fit, the
 slowest worker first: its room is the hardest to fill, and the fastest takes what is left over with
-the least harm. The earliest moment by which everything found its place is the end. Where there is
-little to lay out, the usual list (the dearest first, each where it is done first) is tried as well.
+the least harm. The earliest moment by which everything found its place is the end. A slow one gets
+small items only, where that costs little: what it does not bring in time, a fast one does again.
+Where there is little to lay out, the usual list (the dearest first, each where it is done first)
+is tried as well.
 
 `best` never ends later for one more worker: it takes the best of the layouts for the first of them,
 the first two, and so on. Those that could not be better by all work over all speed are left out.
@@ -25,6 +27,8 @@ _LISTED = 20_000
 _STEPS = (1e-12, 0.0002, 0.001, 0.004, 0.015, 0.06, 0.25, 1.0, 4.0)
 """How much later than the bound the end is guessed to be, in turn."""
 _HALVINGS = 3
+_PIECES, _NEAR = 8.0, 1.01
+"""A slow worker gets at least so many items, unless all would end later by more than this."""
 _EVEN = 1 - 1e-9
 """Sums of the same numbers in another order differ by less."""
 MOST_PLACED = 400_000
@@ -78,7 +82,11 @@ def layout(costs: Sequence[float], seats: Sequence[Seat]) -> Layout:
     """
     total = sum(costs)
     slowest_first = sorted(seats, key=lambda seat: (seat.rate, seat.number))
-    found = _searched(costs, slowest_first, total)
+    found = _searched(costs, slowest_first, total, _PIECES)
+    if found is None or found.end_s > _NEAR * _at_least_s(costs, seats, total):
+        plain = _searched(costs, slowest_first, total, 0.0)
+        if found is None or (plain is not None and found.end_s > _NEAR * plain.end_s):
+            found = plain
     if len(costs) * len(seats) <= _LISTED:
         listed = _listed(costs, seats)
         if found is None or listed.end_s < found.end_s:
@@ -116,14 +124,16 @@ def _at_least_s(costs: Sequence[float], seats: Sequence[Seat], total: float) -> 
     return max(bound_s(seats, total), soonest)
 
 
-def _searched(costs: Sequence[float], seats: Sequence[Seat], total: float) -> Layout | None:
+def _searched(
+    costs: Sequence[float], seats: Sequence[Seat], total: float, pieces: float
+) -> Layout | None:
     """The earliest end that is found by guesses, later and later and then between the last two."""
     low = _at_least_s(costs, seats, total)
     found: Layout | None = None
     before = low
     for step in (*_STEPS, *(16.0 * 4**n for n in range(20))):
         guess = low * (1 + step)
-        found = _filled(costs, seats, guess, total)
+        found = _filled(costs, seats, guess, total, pieces)
         if found is not None:
             break
         before = guess
@@ -131,7 +141,7 @@ def _searched(costs: Sequence[float], seats: Sequence[Seat], total: float) -> La
         return None
     for _ in range(_HALVINGS):
         guess = (before + found.end_s) / 2
-        tried = _filled(costs, seats, guess, total)
+        tried = _filled(costs, seats, guess, total, pieces)
         if tried is None or tried.end_s >= found.end_s:
             before = guess
         else:
@@ -140,9 +150,15 @@ def _searched(costs: Sequence[float], seats: Sequence[Seat], total: float) -> La
 
 
 def _filled(
-    costs: Sequence[float], seats: Sequence[Seat], end_s: float, total: float
+    costs: Sequence[float], seats: Sequence[Seat], end_s: float, total: float, pieces: float
 ) -> Layout | None:
-    """Every worker, one after the other, full up to a moment; None where not all find a place."""
+    """Every worker, one after the other, full up to a moment; None where not all find a place.
+
+    With `pieces`, a slower one gets nothing dearer than such a part of its room: what it does not
+    bring in time must be done again by a fast one.
+    """
+    fast = seats[-1].rate / 2 if pieces else 0.0
+    typical = costs[len(costs) // 4]
     spare = sum(seat.rate * (end_s - seat.free_s) for seat in seats if seat.free_s < end_s) - total
     tiny = 1e-9 * total
     below = list(range(len(costs) + 1))
@@ -154,7 +170,8 @@ def _filled(
             continue
         full = room = rate * (end_s - free_s)
         mine: list[int] = []
-        place = bisect_right(costs, room)
+        most = room if rate >= fast else min(room, max(full / pieces, typical))
+        place = bisect_right(costs, most)
         while place:
             root = place
             while below[root] != root:

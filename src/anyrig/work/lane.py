@@ -10,7 +10,8 @@ from anyrig.work.pack import Budget, Item
 
 T = TypeVar("T")
 _RECENT = 8
-_OVERDUE = 0.25
+_LATER, _OVERDUE = 5.0, 0.25
+"""One that is late will need so many times as long again, up to a share of the whole."""
 
 
 @dataclass(eq=False)
@@ -51,7 +52,6 @@ class Lane(Generic[T]):
         """How long it will be busy; one that is late is taken to be late by a while more."""
         if not self.hand:
             return 0.0
-        held, elapsed = self.held, now - self.since
-        if elapsed * rate > held:
-            return _OVERDUE * elapsed
-        return held / rate - elapsed
+        elapsed = now - self.since
+        left = self.held / rate - elapsed
+        return left if left >= 0 else min(_LATER * -left, _OVERDUE * elapsed)

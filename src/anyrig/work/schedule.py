@@ -83,7 +83,8 @@ class Plan(Generic[T]):
         """Whether no more items will come."""
         self._done: set[int] = set()
         """Items that are done and still held by a slower worker."""
-        self._copies: dict[int, int] = {}
+        self._copies: dict[int, tuple[int, float]] = {}
+        """By item: who does it as well, and when that is done."""
         self._holders: dict[int, list[Lane[T]]] = {}
         self._seen: _Look | None = None
         self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
@@ -131,7 +132,7 @@ class Plan(Generic[T]):
         undone = []
         for index in indices:
             item = self._let_go(lane, index)
-            if self._copies.get(index) == lane.number:
+            if self._copies.get(index, (None,))[0] == lane.number:
                 del self._copies[index]
             if item is None or self.holders(index):
                 continue
@@ -436,7 +437,7 @@ class Plan(Generic[T]):
         return []
 
     def _latest(self, rate: float, now: float) -> list[tuple[float, Lane[T]]]:
-        """Those that hold something of which there is no copy, the last to end first."""
+        """Those that hold something which might be done sooner, the last to end first."""
         many = len(self.lanes) > FEW
         if many and self._late is not None and now - self._late[0] < self.low_s / 4:
             return self._late[1]
@@ -447,12 +448,21 @@ class Plan(Generic[T]):
             for other in self.lanes.values()
             if other.hand and not other.alone
             and (finish := now + other.left_s(now, self.rate_of(other) or rate)) > after
-            and not (many and all(index in self._copies or index in self._done
-                                  for index in other.hand))
+            and any(self._due(index, finish, now) > now for index in other.hand)
         ]  # fmt: skip
         late.sort(key=lambda pair: -pair[0])
         self._late = (now, late)
         return late
+
+    def _due(self, index: int, finish: float, now: float) -> float:
+        """Before when it must be done to be worth doing as well; a third does it in half the time
+        that the second still needs.
+        """
+        if index in self._done:
+            return now
+        if index not in self._copies:
+            return finish
+        return min(finish, (now + self._copies[index][1]) / 2)
 
     def _sooner(
         self, lane: Lane[T], other: Lane[T], rate: float, finish: float, now: float
@@ -460,12 +470,12 @@ class Plan(Generic[T]):
         chosen: list[Item[T]] = []
         moment, most = now, max(rate * self._slice_s, lane.budget.cost)
         for item in sorted(other.hand.values(), key=lambda held: -held.cost):
-            if item.index in self._copies or item.index in self._done:
+            due = self._due(item.index, finish, now)
+            if due <= now:
                 continue
             moment += item.cost / rate
-            if moment >= finish or (chosen and (moment - now) * rate > most):
+            if moment >= due or (chosen and (moment - now) * rate > most):
                 break
             chosen.append(item)
-        for item in chosen:
-            self._copies[item.index] = lane.number
+            self._copies[item.index] = (lane.number, moment)
         return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -16,7 +17,7 @@ from anyrig.units import bytes_text, seconds_text
 from anyrig.work import wire
 from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pack import Item
-from anyrig.work.schedule import Lane, Plan
+from anyrig.work.schedule import FEW, Lane, Plan
 from anyrig.work.source import Source
 from anyrig.work.worker import Gone, Said
 
@@ -43,10 +44,12 @@ class Shift:
         emit: Callable[[Outcome[Any] | BaseException | None], None],
         report: Report,
         plan: Plan[Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._staff, self._source, self._events = staff, source, events
         self._emit, self._report = emit, report
         self._plan: Plan[Any] = plan if plan is not None else Plan()
+        self._clock = clock
         self._items: dict[int, Item[Any]] = {}
         """Everything taken from the source that has no outcome yet."""
         self._suspects: deque[Item[Any]] = deque()
@@ -56,6 +59,11 @@ class Shift:
         self._closed = False
         self._ran_out: dict[int, set[str]] = {}
         """By item: the devices it did not fit on."""
+        self._turn: set[int] = set()
+        """Workers that said something since they were last thought of."""
+        self._all_at = self._asked_at = 0.0
+        """When all of many are thought of again, and were last."""
+        self._trying: tuple[float, dict[int, Item[Any]]] = (-math.inf, {})
 
     def leave(self, *, closed: bool = False) -> None:
         """Hand out no more and stop.
@@ -90,6 +98,7 @@ class Shift:
         for item in self._source.take(wait=False):
             self._items[item.index] = item
             self._plan.add(item)
+            self._all_at = min(self._all_at, self._asked_at + TICK_S)
         self._plan.ended = self._source.ended
         if self._source.ended and not self._items:
             return False
@@ -102,25 +111,55 @@ class Shift:
     # -- handing out ----------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        now = time.monotonic()
-        wanted = len(self._suspects)  # so many workers finish what they have, to try one each
-        # Who has nothing comes first: where items come one by one, the next is theirs.
-        for number, lane in sorted(self._plan.lanes.items(), key=lambda one: bool(one[1].hand)):
-            worker = self._staff.ready[number]
-            if wanted and self._may_try(worker, lane):
-                wanted -= 1
+        now = self._clock()
+        trying = self._tries(now) if self._suspects else {}
+        for lane in self._in_turn(now):
+            worker = self._staff.ready[lane.number]
+            if lane.number in trying:  # it finishes what it has, to try a suspect
                 if not lane.hand:
-                    self._try_suspect(worker, lane, now)
+                    self._try_suspect(worker, lane, trying[lane.number], now)
                 continue
             chosen = self._plan.next_for(lane, now)
             if chosen:
                 self._send(worker, lane, chosen)
 
-    def _may_try(self, worker: Hand, lane: Lane[Any]) -> bool:
+    def _in_turn(self, now: float) -> list[Lane[Any]]:
+        """Who is thought of now: of many, those that said something, and all from time to time."""
+        lanes = self._plan.lanes
+        if len(lanes) > FEW and now < self._all_at:
+            asked = [lanes[number] for number in self._turn if number in lanes]
+        else:
+            asked = list(lanes.values())
+            self._asked_at, self._all_at = now, now + max(TICK_S, self._plan.low_s / 2)
+        self._turn.clear()
+        # Who has nothing comes first: where items come one by one, the next is theirs. Of those
+        # the fastest: what is done twice is done by whoever is through with it first.
+        return sorted(asked, key=lambda lane: (bool(lane.hand), -(lane.rate or lane.prior or 0.0)))
+
+    def _tries(self, now: float) -> dict[int, Item[Any]]:
+        """Which suspect each worker is to try, one at a time: every one where it is done first."""
+        made, trying = self._trying
+        lanes = self._plan.lanes
+        if len(lanes) > FEW and now - made < TICK_S:
+            waiting = {item.index for item in self._suspects}
+            return {number: item for number, item in trying.items() if item.index in waiting}
+        able = [lane for lane in lanes.values() if self._proven(lane)]
+        speeds = {lane.number: self._plan.rate_of(lane) or 1.0 for lane in able}
+        free = {lane.number: lane.left_s(now, speeds[lane.number]) for lane in able}
+        trying = {}
+        for item in self._suspects:
+            fit = [n for n in free if self._fit_for(item, self._staff.ready[n])]
+            if fit:
+                first = min(fit, key=lambda n: free[n] + item.cost / speeds[n])
+                free[first] += item.cost / speeds[first]
+                trying.setdefault(first, item)
+        self._trying = (now, trying)
+        return trying
+
+    def _proven(self, lane: Lane[Any]) -> bool:
         """Suspects go to workers that have computed something: so a death tells more."""
-        shaky = self._staff.ledger.shaky(worker.place)
-        proven = lane.rate is not None or not len(self._plan.waiting) or shaky
-        return proven and any(self._fit_for(item, worker) for item in self._suspects)
+        shaky = self._staff.ledger.shaky(self._staff.ready[lane.number].place)
+        return lane.rate is not None or not len(self._plan.waiting) or shaky
 
     def _fit_for(self, item: Item[Any], worker: Hand) -> bool:
         """Whether an item may go to a device: not where it failed, while there is another."""
@@ -128,34 +167,43 @@ class Shift:
         bad = self._ran_out.get(item.index, set()) | {self._staff.ledger.avoid(item.index)}
         return device not in bad or not (self._staff.elsewhere(bad) or self._staff.call_fallback())
 
-    def _try_suspect(self, worker: Hand, lane: Lane[Any], now: float) -> None:
+    def _try_suspect(self, worker: Hand, lane: Lane[Any], item: Item[Any], now: float) -> None:
         """Give an idle worker an item that must have no company."""
-        item = next(item for item in self._suspects if self._fit_for(item, worker))
         self._suspects.remove(item)
-        lane.alone, lane.since = True, now
-        lane.hand[item.index] = item
+        self._plan.give(lane, [item], now)
+        lane.alone = True
         self._send(worker, lane, [item])
 
     def _send(self, worker: Hand, lane: Lane[Any], chosen: list[Item[Any]]) -> None:
         """Hand items over; what cannot be sent is set aside, the rest go."""
         for index, why in worker.give(chosen):
-            self._plan.returned(lane, [index], time.monotonic())
+            self._plan.returned(lane, [index], self._clock())
             self._finish(Outcome(index, failure=Failure("error", why, 1)))
 
     # -- hearing --------------------------------------------------------------------------------
 
     def _news(self) -> Iterator[Said]:
         """What was said, at least one thing or a moment later."""
-        # With nothing to hand out there is nothing to look for: what arrives says so.
-        idle = bool(self._items) and any(not lane.hand for lane in self._plan.lanes.values())
         try:
-            yield self._events.get(timeout=TICK_S if idle else 25 * TICK_S)
+            yield self._events.get(timeout=self._patience_s())
             while True:
                 yield self._events.get_nowait()
         except queue.Empty:
             self._end_hanging()
 
+    def _patience_s(self) -> float:
+        """How long to wait for news; then it is thought of all again."""
+        # With nothing to hand out there is nothing to look for: what arrives says so.
+        lanes = self._plan.lanes
+        idle = bool(self._items) and any(not lane.hand for lane in lanes.values())
+        low_s = self._plan.low_s / 2
+        if idle:
+            return max(TICK_S, low_s) if len(lanes) > FEW else TICK_S
+        # Far away there is one answer to many items: who has little left must be seen in between.
+        return low_s if low_s > TICK_S else 25 * TICK_S
+
     def _hear(self, said: Said) -> None:
+        self._turn.add(said.number)
         worker = self._staff.heard(said)
         if worker is None:
             self._seat(said.number)
@@ -168,7 +216,7 @@ class Shift:
             self._done(worker, lane, message)
         elif isinstance(message, wire.Begun):
             self._now_at[said.number] = message.indices
-            lane.since = time.monotonic()
+            lane.since = self._clock()
         elif isinstance(message, wire.Dropped):
             self._plan.dropped(lane, message.indices)
         elif isinstance(message, wire.Back):
@@ -205,7 +253,7 @@ class Shift:
     def _settle(self, worker: Hand, lane: Lane[Any], outcomes: list[Outcome[Any]]) -> None:
         """Outcomes that nobody brought before leave; who still holds their items drops them."""
         brought = [outcome.index for outcome in outcomes]
-        fresh = set(self._plan.returned(lane, brought, time.monotonic()))
+        fresh = set(self._plan.returned(lane, brought, self._clock()))
         for number, indices in self._plan.elsewhere(lane, fresh).items():
             self._staff.ready[number].drop(indices)
         for outcome in outcomes:
@@ -268,7 +316,7 @@ class Shift:
 
     def _given_back(self, lane: Lane[Any], indices: tuple[int, ...]) -> None:
         """What a worker could not do goes to the next one; a suspect is still one."""
-        lane.since = time.monotonic()
+        lane.since = self._clock()
         for item in self._plan.back(lane, indices):
             if item.index not in self._items:
                 continue
@@ -286,7 +334,7 @@ class Shift:
         self._finish(Outcome(item.index, failure=failure))
 
     def _end_hanging(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         for number, lane in self._plan.lanes.items():
             expected = lane.held / lane.rate if lane.rate else 0.0
             if lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected):

@@ -1,0 +1,404 @@
+"""A room of workers with a clock of its own, under the real plan and the real shift.
+
+Nothing here decides anything: orders and answers take their time on the way, a worker does its
+shards one after the other at its own speed, and some die, freeze, come back or come late. What is
+known of a shard is known when all of it is done. The lease is the cluster's: a worker that gives no
+sign is believed gone after it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import queue
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyrig.work import wire
+from anyrig.work.blame import Ledger
+from anyrig.work.outcome import Outcome, Report
+from anyrig.work.pack import Budget, Item
+from anyrig.work.schedule import Lane, Plan
+from anyrig.work.shift import Shift
+from anyrig.work.worker import Gone, Said
+
+LEASE_S = 14.0
+"""When a worker without a sign is believed gone: `LEASE_S` of the link, and four seconds."""
+FIRST_NUMBER = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How far the workers are, and what the plan is told of it."""
+
+    slice_s: float = 1.0
+    low_s: float = 0.2
+    way_s: float = 0.01
+    """How long an order travels, and an answer."""
+    known: bool = True
+    """Whether speeds are known before the first answer."""
+    by_item: bool = False
+    """Whether every item is answered by itself, as by processes of the same machine."""
+    noise: float = 0.0
+    """How much the time that one shard takes differs from what it should."""
+    lease_s: float = LEASE_S
+    look_s: float = 1.0
+    """How often a worker asks whether what it does is still wanted."""
+
+    def plan(self) -> Plan[Any]:
+        return Plan(slice_s=self.slice_s, low_s=self.low_s, known=self.known)
+
+
+FAR = Settings()
+NEAR = Settings(0.1, 0.02, 0.0005, known=False, by_item=True, lease_s=0.05, look_s=0.0)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker's fate."""
+
+    speed: float
+    comes: float = 0.0
+    dies: float | None = None
+    back: float | None = None
+    """When it works again after it died or froze; None for never."""
+    freezes: bool = False
+    """Whether it goes on, then, with what it had."""
+
+
+@dataclass
+class Told:
+    """What came of it."""
+
+    end: float
+    num_done: int
+    lost: float
+    """The cost of what was computed and never arrived, or arrived twice."""
+    num_events: int
+    plan: Plan[Any] = field(repr=False)
+
+
+class Timeline:
+    """Events in the order of their moments; nothing waits for real."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._ticket = itertools.count()
+        self.num_events = 0
+
+    def at(self, moment: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (max(moment, self.now), next(self._ticket), what))
+
+    def step(self, until: float) -> bool:
+        """The next event up to a moment; whether there was one."""
+        if not self._heap or self._heap[0][0] > until:
+            self.now = until
+            return False
+        self.now, _, what = heapq.heappop(self._heap)
+        self.num_events += 1
+        what()
+        return True
+
+
+class Events:
+    """Where the shift waits: the clock goes on until something is said."""
+
+    def __init__(self, line: Timeline, give_up_s: float) -> None:
+        self._line, self._said, self._give_up_s = line, list[Said](), give_up_s
+
+    def put(self, said: Said) -> None:
+        self._said.append(said)
+
+    def get(self, timeout: float) -> Said:
+        until = self._line.now + timeout
+        while not self._said:
+            if not self._line.step(until):
+                assert self._line.now < self._give_up_s, "this does not come to an end"
+                raise queue.Empty
+        return self._said.pop(0)
+
+    def get_nowait(self) -> Said:
+        if not self._said:
+            raise queue.Empty
+        return self._said.pop(0)
+
+
+class Stream:
+    """Items that come at their moments, in the place of a source."""
+
+    def __init__(self, line: Timeline, costs: Sequence[float], comes: Sequence[float]) -> None:
+        self._line, self.first, self.error = line, 0, None
+        self._left = [(when, Item(n, None, cost))
+                      for n, (when, cost) in enumerate(zip(comes, costs, strict=True))]  # fmt: skip
+        self._left.reverse()
+
+    @property
+    def ended(self) -> bool:
+        return not self._left
+
+    def take(self, *, wait: bool) -> Iterator[Item[Any]]:
+        while self._left and self._left[-1][0] <= self._line.now:
+            yield self._left.pop()[1]
+
+
+class Seat:
+    """A worker as the shift sees it, and as it is."""
+
+    def __init__(self, room: Room, number: int, place: str, fate: Worker) -> None:
+        self.number, self.place, self.called, self.fate = number, place, place, fate
+        self._room = room
+        self._shards: list[list[Item[Any]]] = []
+        self._wanted: dict[int, set[int]] = {}
+        """What the shift still waits for, by shard."""
+        self._there: list[list[Item[Any]]] = []
+        self._now: list[Item[Any]] | None = None
+        self._run = 0
+        self.dead = False
+        self.frozen = False
+
+    # -- asked by the shift ----------------------------------------------------------------------
+
+    def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
+        room = self._room
+        for shard in [[item] for item in items] if room.how.by_item else [list(items)]:
+            if not self._shards:
+                room.say(self, wire.Begun(tuple(item.index for item in shard)))
+            self._shards.append(shard)
+            room.line.at(room.line.now + room.how.way_s, lambda shard=shard: self._comes(shard))
+        return []
+
+    def drop(self, indices: Sequence[int]) -> None:
+        gone = set(indices)
+        for shard in [one for one in self._shards if gone.issuperset(i.index for i in one)]:
+            self._shards.remove(shard)
+            self._room.say(self, wire.Dropped(tuple(item.index for item in shard)))
+            if shard is self._now:
+                look = self._room.how.look_s
+                run = self._run
+                if look:
+                    self._room.line.at(self._room.line.now + look, lambda: self._leaves(run))
+            elif shard in self._there:
+                self._there.remove(shard)
+
+    def stop(self) -> None:
+        self._shards.clear()
+
+    # -- what it does ----------------------------------------------------------------------------
+
+    def _comes(self, shard: list[Item[Any]]) -> None:
+        if not self.dead and shard in self._shards:
+            self._there.append(shard)
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._now is None and self._there and not self.dead and not self.frozen:
+            self._now = self._there.pop(0)
+            self._run += 1
+            cost = sum(item.cost for item in self._now)
+            spread = self._room.how.noise
+            took = cost / self.fate.speed * (1 + self._room.rng.uniform(-spread, spread))
+            run, line = self._run, self._room.line
+            line.at(line.now + took, lambda: self._ends(run, took))
+
+    def _ends(self, run: int, took: float) -> None:
+        if run != self._run or self._now is None or self.dead:
+            return
+        if self.frozen:
+            self._room.line.at(self._room.line.now + 0.1, lambda: self._ends(run, took + 0.1))
+            return
+        shard, self._now = self._now, None
+        room = self._room
+        room.line.at(room.line.now + room.how.way_s, lambda: self._answer(shard, took))
+        self._begin()
+
+    def _leaves(self, run: int) -> None:
+        if run == self._run and self._now is not None:
+            self._room.lost += 0.0
+            self._now = None
+            self._run += 1
+            self._begin()
+
+    def _answer(self, shard: list[Item[Any]], took: float) -> None:
+        """It has arrived; what nobody waits for any more is not looked at."""
+        if shard not in self._shards:
+            return
+        self._shards.remove(shard)
+        cost = sum(item.cost for item in shard)
+        following = self._shards[0] if self._shards else ()
+        parcels = tuple(_There(item.index) for item in shard)
+        self._room.say(self, wire.Done(
+            parcels, (), tuple(item.index for item in following), cost, cost, took, 1, 0, None,
+            Budget(0.0, 1), 0.0, None,
+        ))  # type: ignore[arg-type]  # fmt: skip
+
+    def dies(self) -> None:
+        self.dead = not self.fate.freezes
+        self.frozen = self.fate.freezes
+        if self._now is not None:
+            self._room.lost += sum(item.cost for item in self._now)
+
+
+class _There:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def opened(self) -> None:
+        return None
+
+
+class Room:
+    """The roster of a shift: everybody in the room."""
+
+    def __init__(self, line: Timeline, how: Settings, fates: Sequence[Worker], seed: int) -> None:
+        self.line, self.how, self.rng = line, how, random.Random(seed)
+        self.ledger = Ledger()
+        self.ready: dict[int, Seat] = {}
+        self._coming: dict[int, Seat] = {}
+        self._number = itertools.count(FIRST_NUMBER)
+        self._rates: dict[str, Lane[Any]] = {}
+        self.lost = 0.0
+        self.events: Events
+        for number, fate in enumerate(fates):
+            self._plan_fate(f"w{number}", fate)
+
+    def say(self, seat: Seat, message: Any) -> None:
+        self.events.put(Said(seat.number, message))
+
+    def _plan_fate(self, place: str, fate: Worker) -> None:
+        seat = Seat(self, next(self._number), place, fate)
+        if fate.comes <= 0.0:
+            self.ready[seat.number] = seat
+        else:
+            self._coming[seat.number] = seat
+            self.line.at(fate.comes, lambda: self.say(seat, wire.Ready(0.0, place, "")))
+        if fate.dies is None:
+            return
+        self.line.at(fate.dies, seat.dies)
+        gone = fate.dies + self.how.lease_s
+        back = fate.back
+        if back is not None and fate.freezes and back < gone:
+            self.line.at(back, lambda: self._thaws(seat))
+            return
+        self.line.at(gone, lambda: self.say(seat, Gone("has given no sign")))
+        if back is not None:
+            again = Worker(fate.speed, comes=max(back, gone + 0.1))
+            self.line.at(gone, lambda: self._plan_fate(place, again))
+
+    def _thaws(self, seat: Seat) -> None:
+        seat.frozen = False
+        seat._begin()
+
+    # -- what a shift asks -----------------------------------------------------------------------
+
+    def check(self) -> None: ...
+
+    def heard(self, said: Said) -> Seat | None:
+        if isinstance(said.message, wire.Ready):
+            self.ready[said.number] = self._coming.pop(said.number)
+            return None
+        return self.ready.get(said.number)
+
+    def lane(self, worker: Seat) -> Lane[Any]:
+        before = self._rates.get(worker.place)
+        lane: Lane[Any] = Lane(worker.number)
+        if self.how.known:
+            lane.prior = worker.fate.speed
+        if before is not None and before.rate is not None:
+            lane.prior = before.rate
+        self._rates[worker.place] = lane
+        return lane
+
+    def learned(self, worker: Seat, told: wire.Done) -> None: ...
+
+    def lose(self, worker: Seat, said: str, suspects: list[int]) -> None:
+        self.ready.pop(worker.number, None)
+        worker.stop()
+        self.ledger.died(worker.place, suspects)
+        self.ledger.strikes.pop(worker.place, None)
+
+    def convict(self, index: int) -> None:
+        self.ledger.convict(index)
+
+    def asks_another(self, failure: Any, devices: Collection[str]) -> bool:
+        return False
+
+    def elsewhere(self, devices: Collection[str]) -> bool:
+        return any(seat.place not in devices for seat in self.ready.values())
+
+    def call_fallback(self) -> bool:
+        return False
+
+
+def play(
+    costs: Sequence[float],
+    fates: Sequence[Worker | float],
+    how: Settings = FAR,
+    *,
+    comes: Sequence[float] | None = None,
+    seed: int = 0,
+) -> Told:
+    """A run to its end: when the last result was there.
+
+    Args:
+        costs: of the items, in the order of the input; in seconds of a worker of speed 1.
+        fates: the workers, or only their speeds.
+        how: how far they are.
+        comes: when each item comes; all at once where nothing is said.
+        seed: of what is left to chance.
+    """
+    line = Timeline()
+    workers = [Worker(one) if isinstance(one, (int, float)) else one for one in fates]
+    room = Room(line, how, workers, seed)
+    room.events = Events(line, 1e6)
+    moments: list[float] = []
+
+    def emit(outcome: Outcome[Any] | BaseException | None) -> None:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if outcome is not None:
+            assert outcome.failure is None, outcome.failure
+            moments.append(line.now)
+
+    stream: Any = Stream(line, costs, comes if comes is not None else [0.0] * len(costs))
+    plan = how.plan()
+    events: Any = room.events
+    Shift(room, stream, events, emit, Report(), plan, clock=lambda: line.now).work()
+    assert len(moments) == len(costs)
+    return Told(moments[-1], len(moments), room.lost, line.num_events, plan)
+
+
+def ideal(
+    costs: Sequence[float],
+    fates: Sequence[Worker | float],
+    *,
+    lost: float = 0.0,
+    comes: Sequence[float] | None = None,
+) -> float:
+    """All work, what was lost added, over the speed that is there; or the largest on the fastest.
+
+    Where items come over time, the last one cannot be done before it is there, and is not lost on
+    anybody but the fastest.
+    """
+    workers = [Worker(one) if isinstance(one, (int, float)) else one for one in fates]
+    steps: list[tuple[float, float]] = []
+    for one in workers:
+        steps.append((one.comes, one.speed))
+        if one.dies is not None:
+            steps.append((max(one.dies, one.comes), -one.speed))
+            if one.back is not None:
+                steps.append((one.back, one.speed))
+    steps.sort()
+    left, speed, now = sum(costs) + lost, 0.0, 0.0
+    for moment, change in steps:
+        if speed > 0 and left <= speed * (moment - now):
+            break
+        left -= speed * (moment - now)
+        now, speed = moment, speed + change
+    fastest = max(one.speed for one in workers)
+    ends = [now + left / speed if speed > 1e-12 else now, max(costs) / fastest]
+    if comes is not None:
+        ends.append(max(when + cost / fastest for when, cost in zip(comes, costs, strict=True)))
+    return max(ends)
