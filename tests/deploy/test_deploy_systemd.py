@@ -1,0 +1,79 @@
+"""systemd's units: checked by systemd itself, and by what anyrig takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anyrig.cli.parse import command_line
+from tests.deploy import files
+from tests.deploy.files import UNITS
+
+OWN = "/opt/anyrig/bin/anyrig"
+
+
+def keys(path: Path) -> dict[str, list[str]]:
+    """By key: its values, in order."""
+    found: dict[str, list[str]] = {}
+    for line in files.text(path).splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_the_three_are_there() -> None:
+    assert [path.name for path in UNITS] == [
+        "anyrig-coordinator.service", "anyrig-server.service", "anyrig-worker@.service",
+    ]  # fmt: skip
+
+
+@pytest.mark.system("systemd", "systemd-analyze")
+def test_systemd_takes_them(tmp_path: Path) -> None:
+    names = []
+    for path in UNITS:
+        # A program that is there, as it looks for it.
+        (tmp_path / path.name).write_text(files.text(path).replace(OWN, sys.executable))
+        names.append(path.name.replace("@.", "@gpu0."))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *(f"./{name}" for name in names)],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    ours = [line for line in (done.stdout + done.stderr).splitlines() if "anyrig" in line]
+    assert (ours, done.returncode) == ([], 0)
+    bad = tmp_path / "anyrig-bad.service"
+    bad.write_text("[Service]\nExecStrat=/bin/true\n")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "./anyrig-bad.service"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "ExecStrat" in done.stderr
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_is_shut_in_and_sees_gpus(path: Path) -> None:
+    found = keys(path)
+    assert found["User"] == ["anyrig"]
+    assert found["ProtectSystem"] == ["strict"]
+    assert found["NoNewPrivileges"] == ["yes"]
+    assert found["CapabilityBoundingSet"] == [""]
+    # Each of these takes the devices away; the clock's own does it without saying so.
+    assert not {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock"} & set(found)
+    assert "MemoryDenyWriteExecute" not in found
+    homes = dict(one.split("=", 1) for one in found["Environment"] if not one.startswith("WORKER"))
+    assert set(homes) == {"HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
+    assert all(value.startswith("/var/lib/anyrig") for value in homes.values())
+    assert found["StateDirectory"] == ["anyrig"]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_anyrig_knows_what_it_is_told(path: Path) -> None:
+    (line,) = keys(path)["ExecStart"]
+    program, *words = shlex.split(re.sub(r"\$COORDINATOR_OPTIONS", "--flower", line))
+    assert program == OWN
+    assert command_line(words)
