@@ -26,6 +26,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from tests.cluster.conftest import _one_broker, broker, workers  # noqa: F401 - fixtures
 from tests.conftest import _SHAPING
 from tests.server.browsing import axe, browser, driver  # noqa: F401 - fixtures
 from tests.server.long_work import busy, folders, person  # noqa: F401 - fixtures

@@ -1,0 +1,89 @@
+"""The cluster page in a browser, over a real broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from selenium import webdriver
+
+from anyrig import __version__
+from anyrig.cluster.card import Card, Roll
+from anyrig.cluster.status import LOST, LOST_S
+from anyrig.server.page.words import words
+from tests.cluster.conftest import Broker
+from tests.server.browsing import NEEDS, Browser, visiting
+from tests.server.conftest import Start
+from tests.server.long_work import fits
+
+pytestmark = [*NEEDS, pytest.mark.slow]
+T = words("en")
+
+
+def lost(broker: Broker, name: str) -> None:
+    """A worker that fell silent, as the coordinator remembers it."""
+    link = broker.link
+    card = Card(name, __version__, run="x", host="attic", device="NVIDIA RTX 4090")
+    Roll(link).write(card)
+    link.redis.delete(link.name("alive", name))
+    link.redis.set(link.name(LOST, name), json.dumps(card.plain()), ex=LOST_S)
+    link.close()
+
+
+@pytest.fixture
+def visitor(driver: webdriver.Chrome, broker: Broker, start: Start) -> Iterator[Browser]:
+    """Somebody at the page of a server with a cluster."""
+    server = start("--cluster", broker.url)
+    found = visiting(driver, server.url)
+    for browser in found:
+        browser.server = server  # type: ignore[attr-defined]
+        yield browser
+
+
+def test_the_page_shows_workers_and_lets_them_leave(
+    broker: Broker, visitor: Browser, axe: str
+) -> None:
+    link = broker.link
+    fresh = Card(
+        "w1", __version__, run="a", host="cellar", device="Xeon", speeds={"tone": 1234.0},
+        segments_done=42, cached_models=("tone fp32",), tts_model_loaded=True,
+    )  # fmt: skip
+    roll = Roll(link)
+    roll.write(fresh)
+    roll.write(replace(fresh, name="old", run="b", version="0.0.1"))
+    lost(broker, "ghost")
+    end = time.monotonic() + 60
+
+    def beat() -> bool:
+        """The workers live as long as somebody gives signs for them."""
+        assert time.monotonic() < end
+        status = "draining" if roll.draining("w1") else "ready"
+        roll.write(replace(fresh, status=status))
+        roll.write(replace(fresh, name="old", run="b", version="0.0.1"))
+        return True
+
+    visitor.open("/cluster")
+    row = "[data-worker='w1']"
+    for words_ in ("cellar", "Xeon", "1,234", "42", "tone fp32", __version__):
+        visitor.until(lambda words_=words_: beat() and words_ in visitor.find(row).text)  # type: ignore[misc]
+    assert "0.0.1" in visitor.find("[data-worker='old']").text
+    assert f"this is {__version__}" in visitor.find("[data-worker='old']").text
+    assert T("cluster.is.lost") in visitor.find("[data-worker='ghost']").text
+
+    visitor.click(f"{row} [data-do=drain]")
+    visitor.until(lambda: beat() and T("cluster.is.draining") in visitor.find(row).text)
+    assert roll.draining("w1")
+    visitor.click(f"{row} [data-do=undrain]")
+    visitor.until(lambda: beat() and T("cluster.is.ready") in visitor.find(row).text)
+    assert not roll.draining("w1")
+
+    visitor.click("[data-worker='ghost'] [data-do=forget]")
+    visitor.click("[data-ask=yes]")
+    visitor.until(lambda: beat() and not visitor.all("[data-worker='ghost']"))
+    assert "ghost" not in roll.names()
+    beat()
+    fits(visitor, axe)
+    link.close()
