@@ -236,7 +236,7 @@ def _there(over: Broker, new: list[Worker]) -> bool:
     for worker in new:
         assert worker.process.poll() is None, f"{worker.name} ended: {worker.log()}"
     living = over.living()
-    return all(worker.name in living for worker in new)
+    return all(one.name in living and living[one.name].status != "loading" for one in new)
 
 
 def _end(started: list[Worker]) -> None:

@@ -97,19 +97,21 @@ class Workplace:
         return self._about.offers
 
     def claim(self) -> Card | None:
-        """Take the name; whoever has it already, where somebody has."""
-        return self._roll.claim(self.card())
+        """Take the name and keep it from now on; whoever has it, where somebody has."""
+        other = self._roll.claim(self.card())
+        if other is None:
+            self._roll.drain(self._about.name, on=False)  # that was meant for the one before
+            self._thread.start()
+        return other
 
     def take_over(self, other: Card) -> None:
         """The name of one that is no more."""
         self._roll.remove(other.name)
 
     def start(self) -> None:
-        """Tell the broker that this worker is there, from now on."""
+        """Shards are taken from now on."""
         self.started = True
-        self._roll.drain(self._about.name, on=False)
         self._roll.write(self.card())
-        self._thread.start()
 
     def leave(self, within_s: float) -> bool:
         """Take nothing new and finish what is here; what takes longer is given back as it is.

@@ -1,0 +1,288 @@
+"""A worker from its start to its end: names, health, drains, signals, a broker that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from anyrig import __version__
+from anyrig.cluster.app import made
+from anyrig.cluster.card import Roll, offer_of
+from anyrig.cluster.shard import Order
+from anyrig.cluster.tasks import HEALTH
+from anyrig.speech.engines.tone import Tone
+from anyrig.speech.protocol import Line
+from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
+
+HEALTH_FIELDS = {
+    "status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
+    "tts_model_loaded", "cached_models", "speed", "segments_done", "versions",
+}  # fmt: skip
+
+
+def sent(broker: Broker, name: str, task: str, *arguments: Any, timeout: float = 30.0) -> Any:
+    """What a worker answers to a task."""
+    app = made(broker.url)
+    try:
+        id = arguments[0]["id"] if arguments else None  # a shard's task has its name
+        asked = app.send_task(task, arguments, queue=f"anyrig.{name}", task_id=id)
+        return asked.get(timeout=timeout, disable_sync_subtasks=False)
+    finally:
+        app.close()
+
+
+def wanted(broker: Broker, run: str, *ids: str) -> None:
+    """As a client says that it waits for shards."""
+    with broker.redis as redis:
+        redis.set(f"anyrig:run:{run}", "1", ex=60)
+        redis.sadd(f"anyrig:run:{run}:open", *ids)
+
+
+def order(id: str, *texts: str, **more: Any) -> dict[str, Any]:
+    """A shard for the tone engine."""
+    voice = more.pop("voice", "tone")
+    lines = tuple((n, Line(text, "en", voice)) for n, text in enumerate(texts))
+    return Order(id, "r1", offer_of(Tone.find()), lines, **more).plain()
+
+
+def test_health_is_told_by_a_task_and_seen_at_the_engines(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    before = sent(broker, "w1", HEALTH)
+    assert set(before) == HEALTH_FIELDS
+    assert before["status"] == "ready"
+    assert before["device_type"] == "cpu"
+    assert before["tts_model_loaded"] is False
+    assert before["cached_models"] == []
+    assert before["versions"]["anyrig"] == __version__
+    wanted(broker, "r1", "s1")
+    answer = sent(broker, "w1", "anyrig.shard", order("s1", "The tide came in at noon."))
+    assert answer["refused"] == ""
+    assert len(answer["recordings"]) == 1
+    after = sent(broker, "w1", HEALTH)
+    assert set(after) == HEALTH_FIELDS
+    assert after["tts_model_loaded"] is True
+    assert after["cached_models"] == ["tone"]
+    assert after["segments_done"] == 1
+    assert after["speed"]["tone"] > 0
+    assert (before["gpu_available"], before["gpu_count"]) == (False, 0)
+    assert before["gpu_memory_free_mb"] == 0
+    (line,) = [line for line in worker.log().splitlines() if line.startswith("w1 loaded")]
+    assert line.startswith("w1 loaded tone 1 (fp32) on ")
+    assert line.endswith("GPU available: no")
+    # What another precision, another voice or a path asks for is refused with its reason.
+    for id, more, why in (
+        ("s2", {"precision": "half"}, "cannot compute tone in half, only in fp32"),
+        ("s3", {"voice": "/etc/passwd"}, "has no voice '/etc/passwd' of tone"),
+    ):
+        wanted(broker, "r1", id)
+        refused = sent(broker, "w1", "anyrig.shard", order(id, "The rope.", **more))
+        assert why in refused["refused"]
+        assert not refused["recordings"]
+
+
+def test_celerys_own_command_inspects_the_workers(
+    broker: Broker, workers: Workers, tmp_path: Path
+) -> None:
+    workers(1)
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "anyrig.cluster.app", "inspect", "stats", "--json",
+         "--timeout", "5"],
+        capture_output=True, text=True, timeout=60,
+        env=person(tmp_path / "operator", {"REDIS_URL": broker.url}),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    (name,) = told
+    assert name.startswith("w1@")
+    assert told[name]["pool"]["implementation"].startswith("celery.concurrency.thread")
+    assert set(told[name]["total"]) <= {"anyrig.shard", "anyrig.health"}
+
+
+def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1, "--json")
+    link = broker.link
+    Roll(link).drain("w1")
+    link.close()
+    assert worker.process.wait(30) == 0, worker.log()
+    events = [json.loads(line) for line in worker.said.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["ready", "left"]
+    assert "tone" in events[0]["engines"]
+    assert events[1]["why"] == "it was asked to"
+    assert "w1" not in broker.living()
+    with broker.redis as redis:
+        assert not redis.hexists("anyrig:workers", "w1")
+    # The next one under that name is not sent away by the old wish.
+    (again,) = workers(1, name="w1-", named=False, device="cpu", wait=False, environment={
+        "WORKER_ID": "w1"
+    })  # fmt: skip
+    until(lambda: broker.living().get("w1", None) and broker.living()["w1"].status == "ready", 30)
+    assert again.process.poll() is None
+
+
+def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    wanted(broker, "r1", "long")
+    app = made(broker.url)
+    text = "The tide came in at noon and took the boat."
+    asked = app.send_task(
+        "anyrig.shard", (order("long", text, options={"sleep_s": 2.0 / len(text)}),),
+        queue="anyrig.w1", task_id="long",
+    )  # fmt: skip
+    until(lambda: "long" in broker.living()["w1"].holds, 30, what="the shard at work")
+    worker.signal(signal.SIGTERM)
+    answer = asked.get(timeout=30, disable_sync_subtasks=False)
+    app.close()
+    assert len(answer["recordings"]) == 1
+    assert answer["left"] == []
+    assert worker.process.wait(30) == 0, worker.log()
+    assert "w1 left: SIGTERM" in worker.log()
+    assert "Warm shutdown" not in worker.log()
+
+
+def test_a_second_signal_ends_it_at_once(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    wanted(broker, "r1", "endless")
+    app = made(broker.url)
+    app.send_task(
+        "anyrig.shard", (order("endless", "The boat, the rope.", options={"sleep_s": 5.0}),),
+        queue="anyrig.w1", task_id="endless",
+    )  # fmt: skip
+    app.close()
+    until(lambda: broker.living()["w1"].cached_models, 30, what="the engine")
+    below = psutil.Process(worker.process.pid).children(recursive=True)
+    assert below
+    worker.signal(signal.SIGINT)
+    until(lambda: broker.living()["w1"].status == "draining", 30)
+    worker.signal(signal.SIGINT)
+    assert worker.process.wait(15) == 130
+    until(lambda: not any(_runs(one) for one in below), 15, what="the engine's end")
+    assert "w1" not in broker.living()
+
+
+def _runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_name_belongs_to_one(broker: Broker, workers: Workers) -> None:
+    (first,) = workers(1)
+    (second,) = workers(
+        1, name="other", named=False, wait=False, environment={"WORKER_ID": "w1"}
+    )  # fmt: skip
+    assert second.process.wait(60) == 2
+    assert f"a worker called w1 is there already (process {first.process.pid}" in second.log()
+    assert "--name" in second.log()
+    # One that was killed leaves its card for a while; its name is free all the same.
+    first.kill()
+    assert "w1" in broker.living()
+    (third,) = workers(1, name="w1x", named=False, wait=False, environment={"WORKER_ID": "w1"})
+    until(lambda: broker.living()["w1"].pid == third.process.pid, 30, what="the new one")
+
+
+def test_without_a_name_a_free_one_is_found(broker: Broker, workers: Workers) -> None:
+    workers(2, name="own", named=False, wait=False)
+    until(lambda: len(broker.living()) == 2, 60, what="two workers")
+    short, long = sorted(broker.living(), key=len)
+    assert long == f"{short}-2"
+
+
+def test_another_version_is_refused_with_both_named(broker: Broker, workers: Workers) -> None:
+    with broker.redis as redis:
+        redis.set("anyrig:cluster", json.dumps({"version": "0.0.1", "protocol": 1}))
+    (worker,) = workers(1, wait=False)
+    assert worker.process.wait(60) == 2
+    (said,) = [line for line in worker.log().splitlines() if line.startswith("error")]
+    assert __version__ in said
+    assert "0.0.1" in said
+    assert broker.living() == {}
+
+
+def test_a_broker_that_goes_away_is_waited_for(
+    new_broker: Callable[..., Broker], workers: Workers, spread: Spread
+) -> None:
+    own = new_broker()
+    (worker,) = workers(1, broker=own)
+    own.stop(kill=True)
+    until(lambda: "the broker is away" in worker.log(), 30, what="the message")
+    own.start()  # and has forgotten everything
+    until(lambda: "w1" in own.living(), 30, what="the worker's return")
+    Path("b.txt").write_text(story(1, 4), encoding="utf-8")
+    done = spread("book", "b.txt", "--engine", "tone", cluster=own.url)
+    assert done.returncode == 0, done.stderr
+    assert worker.log().count("the broker is away") == 1
+    assert "Traceback" not in worker.log()
+    assert worker.end() == 0, worker.log()
+
+
+def test_a_broker_that_is_not_there_yet(
+    new_broker: Callable[..., Broker], workers: Workers
+) -> None:
+    own = new_broker()
+    own.stop()
+    (hasty,) = workers(1, "--wait", "0", name="hasty", broker=own, wait=False)
+    assert hasty.process.wait(60) == 1
+    assert "does not answer" in hasty.log()
+    (patient,) = workers(1, name="patient", broker=own, wait=False)
+    until(lambda: "trying again" in patient.log(), 30, what="the message")
+    own.start()
+    until(lambda: "patient1" in own.living(), 30, what="the worker")
+    assert patient.log().count("does not answer") == 1
+
+
+def test_an_idle_worker_costs_little(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    seen = psutil.Process(worker.process.pid)
+    first = broker.living()["w1"].beat
+    before = seen.cpu_times()
+    until(lambda: broker.living()["w1"].beat >= first + 3, 60, what="three beats")
+    after = seen.cpu_times()
+    spent = after.user + after.system - before.user - before.system
+    assert spent < 0.05 * 6  # of the six seconds that three beats take
+
+
+def test_no_text_is_logged(broker: Broker, workers: Workers, spread: Spread) -> None:
+    (worker,) = workers(1, "-v")
+    Path("b.txt").write_text("Zanzibar quokkas whisper. Mellifluous xylophones.", encoding="utf-8")
+    done = spread("book", "b.txt", "--engine", "tone")
+    assert done.returncode == 0, done.stderr
+    assert worker.end() == 0
+    assert "loaded tone" in worker.log()
+    for word in ("quokka", "xylophone"):
+        assert word not in worker.log().lower()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be parted here")
+def test_nodes_of_one_machine_end_with_their_parent(broker: Broker, workers: Workers) -> None:
+    (parent,) = workers(1, wait=False, environment={"NUM_WORKERS": "2"})
+    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], 60, what="two nodes")
+    nodes = [psutil.Process(card.pid) for card in broker.living().values()]
+    assert {node.ppid() for node in nodes} == {parent.process.pid}
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not set(nodes[0].cpu_affinity()) & set(nodes[1].cpu_affinity())
+    assert "redis://" not in " ".join(nodes[0].cmdline())
+    nodes[0].kill()
+    until(
+        lambda: sorted(broker.living()) == ["w1-1", "w1-2"]
+        and nodes[0].pid not in [card.pid for card in broker.living().values()],
+        60, what="the node that died",
+    )  # fmt: skip
+    assert "died of signal 9" in parent.log()
+    pids = [card.pid for card in broker.living().values()]
+    assert parent.end() == 0, parent.log()
+    assert broker.living() == {}
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_nodes_do_not_outlive_a_parent_that_was_killed(broker: Broker, workers: Workers) -> None:
+    (parent,) = workers(1, "--nodes", "2", wait=False)
+    until(lambda: len(broker.living()) == 2, 60, what="two nodes")
+    parent.kill()
+    until(lambda: not broker.living(), 30, what="their end")
