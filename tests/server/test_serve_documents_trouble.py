@@ -114,11 +114,14 @@ def test_limits_are_those_of_the_settings(start: Start) -> None:
         body = {"texts": texts, "engine": "grammar"}
         answer = own.client.post("/documents/entities", json=body)
         assert (answer.status_code, bool(answer.json()["hint"])) == (413, True)
-    pages = form(own, "summarise", ("two.tiff", scan(form="TIFF", more=("Two.",))), ocr="never")
-    assert (pages.status_code, "max_pages" in pages.json()["hint"]) == (400, True), pages.text
+    two = ("two.tiff", scan(form="TIFF", more=("Two.",)))
+    for task, more in (("summarise", {}), ("entities", {"engine": "grammar"}), ("embed", {}),
+                       ("classify", {"labels": "bill,poem"})):  # fmt: skip
+        pages = form(own, task, two, ocr="never", **more)
+        assert (pages.status_code, "max_pages" in pages.json()["hint"]) == (413, True), pages.text
     large = form(own, "summarise", ("large.txt", "Words. " * 40_000), ("good.txt", LETTER))
     first, second = large.json()["results"]
-    assert (first["error"]["status"], second["error"]) == (400, None)
+    assert (first["error"]["status"], second["error"]) == (413, None)
     assert "max_mb" in first["error"]["hint"]
     many = own.client.post("/documents/ocr", json={"files": ["upload:" + "0" * 32] * 201})
     assert many.status_code == 422

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from anyrig.errors import BadInput
+from anyrig.server import orders_lines
 from anyrig.server.phrasing import misfits, spoken
 from tests.server.conftest import Server
 
@@ -178,3 +181,25 @@ def test_who_cannot_speak_is_refused_before_a_job_waits(
     assert answer.status_code == status, answer.text
     assert words in answer.json()["title"]
     assert app_client.get("/jobs").json() == {"jobs": []}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"rate": "fast"}, "the rate"), ({"rate": 9}, "the rate"), ({"rate": True}, "the rate"),
+        ({"rate": [1]}, "the rate"), ({"seed": "x"}, "the seed"), ({"seed": 1.5}, "the seed"),
+        ({"seed": -1}, "the seed"), ({"seed": 1 << 80}, "the seed"), ({"seed": {}}, "the seed"),
+        ({"language": 7}, "the language"), ({"language": "../x"}, "the language"),
+        ({"language": ["en"]}, "the language"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_line_is_of_its_kind(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput, match=f"line 2: {words}"):
+        orders_lines.checked(["one", {"text": "two", **more}], re.compile(".*"))
+
+
+def test_a_line_may_say_what_it_wants() -> None:
+    row = {"text": "a", "voice": "v", "language": "es-MX", "rate": 1.5, "seed": 3}
+    none = dict.fromkeys(("voice", "language", "rate", "seed"))
+    assert orders_lines.checked([row, {"text": "b", **none}], re.compile(".*")) == [
+        {**row, "id": "0001"}, {"text": "b", "id": "0002"}]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -131,3 +132,37 @@ def test_what_is_loaded_while_everything_is_renewed_leaves_as_well() -> None:
         assert not new.closed
     keeper.close()
     assert made[1].closed
+
+
+def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
+    """More wait for one than there are threads for its like; another's engine is there."""
+    loaded, begun = threading.Event(), threading.Semaphore(0)
+
+    def begin(wish: Wish) -> Reading:
+        if wish.engine == "large":
+            begun.release()
+            assert loaded.wait(30)
+        return Reading()
+
+    parts = SimpleNamespace(speech=SimpleNamespace(begin=begin))
+    threads = Threads()
+
+    async def open_(engine: str) -> None:
+        made = Sounding(cast("Any", parts), Wish("a text", engine=engine), "pcm", threads)
+        with pytest.raises(AssertionError, match="a text has sound"):  # `Reading` never goes on
+            await made.begin()
+        made.close()
+
+    async def all_of_them() -> None:
+        waiting = [asyncio.create_task(open_("large")) for _ in range(200)]
+        while not begun.acquire(blocking=False):
+            await asyncio.sleep(0.01)
+        try:
+            await asyncio.wait_for(open_("small"), 20)
+        finally:
+            loaded.set()
+        await asyncio.gather(*waiting)
+        assert threads.beginning.borrowed_tokens == 0
+        assert not threads._alike
+
+    asyncio.run(all_of_them())

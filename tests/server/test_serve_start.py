@@ -159,6 +159,8 @@ def test_a_real_browsers_socket_of_another_page_is_refused(server: Server) -> No
     ):
         pass
     assert refused.value.response.status_code == 421
+    assert server.client.get("/health/live").status_code == 200  # the log has it by now
+    assert "ASGI" not in server.log()
 
 
 def test_chunks_without_end_are_refused_while_they_come(start: Start) -> None:

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute, embedding, reading
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.context import Context
-from anyrig.errors import AnyrigError, BadInput, DeviceLost, MissingPackage, NeedsWeights
+from anyrig.errors import (
+    AnyrigError,
+    BadInput,
+    DeviceLost,
+    MissingPackage,
+    NeedsWeights,
+    PastLimit,
+)
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -92,7 +99,7 @@ def _one(room: ClerkRoom, path: Path, reads: Reads | None, mode: Mode) -> Paged 
     except (MissingPackage, DeviceLost):
         raise
     except AnyrigError as error:
-        return Unread(path, error.message, error.hint)
+        return Unread(path, error.message, error.hint, isinstance(error, PastLimit))
 
 
 def limits(room: ClerkRoom) -> Limits:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, BadInput, PastLimit
 from anyrig.work.carried import told
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _wrong(source: Given, error: AnyrigError) -> dict[str, Any]:
 
 
 def _unread(source: Given, found: Unread) -> dict[str, Any]:
-    return _wrong(source, BadInput(found.message, hint=found.hint))
+    return _wrong(source, found.error)
 
 
 def passages(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
@@ -168,7 +168,8 @@ def entities(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     for source, one in zip(sources, found, strict=True):
         if one.error:
-            rows.append(_wrong(source, BadInput(one.error, hint=one.hint)))
+            kind = PastLimit if one.past_limit else BadInput
+            rows.append(_wrong(source, kind(one.error, hint=one.hint)))
             continue
         wanted = [e for e in one.entities if kinds is None or e.entity.kind in kinds]
         names = kinds is None or any(kind in kinds for kind in ("person", "organisation", "place"))

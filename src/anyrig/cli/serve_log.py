@@ -34,6 +34,16 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class _Refused(logging.Filter):
+    """A WebSocket that was refused with an answer of HTTP is none that the app forgot about, but
+    uvicorn calls it so; the line of the request says what was answered.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is something else."""
+        return "without completing handshake" not in record.getMessage()
+
+
 def configure(*, as_json: bool, verbose: int) -> None:
     """Set the log of a server up; whatever libraries say goes the same way."""
     root = logging.getLogger()
@@ -47,6 +57,7 @@ def configure(*, as_json: bool, verbose: int) -> None:
     if as_json:
         for name in ("anyrig.requests", "anyrig.server", "anyrig.jobs"):
             logging.getLogger(name).setLevel(min(root.level, logging.INFO))
+    logging.getLogger("uvicorn.error").addFilter(_Refused())
     if verbose < 2:
         for name in ("uvicorn.error", "httpx", "httpcore", "asyncio", "engineio", "socketio"):
             logging.getLogger(name).setLevel(logging.WARNING)

@@ -76,6 +76,14 @@ class Unread:
     file: Path
     message: str
     hint: str
+    past_limit: bool = False
+    """Whether it asks more of the machine than it may."""
+
+    @property
+    def error(self) -> BadInput:
+        """The same as an error."""
+        kind = PastLimit if self.past_limit else BadInput
+        return kind(self.message, hint=self.hint)
 
 
 def read(
@@ -130,7 +138,7 @@ def read_all(
             if isinstance(found, Paged):
                 yield _pictures_or_error(found, drawing, ocr, mode, dpi)
             else:
-                yield Unread(path, found.message, found.hint)
+                yield Unread(path, found.message, found.hint, isinstance(found, PastLimit))
 
 
 def textless(paged: Paged) -> BadInput:
@@ -213,7 +221,7 @@ def _pictures_or_error(
     except (MissingPackage, DeviceLost):
         raise  # no other file would fare better
     except AnyrigError as error:
-        return Unread(paged.file, error.message, error.hint)
+        return Unread(paged.file, error.message, error.hint, isinstance(error, PastLimit))
     except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
         said = f"the pictures of {paged.file.name} cannot be read ({type(error).__name__}: {error})"
         return Unread(

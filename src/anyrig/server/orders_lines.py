@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import BadInput, PastLimit
+from anyrig.server.schemas.speech import LANGUAGE
 
 MOST_LINES = 20_000
 _MOST_BYTES = 32 << 20
 _LONGEST = 20_000
 _FIELDS = ("text", "voice", "language", "rate", "seed", "id")
+_LANGUAGE = re.compile(LANGUAGE)
+_MOST_SEED = 1 << 31
+_SLOWEST, _FASTEST = 0.25, 4.0
 _HINT = '{"text": "Hello.", "voice": "...", "rate": 1.0}'
 
 
@@ -57,10 +61,32 @@ def _line(number: int, row: Any, voice: re.Pattern[str]) -> dict[str, Any]:
     named = row.get("voice")
     if named not in (None, "") and not (isinstance(named, str) and voice.fullmatch(named)):
         raise BadInput(f"line {number}: the voice is a name", hint=_HINT)
+    _check_fields(number, row)
     if "<voice" in row["text"].lower():
         _refuse_marked(number, row["text"], voice)
     kept = {name: row[name] for name in _FIELDS if row.get(name) not in (None, "")}
     return {**kept, "id": f"{number:04d}"}
+
+
+def _check_fields(number: int, row: dict[str, Any]) -> None:
+    """That what else is said of a line is of its kind: a job must not fail for it in the end."""
+    language, rate, seed = (row.get(name) for name in ("language", "rate", "seed"))
+    if language not in (None, "") and not (
+        isinstance(language, str) and _LANGUAGE.fullmatch(language)
+    ):
+        raise BadInput(f"line {number}: the language is no code", hint="Such as en or es-MX.")
+    if rate is not None and not (_is_number(rate) and _SLOWEST <= rate <= _FASTEST):
+        raise BadInput(
+            f"line {number}: the rate is no number from {_SLOWEST:g} to {_FASTEST:g}", hint=_HINT
+        )
+    if seed is not None and not (_is_number(seed) and seed in range(_MOST_SEED)):
+        raise BadInput(
+            f"line {number}: the seed is no whole number", hint=f"From 0 to {_MOST_SEED - 1}."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _refuse_marked(number: int, text: str, voice: re.Pattern[str]) -> None:

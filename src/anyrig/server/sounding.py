@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio import to_thread
@@ -33,9 +34,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 PCM_RATE = 24000
 """Of pcm, as OpenAI's interface and VibeVoice's demo have it."""
-_BEGINNING, _STEPPING = 32, 2
-"""Threads. Many may wait for an engine that loads; what computes is kept to a few, as each takes
-the interpreter from the event loop for milliseconds at a time."""
+_BEGINNING, _ALIKE, _STEPPING = 128, 16, 2
+"""Threads. Many may wait for an engine that loads, but only some of those that wish for the same:
+others, whose engine is there, are not kept out by them. What computes is kept to a few, as each
+takes the interpreter from the event loop for milliseconds at a time."""
 _SLACK_S = 30.0
 """Beyond the deadline, which counts until a segment's turn: that it is then made in."""
 
@@ -46,6 +48,15 @@ class Threads:
     def __init__(self) -> None:
         self.beginning = anyio.CapacityLimiter(_BEGINNING)
         self.stepping = anyio.CapacityLimiter(_STEPPING)
+        self._alike: WeakValueDictionary[tuple[str, ...], asyncio.Semaphore] = WeakValueDictionary()
+
+    def alike(self, wish: Wish) -> asyncio.Semaphore:
+        """For those who wish for the same speaker; gone with the last of them."""
+        key = (wish.engine, wish.voice, wish.language)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = asyncio.Semaphore(_ALIKE)
+        return found
 
 
 class Pipe:
@@ -94,7 +105,8 @@ class Sounding:
     async def begin(self) -> bytes:
         """The first part. Whatever is wrong with the wish is raised here, before any sound."""
         with _told():
-            await to_thread.run_sync(self._open, limiter=self._threads.beginning)
+            async with self._threads.alike(self._wish):
+                await to_thread.run_sync(self._open, limiter=self._threads.beginning)
         data = await self.part()
         assert data is not None, "a text has sound"
         return data

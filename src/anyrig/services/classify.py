@@ -375,7 +375,7 @@ def _opened(sources: Iterable[Source], read: Read) -> Iterator[tuple[Source, Pag
         if isinstance(found, Paged):
             yield source, found
         else:
-            yield source, BadInput(found.message, hint=found.hint)
+            yield source, found.error
     yield from texts()
 
 

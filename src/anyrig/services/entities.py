@@ -64,6 +64,7 @@ class Told:
     warnings: tuple[str, ...] = ()
     error: str = ""
     hint: str = ""
+    past_limit: bool = False
 
 
 @dataclass
@@ -77,6 +78,7 @@ class _Open:
     warnings: tuple[str, ...] = ()
     error: str = ""
     hint: str = ""
+    past_limit: bool = False
     found: list[Found] = field(default_factory=list)
 
 
@@ -142,7 +144,7 @@ def _read(files: list[Source], ocr: Reads | None, limits: Limits, mode: Mode) ->
     read = read_all(paths, ocr=ocr, limits=limits, mode=mode, workers=workers)
     for source, paged in zip(files, read, strict=True):
         if isinstance(paged, Unread):
-            yield _Open(source, error=paged.message, hint=paged.hint)
+            yield _Open(source, error=paged.message, hint=paged.hint, past_limit=paged.past_limit)
         else:
             yield _of(source, paged)
 
@@ -168,5 +170,5 @@ def _told(opened: _Open) -> Told:
             warnings.append(f"{where}some names may be missing: {found.failed}")
     return Told(
         opened.source, tuple(placed), opened.text, tuple(languages), tuple(nameless),
-        tuple(dict.fromkeys(warnings)), opened.error, opened.hint,
+        tuple(dict.fromkeys(warnings)), opened.error, opened.hint, opened.past_limit,
     )  # fmt: skip

@@ -66,7 +66,7 @@ def summarise(
     for one in files:
         name = str(one.file)
         if isinstance(one, Unread):
-            yield Done(name, error=BadInput(one.message, hint=one.hint))
+            yield Done(name, error=one.error)
             continue
         tell(one_line(one.file.name, 80))
         try:
