@@ -221,12 +221,14 @@ class Broker:
     def _answers(self) -> bool:
         """Whether our own server answers to our own password."""
         from redis import Redis
+        from redis.backoff import NoBackoff
         from redis.exceptions import RedisError
+        from redis.retry import Retry
 
         host = _near(self.hosts)
         with Redis(
             host=host, port=self.port, password=self._password, socket_timeout=2,
-            socket_connect_timeout=2,
+            socket_connect_timeout=2, retry=Retry(NoBackoff(), 0),
         ) as client, contextlib.suppress(RedisError, OSError):  # fmt: skip
             return bool(client.ping())
         return False

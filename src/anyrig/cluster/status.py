@@ -170,12 +170,14 @@ def _lets_anybody_in(url: str) -> str:
 
 def _answers(url: str) -> bool:
     from redis import Redis
+    from redis.backoff import NoBackoff
     from redis.exceptions import RedisError
+    from redis.retry import Retry
 
-    with (
-        contextlib.suppress(RedisError, OSError),
-        Redis.from_url(url, socket_timeout=_PROBE_S, socket_connect_timeout=_PROBE_S) as client,
-    ):
+    client = Redis.from_url(
+        url, socket_timeout=_PROBE_S, socket_connect_timeout=_PROBE_S, retry=Retry(NoBackoff(), 0)
+    )
+    with client, contextlib.suppress(RedisError, OSError):
         return bool(client.ping())
     return False
 

