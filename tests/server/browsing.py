@@ -103,6 +103,12 @@ class Browser:
     def toast(self, text: str) -> bool:
         return bool(self.find("#toasts .toast", text.replace("\u00a0", " ")))
 
+    def speak(self, language: str) -> None:
+        """Choose the page's language, as a person does: by its name."""
+        name = {"en": "English", "es": "Español", "fr": "Français"}[language]
+        self.find("#language").send_keys(name)
+        self.until(lambda: self.script(_SPOKEN, language))
+
     def size(self, width: int, height: int = 900) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
@@ -128,6 +134,7 @@ class Browser:
                 if one["level"] == "SEVERE"]  # fmt: skip
 
 
+_SPOKEN = "return window.did_handshake && document.documentElement.lang.startsWith(arguments[0])"
 _OVERFLOW = """
 const wide = document.documentElement.clientWidth;
 if (document.documentElement.scrollWidth <= wide) return [];

@@ -101,6 +101,24 @@ class TestInABrowser:
         pressed = browser.find("[data-theme-choice=dark]").get_attribute("aria-pressed")
         assert pressed == "true"
 
+    def test_the_guide_for_programmers_is_of_the_house(self, browser: Browser, axe: str) -> None:
+        browser.open("/")
+        browser.click("[data-theme-choice=dark]")
+        browser.until(lambda: browser.script(
+            "return document.documentElement.dataset.theme") == "dark")  # fmt: skip
+        dark = browser.script("return getComputedStyle(document.body).backgroundColor")
+        browser.click(".foot a", words("en")("frame.docs"))
+        browser.find("h1", "Everything over HTTP")
+        assert browser.script("return getComputedStyle(document.body).backgroundColor") == dark
+        browser.click("summary", "/uploads")
+        for width in (NARROW, WIDE):
+            browser.size(width)
+            assert browser.overflow() == [], width
+            assert browser.findings(axe) == [], width
+        assert browser.complaints() == []  # nothing that it may not fetch
+        browser.click(".brand")
+        browser.find("#pages")
+
     def test_auto_follows_the_system(self, browser: Browser) -> None:
         browser.open("/")
         light = browser.script("return getComputedStyle(document.body).backgroundColor")
@@ -120,6 +138,7 @@ class TestInABrowser:
             browser.open(page.path)
             said = [one.text for one in browser.all("#pages a")]
             assert said == [t(f"page.{one.key}") for one in PAGES]
+            assert browser.find(".foot a").text == t("frame.docs")
             assert browser.script("return document.documentElement.lang").startswith(language)
             assert browser.driver.title == f"{t(f'page.{page.key}')} · anyrig"
 
@@ -160,15 +179,25 @@ class TestInABrowser:
         browser.until(
             lambda: browser.script("return document.activeElement.closest('#pages') !== null")
         )
-        browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-        browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
-        assert browser.script("return document.activeElement.id") == "menu-button"
-        browser.click("#menu-button")
+        assert browser.find(".menu-head").text == words("en")("frame.menu")
+        for _ in PAGES:  # the keys stay in the menu while it is open
+            browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.script(_FOCUSED) == "Cluster"
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.script("return document.activeElement.id") == "menu-close"
+        for by_key in (True, False):
+            if by_key:
+                browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+            else:
+                browser.click("#menu-close")
+            browser.until(lambda: not browser.all("#pages a")[1].is_displayed())
+            assert browser.script("return document.activeElement.id") == "menu-button"
+            browser.click("#menu-button")
         browser.click("#pages a", "Speak")
         browser.until(lambda: browser.driver.current_url.endswith("/speak"))
 
     def test_with_a_key_one_signs_in_and_out(
-        self, browser: Browser, start: Start, tmp_path: Path
+        self, browser: Browser, axe: str, start: Start, tmp_path: Path
     ) -> None:
         home = tmp_path / "keyed"
         home.mkdir()
@@ -177,9 +206,21 @@ class TestInABrowser:
         server = start("--require-keys", home=home)
         browser.url = server.url
         browser.driver.get(f"{server.url}/speak")
+        letters = "return getComputedStyle(document.body).fontFamily"
+        door = browser.script(letters)
+        browser.find("#key").send_keys("let me in" + Keys.ENTER)
+        browser.find("[role=alert]", words("en")("login.shape"))
+        assert "`" not in browser.find("main").text
+        for theme in ("dark", "light"):
+            browser.prefer(theme)
+            for width in (NARROW, WIDE):
+                browser.size(width)
+                assert browser.overflow() == [], width
+                assert browser.findings(axe) == [], width
         browser.find("#key").send_keys(json.loads(made.stdout)["key"] + Keys.ENTER)
         browser.find("#speak")
         browser.until(lambda: browser.script("return window.did_handshake === true"))
+        assert browser.script(letters) == door
         browser.click("#speak")  # the browser itself asks for the sound, with its cookie
         done = "return document.querySelector('.player').dataset.state === 'done'"
         browser.until(lambda: browser.script(done))
@@ -200,3 +241,29 @@ def test_a_second_app_of_a_process_has_its_own_page(make_app: MakeApp) -> None:
         app = make_app(page=True)
         with TestClient(app, base_url="http://127.0.0.1:3000") as client:
             assert client.get("/speak", headers=HTML).status_code == 200
+
+
+@pytest.mark.parametrize("language", ["en", "es", "fr"])
+def test_the_door_says_what_is_wrong_with_a_key(make_app: MakeApp, language: str) -> None:
+    app = make_app("--require-keys", local=False)
+    t, keys = words(language), app.state.parts.keys
+    told = {
+        "": "none", "let me in": "shape", f"anyrig_{'0' * 12}_{'x' * 43}": "unknown",
+        keys.add("old", expires_at=1.0)[0]: "expired",
+        keys.add("program", scopes=("speech",))[0]: "scope",
+    }  # fmt: skip
+    chosen = {"Accept": "text/html", "Cookie": f"anyrig_language={language}; anyrig_theme=dark"}
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        for key, why in told.items():
+            answer = client.post("/login", data={"key": key}, headers=chosen)
+            assert answer.status_code == 401
+            assert t(f"login.{why}") in answer.text
+            assert t(f"login.{why}.do") in answer.text
+            assert f"<html lang={language} data-theme=dark>" in answer.text
+        for _ in range(100):  # whoever guesses is told to wait, on the same page
+            answer = client.post("/login", data={"key": "guess"}, headers=chosen)
+            if answer.status_code != 401:
+                break
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) > 0
+        assert t("login.often") in answer.text

@@ -92,3 +92,11 @@ def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
         "navigator.clipboard.readText().then(arguments[0], (error) => arguments[0](String(error)))"
     )
     assert pasted == fix
+    for language in ("es", "fr"):
+        broken.speak(language)
+        t = words(language)
+        said = broken.find(".device .note").text
+        assert t("rig.because.no_kfd", what="/dev/kfd") in said
+        assert t("rig.because.not_installed", what="onnxruntime-ep-webgpu") in said
+        used = f"{t('rig.the_cpu')} ({t('rig.because.none_usable')})"
+        assert broken.find(".reason").text == t("rig.now", reason=used).replace("\u00a0", " ")

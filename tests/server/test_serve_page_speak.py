@@ -51,6 +51,10 @@ def spoken(browser: Browser, text: str) -> Told:
 
 def test_a_sentence_is_heard_while_it_is_made(browser: Browser) -> None:
     browser.open("/speak")
+    browser.write("[name=text]", Keys.DELETE)
+    browser.click("#speak")
+    browser.find("#nothing-to-say .trouble", T("speak.say_something"))
+    browser.until(lambda: browser.script("return document.activeElement.name") == "text")
     text = f"{SENTENCE} Then we shall sit down. Nobody is in a hurry today. {SENTENCE}"
     told = spoken(browser, text)
     assert told.number("seconds") > 5
@@ -65,6 +69,7 @@ def test_a_sentence_is_heard_while_it_is_made(browser: Browser) -> None:
     assert length == pytest.approx(told.number("seconds"), abs=0.05)
     drawn = browser.script(_INKED)
     assert drawn > 500
+    assert not browser.all("#nothing-to-say .trouble")
     browser.says(T("speak.made", audio=f"{T.number(told.number('seconds'), 1)}\u00a0s"), "#desk")
 
 
@@ -267,6 +272,13 @@ def test_a_visitor_gets_a_voice_of_their_language(
     chosen = str(browser.find("[name=voice]").get_attribute("value")).split("/")[1]
     voices = {one["name"]: one for one in server.client.get("/config").json()["details"]}
     assert voices[chosen]["language"] == language
+    t = words(language)
+    first = browser.find("[name=voice] optgroup").get_attribute("label") or ""
+    assert first.lower() == t(f"documents.tongue.{language}").lower()
+    labels = [one.text for one in browser.all("[name=voice] option")]
+    assert len(set(labels)) == len(labels)
+    assert t(f"documents.tongue.{language}") in labels[0]
+    assert voices[chosen]["engine"] in labels[0]
     browser.click("#speak")
     browser.until(lambda: player(browser)["state"] == "done")
     assert player(browser).number("peak") > 0.05

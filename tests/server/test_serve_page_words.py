@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from anyrig.server.page import icons, theme
+from anyrig.devices.choose import choose
+from anyrig.devices.describe import Machine
+from anyrig.server.page import icons, jobs_facts, rig_reasons, theme, voices
 from anyrig.server.page.speak_lexicon import entries_of, text_of
 from anyrig.server.page.words import LANGUAGES, asked_for, tables, words
+from tests.conftest import NAMES
 
 PAGE = Path(theme.__file__).parent
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in PAGE.glob("*.py")}
@@ -67,6 +71,74 @@ def test_nothing_comes_from_elsewhere() -> None:
     for path in [*PAGE.glob("*.py"), *(PAGE / "assets").iterdir()]:
         found = set(re.findall(r"https?://[^\s\"'`)]+", path.read_text(encoding="utf-8")))
         assert found - namespaces <= {"http://127.0.0.1"}, path.name
+
+
+@pytest.mark.parametrize("language", ["es", "fr"])
+def test_reasons_of_devices_are_told_in_every_language(
+    machine: Callable[..., Machine], language: str
+) -> None:
+    """Every reason of the recorded machines; what is not known is marked as English."""
+    t = words(language)
+    for name in NAMES:
+        found = machine(name)
+        choice = choose(found)
+        texts = [choice.reason, *(one.reason for one in choice.passed_over),
+                 *(one.why_not for one in found.devices)]  # fmt: skip
+        for text in texts:
+            assert [one for one in rig_reasons.reason(t, text) if one.lang] == [], name
+    measured = "the fastest measured: 31.8 TFLOP/s against 2.1 of the CPU"
+    (said,) = rig_reasons.reason(t, measured)
+    assert "31.8 TFLOP/s" in said.text
+    assert said.text.endswith(t("rig.the_cpu"))
+    strange = rig_reasons.reason(t, "Card X cannot be used: it hums; there is no GPU")
+    assert [one.lang for one in strange] == ["", "en", ""]
+    assert strange[1].text == "it hums"
+
+
+def test_reasons_stay_as_they_are_in_english() -> None:
+    said = rig_reasons.reason(words("en"), "a GPU is there; it hums")
+    assert [(one.text, one.lang) for one in said] == [("a GPU is there", ""), ("it hums", "")]
+
+
+def test_voices_are_told_apart() -> None:
+    rows: list[voices.Voice] = [
+        {"name": "en-GB", "engine": "nanotts", "language": "en", "title": "Pico British"},
+        {"name": "en_US-joe-medium", "engine": "piper", "language": "en", "title": None},
+        {"name": "es-ES", "engine": "nanotts", "language": "es", "title": "Pico"},
+        {"name": "fr-FR", "engine": "nanotts", "language": "fr", "title": "Pico"},
+    ]
+    told = voices.options(words("es"), rows)
+    assert told[0] == ("nanotts/es-ES", "Pico · español · nanotts", "Español")
+    assert [one[2] for one in told] == ["Español", "Francés", "Inglés", "Inglés"]
+    assert {one[1] for one in told[2:]} == {
+        "Pico (Reino Unido) · inglés · nanotts", "Joe · inglés · piper"}  # fmt: skip
+    assert voices.options(words("en"), rows, "fr")[0][1] == "Pico · French · nanotts"
+
+
+def test_a_job_tells_its_place_and_how_long_it_took() -> None:
+    t = words("en")
+    jobs = [{"id": str(n), "kind": "batch", "state": "queued", "created": float(n)}
+            for n in range(3)]  # fmt: skip
+    told = [jobs_facts.course(t, job).words for job in jobs_facts.newest(jobs)]
+    assert told == ["number 3 in the queue", "number 2 in the queue", "next in the queue"]
+    job = {"kind": "batch", "state": "done", "created": 5.0, "started": 10.0, "ended": 85.0,
+           "attempts": 1}  # fmt: skip
+    assert "took 1 min 15 s" in jobs_facts.about(t, job).replace("\u00a0", " ")
+    rested = jobs_facts.about(t, {**job, "attempts": 2})
+    assert "took" not in rested
+    assert rested.startswith("Lines to speak · from 19")
+
+
+def test_a_book_tells_its_stage_and_no_time_left_before_there_is_one() -> None:
+    t = words("en")
+    book = {"kind": "book", "state": "running", "created": 0.0}
+    begun = {"stage": "making", "done": 0.0, "chapter": 1, "num_chapters": 7, "left_s": None}
+    assert jobs_facts.course(t, {**book, "progress": begun}).words == "speaking · chapter 1 of 7"
+    later = {**begun, "done": 0.5, "left_s": 20.0}
+    assert jobs_facts.course(t, {**book, "progress": later}).words.endswith("20\u00a0s left")
+    writing = {**later, "stage": "writing", "done": 0.97, "left_s": None}
+    said = jobs_facts.course(t, {**book, "progress": writing})
+    assert (said.share, said.words) == (0.97, "97% · writing the files")
 
 
 def test_numbers_are_written_as_in_each_language() -> None:

@@ -98,13 +98,17 @@ def test_a_plan_is_found_again(person: Browser) -> None:
     assert "file=" not in person.driver.current_url
 
 
-def test_what_is_no_book_says_what_to_do(person: Browser, tmp_path: Path) -> None:
+def test_what_is_no_book_says_what_to_do(person: Browser, busy: Server, tmp_path: Path) -> None:
     file = tmp_path / "broken.epub"
     file.write_bytes(b"PK\x03\x04 this is no book")
     person.open("/books")
     send(person, file)
     trouble = person.find(".trouble")
-    assert trouble.find_element("css selector", ".trouble-title").text
+    title = trouble.find_element("css selector", ".trouble-title")
+    assert title.text.startswith("broken.epub is no whole")
+    assert title.get_attribute("lang") == "en"
+    person.until(lambda: "broken.epub" not in [  # it is of no use to anybody
+        one["name"] for one in told(busy, "/uploads")["files"]])  # fmt: skip
     person.click(".trouble .button")
     person.find(".drop")
 
@@ -126,6 +130,7 @@ def test_chapters_are_heard_while_the_rest_is_made(
     assert person.until(lambda: person.script(_PLAYED)).endswith("/chapters/1")
     assert job_of(busy, id)["state"] == "running"
     person.until(lambda: " left" in person.find(f"{card} .meter").text)
+    assert "speaking · chapter 2 of 2" in person.find(f"{card} .meter").text
     bar = person.find(f"{card} [role=progressbar]")
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
+from anyrig.server.page import jobs_facts
+from anyrig.server.page.words import words
+from anyrig.text.pages import pages
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
-from tests.server.long_work import fits, send, told
+from tests.server.documents_files import scan
+from tests.server.long_work import fits, job_of, send, told
 
 pytestmark = NEEDS
 TEXTS = {
@@ -50,7 +56,7 @@ def _told(busy: Server, name: str) -> Any:
 
 def _search(person: Browser, question: str) -> Any:
     person.write("[name=question]", question)
-    person.click("[data-do=search]")
+    _press(person, "search")
     return person.find("[data-answer=search] [data-hit]")
 
 
@@ -58,11 +64,18 @@ def _ask(person: Browser, tab: str, **fields: str) -> str:
     person.click(f"[data-tab={tab}]")
     for name, value in fields.items():
         person.write(f"[name={name.replace('_', '-')}]", value)
-    person.click(f"[data-do={tab}]")
-    person.until(
-        lambda: (said := person.find(f"[data-answer={tab}]").text) and "Working" not in said
-    )
+    _press(person, tab)
     return person.find(f"[data-answer={tab}]").text
+
+
+def _press(person: Browser, tab: str) -> None:
+    """Ask, and wait until what was answered before has made room for the new answer."""
+    before = f"[data-answer={tab}] > *"
+    person.script(f"document.querySelectorAll('{before}').forEach((e) => e.dataset.old = 1)")
+    person.click(f"[data-do={tab}]")
+    person.until(lambda: (said := person.find(f"[data-answer={tab}]").text)
+                 and "Working" not in said
+                 and not person.all(f"[data-answer={tab}] > [data-old]"))  # fmt: skip
 
 
 def test_files_are_indexed_and_searched(
@@ -91,6 +104,16 @@ def test_every_question_has_its_answer(
     _index(person, busy, "asked")
     found = _ask(person, "similar", similar_text="boats stay away at low tide")
     assert found.startswith("harbour.md")
+    person.write("[name=similar-text]", Keys.DELETE)
+    _ask(person, "similar")
+    person.until(lambda: len(person.all("[data-answer=similar] .lying")) == 3)  # each with each
+    pairs = [one.text for one in person.all("[data-answer=similar] .lying")]
+    for one, other in itertools.combinations(TEXTS, 2):
+        assert any(one in pair and other in pair for pair in pairs)
+    like = [one.get_attribute("data-like") for one in person.all("[data-like]")]
+    assert set(like) == set(TEXTS)
+    fits(person, axe)
+    person.size(1440)
     person.click("[data-files=none]")
     person.says("0 of 3 chosen")
     assert "Choose one or more files" in _ask(person, "entities")
@@ -162,14 +185,111 @@ def test_files_and_indexes_go_for_good(
     assert busy.client.get(f"/uploads/{desk['lease.txt']}").status_code == 200
 
 
-def test_a_file_that_cannot_be_read_is_named(person: Browser, busy: Server, tmp_path: Path) -> None:
-    broken, whole = tmp_path / "torn.pdf", tmp_path / "whole.txt"
+def test_a_file_that_cannot_be_read_is_named_marked_and_deleted(
+    person: Browser, busy: Server, tmp_path: Path, axe: str
+) -> None:
+    for one in told(busy, "/uploads")["files"]:
+        busy.client.delete(f"/uploads/{one['id']}")
+    broken, whole, useless = tmp_path / "torn.pdf", tmp_path / "whole.txt", tmp_path / "run.exe"
     broken.write_bytes(b"%PDF-1.7 and then nothing")
     whole.write_text("The lamp in the hall is new.", encoding="utf-8")
+    useless.write_bytes(b"MZ" + bytes(2000))
     person.open("/documents")
-    send(person, broken, whole)
-    person.says("is there", ".drop-files")
-    person.until(lambda: len(person.all("[data-forget]")) >= 2)
+    send(person, broken, whole, useless)
+    person.find(".drop-files .failed", "run.exe is nothing that can be read here")
+    person.until(lambda: len(person.all("[data-forget]")) == 2)
+    person.until(lambda: len(told(busy, "/uploads")["files"]) == 2)
+    ids = {one["name"]: one["id"] for one in told(busy, "/uploads")["files"]}
     _index(person, busy, "torn")
     person.says("Files that could not be read: 1", ".note")
-    assert "torn.pdf" in person.find(".note").text
+    assert "torn.pdf is damaged" in person.find(".note").text
+    assert ids["torn.pdf"] not in person.find(".note").text
+    person.find(".file-list .badge", "Cannot be read")
+    person.says("1 of 2 chosen")
+    person.click("[data-files=all]")
+    for tab in ("report", "entities"):
+        assert "torn.pdf is damaged" in _ask(person, tab)
+        assert ids["torn.pdf"] not in person.find(f"[data-answer={tab}]").text
+        person.click("[data-files=all]")
+    fits(person, axe)
+    person.size(1440)
+    person.click("[data-answer=entities] [data-rid]")
+    person.click(".ask[open] [data-ask=yes]")
+    person.until(lambda: len(person.all("[data-forget]")) == 1)
+    assert busy.client.get(f"/uploads/{ids['torn.pdf']}").status_code == 404
+
+
+def test_files_of_one_name_are_told_apart_by_when_they_came(
+    person: Browser, busy: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "a letter with quite a long name, as people give them.txt"
+    file.write_text("The lamp in the hall is new.", encoding="utf-8")
+    person.size(360)
+    person.open("/documents")
+    for number in (1, 2):
+        send(person, file)
+        person.until(lambda number=number: sum(  # type: ignore[misc]
+            file.name in one.text for one in person.all(".file-list li")) == number)  # fmt: skip
+    rows = [one for one in person.all(".file-list li") if file.name in one.text]
+    for row, upload in zip(rows, told(busy, "/uploads")["files"], strict=False):
+        assert jobs_facts.since(upload["made_at"]) in row.text
+        name = row.find_element("css selector", ".check").rect
+        delete = row.find_element("css selector", "[data-forget]").rect
+        assert delete["y"] < name["y"] + name["height"] + 24  # beside it, not below
+        assert delete["x"] > name["x"] + name["width"] - 1
+
+
+@pytest.mark.parametrize("language", ["es", "fr", "en"])
+def test_scans_become_text(person: Browser, tmp_path: Path, axe: str, language: str) -> None:
+    t = words(language)
+    file = tmp_path / "boiler.png"
+    file.write_bytes(scan())
+    person.open("/documents?tab=scans")
+    if language != "en":
+        person.speak(language)
+    person.click("[data-do=scans]")
+    person.find("[data-answer=scans] .trouble", t("documents.scans.choose"))
+    person.until(lambda: len(person.all("input[type=file]")) == 3)
+    person.all("input[type=file]")[1].send_keys(str(file))
+    read = person.find("[data-scan='boiler.png']")
+    assert "mended by the plumber" in read.text
+    if language != "en":
+        return
+    fits(person, axe)
+    person.size(1440)
+    saved = Path(person.driver.downloads)  # type: ignore[attr-defined]
+    person.click("[data-save=text]", t("documents.scans.text"))
+    person.until(lambda: (saved / "boiler.txt").exists())
+    assert "mended by the plumber" in (saved / "boiler.txt").read_text(encoding="utf-8")
+    person.click("[data-save=pdf]", t("documents.scans.pdf"))
+    person.until(lambda: (saved / "boiler.pdf").exists())
+    assert "plumber" in pages(saved / "boiler.pdf").text
+
+
+def test_recordings_become_text(person: Browser, busy: Server, tmp_path: Path, axe: str) -> None:
+    asked = {"model": "tts-1", "voice": "heart", "response_format": "wav",
+             "input": "The train leaves the harbour in the morning."}  # fmt: skip
+    file = tmp_path / "talk.wav"
+    file.write_bytes(busy.client.post("/v1/audio/speech", json=asked).content)
+    person.open("/documents?tab=recordings")
+    person.click("[data-do=recordings]")
+    person.toast("Choose a recording first")
+    person.until(lambda: len(person.all("input[type=file]")) == 3)
+    person.all("input[type=file]")[2].send_keys(str(file))
+    card = person.find("[data-answer=recordings] [data-job]")
+    id = str(card.get_attribute("data-job"))
+    person.open("/documents?tab=recordings")  # left, and found again
+    heard = person.find(f"[data-transcript='{id}']").text.lower()
+    assert "harbour" in heard or "harbor" in heard
+    fits(person, axe)
+    person.size(1440)
+    made = told(busy, f"/jobs/{id}/files")["files"]
+    assert [one["name"] for one in made] == ["talk.txt", "talk.srt"]
+    person.click(f"[data-job='{id}'] [data-file='1']")
+    saved = Path(person.driver.downloads) / "talk.txt"  # type: ignore[attr-defined]
+    person.until(lambda: saved.exists() and saved.stat().st_size == made[0]["size"])
+    # A recording is no text: asked for names and dates, the page says what to do with it.
+    person.click("[data-files=none]")
+    upload = job_of(busy, id)["arguments"]["file"].partition(":")[2]
+    person.click(f"[name=file-{upload}]")
+    assert "Only recordings are chosen" in _ask(person, "entities")

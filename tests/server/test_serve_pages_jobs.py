@@ -72,6 +72,10 @@ def test_a_job_that_failed_says_what_to_do_and_may_try_again(
     assert error["hint"] in said
     fits(person, axe)
     person.size(1440)
+    person.size(360)  # both buttons in one line, on a phone as well
+    again = person.find(f"{card} [data-do=resume]", "Try again")
+    assert again.location["y"] == person.find(f"{card} [data-do=delete]").location["y"]
+    person.size(1440)
     attempts = job_of(busy, id)["attempts"]
     person.click(f"{card} [data-do=resume]")
     person.until(lambda: job_of(busy, id)["attempts"] > attempts)
@@ -85,6 +89,16 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     person.open("/jobs")
     person.find(f"{card}[data-state=running]")
     person.until(lambda: "%" in person.find(f"{card} .meter").text)
+    behind = [_begun(busy, "batch", lines=["Hello."], engine="tone") for _ in range(2)]
+    person.find(f"[data-job='{behind[0]}'] .meter", "next in the queue")
+    person.speak("es")
+    person.find(f"[data-job='{behind[1]}'] .meter", "número 2 en la cola")
+    person.speak("fr")
+    person.find(f"[data-job='{behind[1]}'] .meter", "numéro 2 dans la file")
+    person.speak("en")
+    for one in behind:
+        busy.client.post(f"/jobs/{one}/cancel")
+        busy.client.delete(f"/jobs/{one}")
     person.click(f"{card} [data-do=pause]")
     person.find(f"{card}[data-state=paused]")
     assert job_of(busy, id)["state"] == "paused"

@@ -55,8 +55,8 @@ export default {
           if (sent && this.useless.includes(sent.kind)) {
             row.mood = "failed";
             row.said = this.say("useless", file);
-            fetch("/uploads/" + sent.id, { method: "DELETE" }); // nobody could do anything with it
-            return resolve(null);
+            // Nobody could do anything with it; it goes before anybody lists what there is.
+            return fetch("/uploads/" + sent.id, { method: "DELETE" }).finally(() => resolve(null));
           }
           row.mood = good ? "done" : "failed";
           row.said = this.say(good ? "done" : "failed", file);
