@@ -29,7 +29,7 @@ _WITH_VALUE = (
     " --similar --sentences --share"
     " --run --resume --steps --nproc --strategy --export"
     " --host --port --scopes --expires"
-    " --broker --cluster --box-port --address --flower-port"
+    " --join --nodes --broker --cluster --box-port --address --flower-port"
 ).split()
 
 

@@ -59,7 +59,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="such as redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS",
     )  # fmt: skip
     parser.add_argument(
-        "--join", metavar="TOKEN", help="the word that `anyrig coordinator` printed"
+        "--join",
+        metavar="TOKEN",
+        help="the word that `anyrig coordinator` printed; other users of this machine do not see"
+        " it in the variable ANYRIG_CLUSTER_BROKER",
     )
     parser.add_argument("--name", metavar="NAME", help="this machine's name when not given")
     parser.add_argument(
