@@ -89,6 +89,8 @@ class Plan(Generic[T]):
         self._seen: _Look | None = None
         self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
         self._drawn: Drawn | None = None
+        self._unasked = False
+        """Whether a worker gets nothing only because it is not laid out anew yet."""
         self.sure = known
         """Whether all has gone as laid out, so far."""
 
@@ -118,9 +120,11 @@ class Plan(Generic[T]):
         lane.alone = False
         return fresh
 
-    def dropped(self, lane: Lane[T], indices: Iterable[int]) -> None:
+    def dropped(self, lane: Lane[T], indices: Iterable[int], now: float) -> None:
         """A worker will not bring these."""
         for index in indices:
+            if index == next(iter(lane.hand), None):
+                lane.since = now  # it was at work on them
             self._let_go(lane, index)
             if not self.holders(index):
                 self._done.discard(index)
@@ -210,8 +214,9 @@ class Plan(Generic[T]):
         if rate is None:
             chosen = [self.waiting.remove(self.waiting.cheapest().index)]  # learn cheaply
         else:
+            self._unasked = False
             chosen = self._share(lane, rate, now)
-        if not chosen and not lane.hand:
+        if not chosen and not lane.hand and not self._unasked:
             return self._copies_for(lane, rate, now)
         self.give(lane, chosen, now)
         return chosen
@@ -251,8 +256,7 @@ class Plan(Generic[T]):
             return self._planned(lane, look, now)
         if len(self.waiting) > _DRAWN:
             return self._within(lane, rate, look, now)
-        target = max(rate * self._slice_s, lane.budget.cost)
-        return self._from(self._redrawn(lane, rate, now), lane, target, self._alone_from(lane))
+        return self._for_now(lane, rate, now)
 
     def _look(self, now: float) -> _Look:
         seen, count = self._seen, len(self.lanes)
@@ -410,18 +414,28 @@ class Plan(Generic[T]):
             if (rate := self.rate_of(lane)) is not None
         )
 
-    def _redrawn(self, lane: Lane[T], rate: float, now: float) -> Drawn:
+    def _for_now(self, lane: Lane[T], rate: float, now: float) -> list[Item[T]]:
         """What is laid out for now, and again after a while when it does not come true."""
-        drawn = self._drawn
-        if drawn is not None:
-            if now - drawn.at <= max(self.low_s, _DRAWN_ITEM_S * len(self.waiting)):
-                return drawn
-            if drawn.lists.get(lane.number) and not drawn.off(lane, rate, now, self.low_s):
-                return drawn
-        seats = self._seats(now)
-        found = layout([cost for cost, _ in self.waiting.sorted()], seats)
-        self._drawn = Drawn.of(found, seats, self.waiting.sorted(), now, by_age=False)
-        return self._drawn
+        drawn, target = self._drawn, max(rate * self._slice_s, lane.budget.cost)
+        if drawn is None or self._may_redraw(drawn, lane, rate, now):
+            seats = self._seats(now)
+            found = layout([cost for cost, _ in self.waiting.sorted()], seats)
+            drawn = Drawn.of(found, seats, self.waiting.sorted(), now, by_age=False)
+            self._drawn = drawn
+        chosen = self._from(drawn, lane, target, self._alone_from(lane))
+        if chosen or drawn.at == now:
+            return chosen
+        # It ended early, or has come since: until all is laid out again it does what is short.
+        self._unasked = True
+        oldest = self.waiting.oldest() if len(self.waiting) else None
+        if oldest is not None and oldest.cost / rate * AMPLE < drawn.end - now:
+            return self._hand(oldest, 0.0, lane.budget)
+        return []
+
+    def _may_redraw(self, drawn: Drawn, lane: Lane[T], rate: float, now: float) -> bool:
+        if now - drawn.at <= max(self.low_s, _DRAWN_ITEM_S * len(self.waiting)):
+            return False
+        return not drawn.lists.get(lane.number) or drawn.off(lane, rate, now, self.low_s)
 
     # -- late items -----------------------------------------------------------------------------
 

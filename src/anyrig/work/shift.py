@@ -63,6 +63,8 @@ class Shift:
         """Workers that said something since they were last thought of."""
         self._all_at = self._asked_at = 0.0
         """When all of many are thought of again, and were last."""
+        self._hanging_at = 0.0
+        """When it is looked again for those that hang."""
         self._trying: tuple[float, dict[int, Item[Any]]] = (-math.inf, {})
 
     def leave(self, *, closed: bool = False) -> None:
@@ -218,7 +220,7 @@ class Shift:
             self._now_at[said.number] = message.indices
             lane.since = self._clock()
         elif isinstance(message, wire.Dropped):
-            self._plan.dropped(lane, message.indices)
+            self._plan.dropped(lane, message.indices, self._clock())
         elif isinstance(message, wire.Back):
             self._given_back(lane, message.indices)
         elif isinstance(message, (wire.Lost, Gone)):
@@ -267,14 +269,14 @@ class Shift:
         if index not in self._items:
             return False
         if any(other is not lane for other in self._plan.holders(index)):
-            self._plan.dropped(lane, [index])
+            self._plan.dropped(lane, [index], self._clock())
             return True
         assert outcome.failure is not None
         tried = self._ran_out.setdefault(index, set())
         tried.add(worker.place)
         if not self._staff.elsewhere(tried) or not self._staff.asks_another(outcome.failure, tried):
             return False
-        self._plan.dropped(lane, [index])
+        self._plan.dropped(lane, [index], self._clock())
         self._suspects.append(self._items[index])
         return True
 
@@ -335,6 +337,9 @@ class Shift:
 
     def _end_hanging(self) -> None:
         now = self._clock()
+        if now < self._hanging_at:
+            return
+        self._hanging_at = now + HANGS_S / 200
         for number, lane in self._plan.lanes.items():
             expected = lane.held / lane.rate if lane.rate else 0.0
             if lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected):
