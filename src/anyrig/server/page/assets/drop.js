@@ -6,7 +6,7 @@ export default {
       @drop.prevent="dropped">
       <input :id="name" type="file" :multiple="many" :accept="accept || undefined" class="only-read"
         :aria-describedby="what ? name + '-what' : undefined" @change="chosen" />
-      <label :for="name"><span class="drop-title">{{ words.what }}</span>
+      <label :for="name"><span class="drop-title">{{ words.what }}<span class="only-read">. </span></span>
         <span class="button plain">{{ words.choose }}</span></label>
       <p v-if="what" :id="name + '-what'" class="soft">{{ what }}</p>
       <ul v-if="files.length" class="drop-files" aria-live="polite">

@@ -180,7 +180,7 @@ export default {
       return this.words[key].replace("{number}", number + 1);
     },
     told(row) {
-      const length = row.state === "made" && row.seconds ? " " + row.seconds.toFixed(1) + " s" : "";
+      const length = row.state === "made" && row.seconds ? " " + row.seconds.toLocaleString(document.documentElement.lang, { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + " s" : "";
       return this.words["state_" + row.state] + length;
     },
     mood(row) {
