@@ -125,9 +125,12 @@ class Node:
     def _work(self, place: Workplace) -> int:
         from celery.app.trace import setup_worker_optimizations
 
+        from anyrig.cluster import calm
         from anyrig.cluster.app import made
         from anyrig.cluster.tasks import HEALTH, SHARD, open_at
 
+        calm.keep()
+        logging.getLogger("celery.backends.base").setLevel(logging.ERROR)  # of each new try
         open_at(place)
         app = made(self._url)
         app.loader.import_default_modules()

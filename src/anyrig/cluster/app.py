@@ -46,6 +46,9 @@ def made(url: str) -> Celery:
             "visibility_timeout": LONGEST_S * 2, "global_keyprefix": "anyrig:result:",
             "retry_policy": {"timeout": 30.0},
         },
+        # An answer is kept until the broker takes it, for some ten minutes.
+        result_backend_always_retry=True, result_backend_max_retries=1200,
+        result_backend_max_sleep_between_retries_ms=1000,
         broker_connection_retry_on_startup=True, broker_connection_max_retries=None,
         broker_pool_limit=4, redis_socket_timeout=30.0, redis_socket_keepalive=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
