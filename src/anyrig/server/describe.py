@@ -124,6 +124,7 @@ def _operation(path: str, method: str, one: dict[str, Any], found: dict[str, Any
         f"<pre tabindex=0>{_shown(what.get('schema', {}), found)}</pre>"
         for kind, what in one.get("requestBody", {}).get("content", {}).items()
     )
+    taken += _variants(one, found)
     said = "".join(
         f"<tr><td>{html.escape(str(status))}<td>{html.escape(answer.get('description', ''))}"
         for status, answer in one.get("responses", {}).items()
@@ -136,10 +137,41 @@ def _operation(path: str, method: str, one: dict[str, Any], found: dict[str, Any
     )
 
 
+def _variants(one: dict[str, Any], found: dict[str, Any]) -> str:
+    """What each kind of a body takes, where it has kinds."""
+    content = one.get("requestBody", {}).get("content", {}).get("application/json", {})
+    rows = []
+    for kind in _full(content.get("schema", {}), found).get("oneOf", ()):
+        taken = kind.get("properties", {}).get("arguments", {}).get("properties", {})
+        lines = "".join(
+            f"<tr><td><code>{html.escape(name)}</code><td>{html.escape(_type(what))}"
+            f"<td>{html.escape(what.get('description', ''))}"
+            for name, what in taken.items()
+        )
+        example = json.dumps(kind.get("example"), indent=1, ensure_ascii=False)
+        rows.append(
+            f"<h3>{html.escape(kind['title'])}</h3><p>{html.escape(kind.get('description', ''))}"
+            f"<pre tabindex=0>{html.escape(example)}</pre><table tabindex=0>{lines}</table>"
+        )
+    return "".join(rows)
+
+
+def _type(what: dict[str, Any]) -> str:
+    """`string or array`, or the words that it may be."""
+    if "enum" in what:
+        return ", ".join(map(str, what["enum"]))
+    return " or ".join(str(one.get("type", "")) for one in what.get("anyOf", [what]))
+
+
+def _full(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    full: dict[str, Any] = found["components"]["schemas"].get(name, schema) if name else schema
+    return full
+
+
 def _shown(schema: dict[str, Any], found: dict[str, Any]) -> str:
     """A schema's example where it has one, else the schema."""
-    name = schema.get("$ref", "").rpartition("/")[2]
-    full = found["components"]["schemas"].get(name, schema) if name else schema
+    full = _full(schema, found)
     example = full.get("example", (full.get("examples") or [None])[0])
     text = json.dumps(full if example is None else example, indent=1, ensure_ascii=False)
     return html.escape(text[:4000])

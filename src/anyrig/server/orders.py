@@ -28,6 +28,7 @@ from anyrig.server import orders_lines, orders_train
 from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
+from anyrig.server.schemas.job_arguments import CHOICES
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
 
@@ -37,7 +38,8 @@ _LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 200_000, 1_000_000
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 _VOICE = re.compile(r"[\w][\w .:+@-]{0,199}")
 _MODEL = re.compile(r"[\w][\w.@-]{0,99}")
-_NEVER = ("config", "output", "run", "export", "again", "untitled", "fetch", "no_save", "only")
+_NEVER = ("config", "output", "run", "export", "again", "untitled", "fetch", "no_save", "only",
+          "cluster")  # fmt: skip
 """Flags of commands that write elsewhere, read settings, or go out to the network."""
 
 
@@ -141,6 +143,10 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
     for name, value in asked.arguments.items():
         if value is None or name in ("file", "files", "folder", "lines"):
             continue
+        if name in CHOICES and value not in CHOICES[name]:
+            raise BadInput(
+                f"{name!r} of a {kind} is another word", hint=f"{', '.join(CHOICES[name])}."
+            )
         rule = _RULES.get(name)
         found[name] = rule(asked, name, value) if rule is not None else value
     called = _WHAT.get(kind, _one_file)(asked, found)

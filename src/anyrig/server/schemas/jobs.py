@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from anyrig.server.schemas.job_arguments import EXAMPLES, variants
 
 JobKind = Literal["book", "batch", "index", "transcribe", "train", "bench"]
 JobState = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
@@ -19,32 +21,25 @@ JOB: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _described(schema: dict[str, Any]) -> None:
+    """With what each kind takes."""
+    from anyrig.server.orders import takes
+
+    kinds = get_args(JobKind)
+    schema["examples"] = [{"kind": kind, "arguments": EXAMPLES[kind]} for kind in kinds]
+    schema["oneOf"] = variants({kind: takes(kind) for kind in kinds})
+
+
 class NewJob(BaseModel):
     """Long work that shall be done."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "kind": "book",
-                    "arguments": {
-                        "file": "upload:9f0c1e2d3b4a59687786950413223140",
-                        "rate": 1.1,
-                        "chapters": [2, 3],
-                    },
-                },
-                {"kind": "batch", "arguments": {"lines": ["Hello.", "Good bye."], "format": "mp3"}},
-                {"kind": "bench", "arguments": {"quick": True}},
-            ]
-        },
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_described)
 
     kind: JobKind
     arguments: dict[str, Any] = Field(
         default_factory=dict,
-        description="The long names of the command's flags, `read_along` for `--read-along`. Files "
-        'are named as "upload:ID"; outputs have places of their own.',
+        description="What this kind takes: the long names of the command's flags, `read_along` for "
+        '`--read-along`. Files are named as "upload:ID"; outputs have places of their own.',
     )
 
 

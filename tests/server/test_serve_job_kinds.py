@@ -1,0 +1,76 @@
+"""What each kind of job takes, as it is described: nothing is left out, and examples are true."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from argparse import ArgumentParser
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.server.orders import takes
+from anyrig.server.schemas.job_arguments import CHOICES, EXAMPLES, argument
+from anyrig.services.jobs import KINDS
+from tests.server.conftest import MakeApp
+
+UPLOAD = re.compile(r"upload:[0-9a-f]{32}")
+
+
+@pytest.fixture
+def client(make_app: MakeApp) -> TestClient:
+    return TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_argument_is_described_and_words_are_those_of_the_command(kind: str) -> None:
+    parser = ArgumentParser()
+    importlib.import_module(f"anyrig.cli.{KINDS[kind].command}").arguments(parser)
+    choices = {one.dest: one.choices for one in parser._actions if one.choices}
+    for name in takes(kind):
+        told = argument(kind, name)
+        assert told["description"].endswith((".", "...")), name
+        if name in choices or "enum" in told:
+            assert tuple(told["enum"]) == tuple(choices[name]), name
+    assert {name for name in choices if name in takes(kind)} <= set(CHOICES)
+
+
+def test_the_description_has_every_kind_with_an_example(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["NewJob"]
+    kinds = {one["title"]: one for one in schema["oneOf"]}
+    assert kinds.keys() == KINDS.keys() == EXAMPLES.keys()
+    assert [one["kind"] for one in schema["examples"]] == schema["properties"]["kind"]["enum"]
+    index = kinds["index"]["properties"]["arguments"]["properties"]["index"]
+    assert "name" in index["description"]
+    page = client.get("/docs").text
+    for kind, example in EXAMPLES.items():
+        assert f"<h3>{kind}</h3>" in page
+        assert all(f"<code>{name}</code>" in page for name in takes(kind))
+        assert all(name in takes(kind) for name in example)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_is_taken(client: TestClient, kind: str) -> None:
+    data = b'[task]\nkind = "text"\n' if kind == "train" else b"CHAPTER I\n\nThe tide came in."
+    sent = client.post("/uploads", files={"files": ("a.txt", data)}).json()["files"][0]["id"]
+    example = UPLOAD.sub(f"upload:{sent}", json.dumps(EXAMPLES[kind]))
+    answer = client.post("/jobs", json={"kind": kind, "arguments": json.loads(example)})
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("book", {"notes": "all"}), ("book", {"profile": ["fast"]}), ("index", {"ocr": "maybe"}),
+     ("transcribe", {"model": "tome"})],
+)  # fmt: skip
+def test_words_that_a_command_would_refuse_are_refused_at_once(
+    client: TestClient, kind: str, more: dict[str, Any]
+) -> None:
+    sent = client.post("/uploads", files={"files": ("a.txt", b"Words.")}).json()["files"][0]["id"]
+    arguments = {"file": f"upload:{sent}", **more}
+    answer = client.post("/jobs", json={"kind": kind, "arguments": arguments})
+    assert answer.status_code == (404 if kind == "transcribe" else 400), answer.text
+    assert answer.json()["hint"]
+    assert client.get("/jobs").json() == {"jobs": []}
