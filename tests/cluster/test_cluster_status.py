@@ -1,0 +1,203 @@
+"""`anyrig cluster`: who works, who is lost, who may leave; and who else can reach the broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig import __version__
+from anyrig.cli import main
+from anyrig.cluster import notice
+from anyrig.cluster.card import Card, Offer, Roll
+from anyrig.cluster.link import LEASE_S, Link
+from anyrig.cluster.status import LOST, Watch, exposed, look
+from tests.cluster.conftest import Broker, person
+
+FIELDS = {
+    "name", "status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
+    "tts_model_loaded", "cached_models", "device", "host", "pid", "speed", "segments_done",
+    "shards_done", "versions", "last_sign_s", "trouble",
+}  # fmt: skip
+GPU = Card(
+    "attic", __version__, run="a", host="attic.lan", pid=7, python="3.12.1", device="RTX 4090",
+    kind="gpu", word="cuda:0", device_type="cuda", gpu_available=True, gpu_count=2,
+    gpu_memory_free_mb=21_034, tts_model_loaded=True, cached_models=("hibari fp16",),
+    speeds={"hibari": 5120.4}, segments_done=1812, shards_done=60, status="busy",
+    offers=(Offer("hibari", "2/0.2.1", "f", "v"),),
+)  # fmt: skip
+
+
+def cluster(broker: Broker, *words: str) -> int:
+    return main(["cluster", *words, "--broker", broker.url])
+
+
+@pytest.fixture
+def roll(broker: Broker) -> Any:
+    link = broker.link
+    yield Roll(link)
+    link.close()
+
+
+def silent(broker: Broker, name: str) -> None:
+    """The broker's clock has ended a worker's sign of life."""
+    with broker.redis as redis:
+        redis.delete(f"anyrig:alive:{name}")
+
+
+def test_every_worker_is_told_of_in_full(
+    broker: Broker, roll: Roll, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll.write(GPU)
+    roll.write(replace(GPU, name="old", run="b", version="0.0.1", status="ready"))
+    roll.write(replace(GPU, name="gone", run="c"))
+    silent(broker, "gone")
+    link = broker.link
+    notice.write(link, notice.Notice(__version__, 1, box="http://h:1", box_key="key", host="h"))
+    link.close()
+    assert cluster(broker, "status", "--json") == 0
+    said = capsys.readouterr().out
+    found = json.loads(said)
+    assert found["coordinator"]["host"] == "h"
+    assert "box_key" not in said
+    rows = {one["name"]: one for one in found["workers"]}
+    assert all(set(one) == FIELDS for one in rows.values())
+    attic = rows["attic"]
+    assert 0 <= attic.pop("last_sign_s") < LEASE_S
+    assert attic == {
+        "name": "attic", "status": "busy", "device_type": "cuda", "gpu_available": True,
+        "gpu_count": 2, "gpu_memory_free_mb": 21_034, "tts_model_loaded": True,
+        "cached_models": ["hibari fp16"], "device": "RTX 4090", "host": "attic.lan", "pid": 7,
+        "speed": {"hibari": 5120.4}, "segments_done": 1812, "shards_done": 60,
+        "versions": {"anyrig": __version__, "python": "3.12.1", "protocol": GPU.protocol,
+                     "hibari": "2/0.2.1"},
+        "trouble": "",
+    }  # fmt: skip
+    assert rows["old"]["trouble"] == f"it runs anyrig 0.0.1, this is {__version__}"
+    assert rows["gone"]["status"] == LOST
+    assert rows["gone"]["last_sign_s"] is None  # no coordinator saw it go
+
+    assert cluster(broker) == 0
+    text = capsys.readouterr().out
+    words = "attic busy cuda (RTX 4090) 2 21034 hibari fp16 hibari 5,120 1,812"
+    assert f"{words} {__version__} attic.lan" in " ".join(text.split())
+    assert "1 of 3 workers can be given work" in text
+    assert "gone: it gives no sign" in text
+
+
+def test_a_coordinator_remembers_whom_it_lost(broker: Broker, roll: Roll) -> None:
+    link = broker.link
+    watch = Watch(link)
+    assert watch.look() == []
+    roll.write(GPU)
+    roll.write(replace(GPU, name="cellar", run="b"))
+    assert sorted(one[:2] for one in watch.look()) == [("joined", "attic"), ("joined", "cellar")]
+    silent(broker, "attic")
+    roll.remove("cellar")
+    assert sorted(one[:2] for one in watch.look()) == [("left", "cellar"), ("lost", "attic")]
+    (row,) = look(link).rows
+    assert (row.name, row.status) == ("attic", LOST)
+    assert row.card == replace(GPU, holds=())
+    assert row.last_sign_s is not None
+    assert row.last_sign_s < 60
+    roll.write(GPU)  # it was only asleep
+    assert [one[:2] for one in watch.look()] == [("joined", "attic")]
+    assert [row.status for row in look(link).rows] == ["busy"]
+    link.close()
+
+
+def test_letting_a_worker_go(
+    broker: Broker, roll: Roll, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll.write(GPU)
+    assert cluster(broker, "drain", "attic") == 0
+    assert roll.draining("attic")
+    assert cluster(broker, "undrain", "attic") == 0
+    assert not roll.draining("attic")
+    assert cluster(broker, "drain", "atic") == 2
+    assert "Did you mean attic?" in capsys.readouterr().err
+    assert cluster(broker, "forget", "attic") == 2
+    assert "drain attic" in capsys.readouterr().err
+    silent(broker, "attic")
+    assert cluster(broker, "forget", "attic") == 0
+    assert roll.names() == []
+    for words in (["drain"], ["status", "attic"], ["dance"]):
+        assert cluster(broker, *words) == 2, words
+
+
+def test_waiting_until_a_worker_has_nothing_left(
+    broker: Broker, roll: Roll, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll.write(replace(GPU, holds=("one",)))
+    assert cluster(broker, "drain", "attic", "--wait", "--timeout", "0.1") == 1
+    assert "attic still has work" in capsys.readouterr().err
+    code: list[int] = []
+    waiting = threading.Thread(
+        target=lambda: code.append(cluster(broker, "drain", "attic", "--wait"))
+    )
+    waiting.start()
+    roll.write(replace(GPU, holds=("one",), status="draining"))
+    assert not code
+    roll.write(replace(GPU, holds=(), status="draining"))
+    waiting.join(20)
+    assert code == [0]
+
+
+def test_watching_goes_on_until_it_is_ended(broker: Broker, roll: Roll, tmp_path: Path) -> None:
+    roll.write(GPU)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "cluster", "status", "--watch", "--interval", "0.1",
+         "--json", "--broker", broker.url],
+        stdout=subprocess.PIPE, text=True, env=person(tmp_path),
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        said = [json.loads(process.stdout.readline()) for _ in range(3)]
+        assert all(one["workers"][0]["name"] == "attic" for one in said)
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        process.stdout.close()
+
+
+# -- who else can reach it -------------------------------------------------------------------------
+
+
+def told(url: str) -> list[str]:
+    link = Link(url)
+    try:
+        return exposed(link)
+    finally:
+        link.close()
+
+
+def test_a_broker_open_to_the_world_is_warned_about(
+    broker: Broker, new_broker: Callable[..., Broker]
+) -> None:
+    assert told(broker.url) == []  # protected, and on this machine alone
+    open = new_broker(config={"protected-mode": "no", "bind": "*"})
+    assert "every address and asks for no password" in told(open.url)[0]
+    assert told(open.url.replace("127.0.0.1", "10.255.255.1"))[0].endswith("give the workers work")
+    assert "without TLS" in told("redis://:secret@8.8.8.8:9/0")[-1]
+    assert "secret" not in told("redis://:secret@8.8.8.8:9/0")[-1]
+
+
+def test_a_password_that_nobody_needs_is_warned_about(
+    broker: Broker, new_broker: Callable[..., Broker]
+) -> None:
+    lax = new_broker()
+    with lax.redis as redis:
+        redis.execute_command("ACL", "SETUSER", "anna", "on", ">secret", "~*", "&*", "+@all")
+    url = lax.url.replace("redis://", "redis://anna:secret@")
+    assert "answers without its password too" in told(url)[0]
+    with lax.redis as redis:
+        redis.execute_command("ACL", "SETUSER", "default", "off")
+    assert told(url) == []
