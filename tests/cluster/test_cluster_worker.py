@@ -286,3 +286,31 @@ def test_nodes_do_not_outlive_a_parent_that_was_killed(broker: Broker, workers: 
     until(lambda: len(broker.living()) == 2, 60, what="two nodes")
     parent.kill()
     until(lambda: not broker.living(), 30, what="their end")
+
+
+def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
+    broker: Broker, workers: Workers, tmp_path: Path
+) -> None:
+    one, other = workers(2)
+    Path("b.txt").write_text(story(1, 40), encoding="utf-8")
+    client = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "book", "b.txt", "--engine", "tone", "--set",
+         "sleep_s=0.004", "--cluster", broker.url, "--json", "--device", "cpu"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=person(tmp_path / "client"),
+    )  # fmt: skip
+    try:
+        until(lambda: broker.living()["w1"].shards_done > 1, 60, what="its first shards")
+        link = broker.link
+        Roll(link).drain("w1")
+        link.close()
+        assert one.process.wait(60) == 0, one.log()
+        assert client.poll() is None, "the book was too short for this test"
+        said, errors = client.communicate(timeout=120)
+    finally:
+        client.kill()
+        client.communicate()
+    assert client.returncode == 0, errors
+    assert "gave a shard back" not in errors
+    assert len(json.loads(said.splitlines()[-1])["files"]) == 1
+    assert "w1 left: it was asked to" in one.log()
+    assert other.process.poll() is None

