@@ -16,7 +16,8 @@ from anyrig.cluster import notice, place
 from anyrig.cluster.box_server import Box, BoxServer
 from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Offer
-from anyrig.cluster.shard import Answer
+from anyrig.cluster.loaded import About
+from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
 from tests.cluster.conftest import Broker, until
@@ -158,9 +159,9 @@ def test_large_answers_go_by_the_box(
     served, link = serve(), broker.link
     notice.write(link, notice.Notice("1", 1, box=served.url, box_key=KEY))
     monkeypatch.setattr(place, "MOST_BYTES", 1000)
-    about = place.About("w1", "cpu", "cpu", "cpu", ())
+    about = About("w1", "cpu", "cpu", "cpu", ())
     there = place.Workplace(link, about, lambda *_: pytest.fail("nothing is loaded"))
-    order = place.Order(ID, "run", Offer("tone", "1", "", ""), (), box=served.url)
+    order = Order(ID, "run", Offer("tone", "1", "", ""), (), box=served.url)
     whole = answer()
     sent = there._fitting(order, whole)
     assert (sent.box, sent.recordings) == (served.url, {})

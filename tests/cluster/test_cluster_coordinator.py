@@ -170,7 +170,7 @@ def test_a_kill_leaves_a_broker_that_the_next_one_goes_on_with(lead: Callable[..
 
         def back() -> bool:
             with contextlib.suppress(RedisError):
-                return redis.lrange("anyrig.w1", 0, -1) == [b"a shard"]
+                return bool(redis.lrange("anyrig.w1", 0, -1) == [b"a shard"])
             return False
 
         until(back, what="the broker to come back")
@@ -196,7 +196,7 @@ def test_a_broker_that_is_named_is_used_and_left_alone(
     assert not run.broker.exists()
     assert any("other machines cannot use" in one for one in run.said["warnings"])
     with broker.redis as redis:
-        told = json.loads(redis.get("anyrig:cluster") or b"")  # type: ignore[arg-type]
+        told = json.loads(redis.get("anyrig:cluster") or b"")
         assert told["box"] == run.said["box"]
         assert run.end() == 0
         assert redis.get("anyrig:cluster") is None

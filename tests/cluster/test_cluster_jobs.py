@@ -33,7 +33,8 @@ def jobs(tmp_path: Path, broker: Broker) -> Iterator[CeleryJobs]:
     home = tmp_path / "owner"
     env = person(home, {"ANYRIG_CLUSTER_BROKER": broker.url})
     stop = threading.Event()
-    with CeleryJobs(tmp_path / "jobs.sqlite") as found:
+    found = CeleryJobs(tmp_path / "jobs.sqlite")
+    with found:
         thread = threading.Thread(
             target=work, args=(found, runner(env)), kwargs={"stop": stop}, daemon=True
         )

@@ -79,7 +79,8 @@ def test_speech_and_jobs_are_made_by_the_workers(
 
 def test_a_broker_that_is_away_is_told_of(start: Start) -> None:
     server = start("--cluster", "redis://:secret@127.0.0.1:9/0")
-    found = until(lambda: told(server) if told(server)["state"] == "away" else None)
+    until(lambda: told(server)["state"] == "away")
+    found = told(server)
     assert "does not answer" in found["error"]
     assert found["broker"] == "redis://:***@127.0.0.1:9/0"
     health = server.client.get("/health")
