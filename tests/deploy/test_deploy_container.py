@@ -149,17 +149,22 @@ def broker() -> Iterator[str]:
         server.stop()
 
 
+def _join(link: Link, name: str) -> None:
+    """A worker's sign of life, which stays however slow this machine is."""
+    Roll(link).write(Card(name, __version__))
+    link.redis.persist(link.name("alive", name))
+
+
 def test_a_worker_is_well_while_the_broker_hears_of_it(broker: str, program: Path) -> None:
     environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
                    "REDIS_URL": broker, "WORKER_ID": "w1"}  # fmt: skip
     link = Link(broker)
-    roll = Roll(link)
     try:
-        roll.write(Card("w10", __version__))
+        _join(link, "w10")
         done = check("worker", environment)
         assert (done.returncode, done.stderr) == (1, "no worker w1 has joined\n")
-        roll.write(Card("w1-cuda0", __version__))
-        roll.write(Card("w1-cuda1", __version__))
+        _join(link, "w1-cuda0")
+        _join(link, "w1-cuda1")
         assert check("worker", environment).returncode == 0
         link.redis.delete(link.name("alive", "w1-cuda1"))  # as when it falls silent
         done = check("worker", environment)
