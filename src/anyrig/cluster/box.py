@@ -1,7 +1,8 @@
 """Answers that are too large for the broker: put with the coordinator over HTTP, fetched once.
 
-PUT  URL/SHARD   the recordings, as JSON; the coordinator keeps them for a while
-GET  URL/SHARD   takes them out again: they are deleted when they were sent
+PUT     URL/SHARD   the recordings, as JSON; the coordinator keeps them for a while
+GET     URL/SHARD   reads them
+DELETE  URL/SHARD   takes them out, once they came whole
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +31,12 @@ def put(url: str, key: str, answer: Answer) -> Answer:
 
 
 def get(answer: Answer, key: str) -> Answer:
-    """The whole answer."""
-    return answer_of(json.loads(_asked("GET", f"{answer.box}/{answer.id}", key)))
+    """The whole answer, which is in the box no more."""
+    where = f"{answer.box}/{answer.id}"
+    found = answer_of(json.loads(_asked("GET", where, key)))
+    with suppress(WorkFailed):  # it ends by itself
+        _asked("DELETE", where, key)
+    return found
 
 
 def _asked(method: str, url: str, key: str, data: bytes | None = None) -> bytes:

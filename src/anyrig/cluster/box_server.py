@@ -4,8 +4,9 @@
     box.start()
 
 PUT /SHARD puts an answer there; the same shard again takes its place, as a shard may be done twice.
-GET /SHARD takes it out: it is deleted once it was sent whole. Both ask for the key. What lies there
-is bounded in each answer, in all, and in time, and nothing of it is ever looked into.
+GET /SHARD reads it and DELETE /SHARD takes it out: whoever fetched it says so, as only they know
+that it came whole. All ask for the key. What lies there is bounded in each answer, in all, and in
+time, and nothing of it is ever looked into.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 MOST_IN_ALL = 8 << 30
 """Bytes that may lie there at once."""
 _NAME = re.compile(r"[0-9a-f]{8,64}")
-_CHUNK = 1 << 20
 _BODY_S = 300.0
 """How long a body may take to come."""
 _SWEEP_S = 30.0
@@ -89,7 +89,7 @@ class Box:
 def app_of(box: Box, key: str) -> Starlette:
     """The box over HTTP."""
     from starlette.applications import Starlette
-    from starlette.responses import PlainTextResponse
+    from starlette.responses import FileResponse, PlainTextResponse
     from starlette.routing import Route
 
     async def alive(request: Request) -> Response:
@@ -102,12 +102,19 @@ def app_of(box: Box, key: str) -> Starlette:
         path = box.path(request.path_params["name"])
         if path is None:
             return PlainTextResponse("no name of a shard", 404)
-        return await (_put(box, path, request) if request.method == "PUT" else _get(path))
+        if request.method == "PUT":
+            return await _put(box, path, request)
+        if not path.exists():
+            return PlainTextResponse("it is not here, or was fetched", 404)
+        if request.method == "DELETE":
+            path.unlink(missing_ok=True)
+            return PlainTextResponse("gone")
+        return FileResponse(path, media_type="application/json")
 
     return Starlette(
         routes=[
             Route("/health", alive, methods=["GET"]),
-            Route("/{name}", answer, methods=["PUT", "GET"]),
+            Route("/{name}", answer, methods=["PUT", "GET", "DELETE"]),
         ]
     )
 
@@ -144,27 +151,6 @@ async def _put(box: Box, path: Path, request: Request) -> Response:
     finally:
         part.unlink(missing_ok=True)
     return PlainTextResponse("kept", 201)
-
-
-async def _get(path: Path) -> Response:
-    from starlette.responses import PlainTextResponse, StreamingResponse
-
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return PlainTextResponse("it is not here, or was fetched", 404)
-    size = path.stat().st_size
-
-    async def sent() -> AsyncIterator[bytes]:
-        with file:
-            while chunk := await asyncio.to_thread(file.read, _CHUNK):
-                yield chunk
-        # Not reached when whoever asked has left: then it stays for another try.
-        path.unlink(missing_ok=True)
-
-    return StreamingResponse(
-        sent(), media_type="application/json", headers={"content-length": str(size)}
-    )
 
 
 class BoxServer:

@@ -27,7 +27,7 @@ from anyrig.cluster.card import Card, Offer, Roll
 from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, Link, plain
 from anyrig.cluster.notice import of as notice_of
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, answer_of
-from anyrig.errors import AnyrigError
+from anyrig.errors import AnyrigError, WorkFailed
 from anyrig.speech.protocol import Line, Value
 
 if TYPE_CHECKING:
@@ -288,6 +288,8 @@ class Calls:
     def _from_box(self, answer: Answer) -> Answer:
         from anyrig.cluster.box import get
 
+        if answer.box != self.box:  # the key goes nowhere but where the coordinator said
+            raise WorkFailed("an answer in a box of somebody else", hint="It is given again.")
         return get(answer, self.box_key)
 
     # -- who is there ----------------------------------------------------------------------------

@@ -325,15 +325,14 @@ class Workplace:
             before = self._speeds.get(engine)
             self._speeds[engine] = now if before is None else before + _SMOOTH * (now - before)
 
-    def _box_key(self) -> str:
-        """As the token had it, else as the coordinator tells it in the broker."""
+    def _box_key(self, box: str) -> str:
+        """Of the box of an order; empty where that is not the coordinator's: nothing goes there."""
         from anyrig.cluster import notice
 
-        if self._about.box_key:
-            return self._about.box_key
-        with suppress(Exception):  # then the box refuses, and less is answered at once
+        with suppress(Exception):  # the broker is away: then less is answered at once
             told = notice.read(self._link)
-            return told.box_key if told is not None else ""
+            if told is not None and told.box == box:
+                return self._about.box_key or told.box_key
         return ""
 
     def _fitting(self, order: Order, answer: Answer) -> Answer:
@@ -341,11 +340,11 @@ class Workplace:
         size = sum(len(one.data) for one in answer.recordings.values()) * 4 // 3
         if size <= MOST_BYTES:
             return answer
-        if order.box:
+        if order.box and (key := self._box_key(order.box)):
             from anyrig.cluster.box import put
 
             with suppress(AnyrigError):
-                return put(order.box, self._box_key(), answer)
+                return put(order.box, key, answer)
         kept: dict[int, Recording] = {}
         size = 0
         for index, one in answer.recordings.items():
