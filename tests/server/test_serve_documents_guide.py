@@ -29,9 +29,13 @@ def test_block(block: pages.Block, server: Server, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{server.log()[-2000:]}"
     if block.language == "python":
         assert done.stdout == "The rent is due on Monday.\n%PDF\n"
+    elif "documents/search" in text:
+        assert '"name": "cake.txt"' in done.stdout
+        assert '"uploads": ["upload:' in done.stdout
     else:
         assert '"label": "recipe"' in done.stdout
         assert "120 EUR" in done.stdout
+        assert '"kind": "person", "text": "John Brown"' in done.stdout
     for upload in server.client.get("/uploads").json()["files"]:
         server.client.delete(f"/uploads/{upload['id']}")
 

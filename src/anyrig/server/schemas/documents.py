@@ -127,7 +127,7 @@ class EntitiesOptions(Options):
 class EntitiesAsked(Sources, EntitiesOptions):
     """Texts and files to what they name."""
 
-    model_config = _example(texts=["Ana Ruiz paid 1,200 euros on 4 May 2026."])
+    model_config = _example(texts=["John Brown paid 1,200 euros on 4 May 2026."])
 
 
 # -- pictures of pages -----------------------------------------------------------------------------
