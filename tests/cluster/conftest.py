@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,13 +95,19 @@ class Broker:
         """As the code under test has it."""
         return Link(self.url)
 
-    def living(self) -> dict[str, Card]:
-        """The workers that gave a sign of late, by name."""
+    @contextmanager
+    def link_open(self) -> Iterator[Link]:
+        """The same for as long as a block lasts."""
         link = self.link
         try:
-            return Roll(link).living()
+            yield link
         finally:
             link.close()
+
+    def living(self) -> dict[str, Card]:
+        """The workers that gave a sign of late, by name."""
+        with self.link_open() as link:
+            return Roll(link).living()
 
     def stop(self, *, kill: bool = False) -> None:
         """End it; `kill` leaves it no time to write anything down."""
@@ -197,6 +203,16 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
 
     They are called w1, w2, ...; all are there when it returns, unless `wait` is false.
     """
+    yield from starting(tmp_path, lambda: request.getfixturevalue("broker"))
+
+
+def starting(folder: Path, usual: Callable[[], Broker]) -> Iterator[Workers]:
+    """What starts workers, and ends them when it is asked for no more.
+
+    Args:
+        folder: their homes lie there.
+        usual: the broker of those for whom none is named.
+    """
     started: list[Worker] = []
 
     def start(
@@ -204,12 +220,12 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
         environment: Mapping[str, str] | None = None, wait: bool = True, named: bool = True,
         device: str = "cpu",
     ) -> list[Worker]:  # fmt: skip
-        over = broker or request.getfixturevalue("broker")
+        over = broker or usual()
         first = 1 + sum(one.name.startswith(name) for one in started)
         new = []
         for number in range(first, first + num):
             called = f"{name}{number}"
-            home = tmp_path / f"home-{called}"
+            home = folder / f"home-{called}"
             order = [sys.executable, "-m", "anyrig", "worker", "-v"]
             order += ["--broker", url or over.url] if url != "-" else []
             order += ["--name", called] if named else []

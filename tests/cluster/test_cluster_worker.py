@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from anyrig.cluster.shard import Order
 from anyrig.cluster.tasks import HEALTH
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
-from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
+from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, starting, story, until
+from tests.cluster.conftest import _broker as new_one
 
 HEALTH_FIELDS = {
     "status", "device_type", "gpu_available", "gpu_count", "gpu_memory_free_mb",
@@ -54,8 +55,17 @@ def order(id: str, *texts: str, **more: Any) -> dict[str, Any]:
     return Order(id, "r1", offer_of(Tone.find()), lines, **more).plain()
 
 
-def test_health_is_told_by_a_task_and_seen_at_the_engines(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Worker]]:
+    """A worker for all tests that do it no harm, with a broker of its own; it says all it can."""
+    own = new_one()
+    for workers in starting(tmp_path_factory.mktemp("lasting"), lambda: own):
+        yield own, workers(1, "-v")[0]
+    own.server.terminate()
+
+
+def test_health_is_told_by_a_task_and_seen_at_the_engines(lasting: tuple[Broker, Worker]) -> None:
+    broker, worker = lasting
     before = sent(broker, "w1", HEALTH)
     assert set(before) == HEALTH_FIELDS
     assert before["status"] == "ready"
@@ -71,7 +81,7 @@ def test_health_is_told_by_a_task_and_seen_at_the_engines(broker: Broker, worker
     assert set(after) == HEALTH_FIELDS
     assert after["tts_model_loaded"] is True
     assert after["cached_models"] == ["tone"]
-    assert after["segments_done"] == 1
+    assert after["segments_done"] == before["segments_done"] + 1
     assert after["speed"]["tone"] > 0
     assert (before["gpu_available"], before["gpu_count"]) == (False, 0)
     assert before["gpu_memory_free_mb"] == 0
@@ -90,9 +100,9 @@ def test_health_is_told_by_a_task_and_seen_at_the_engines(broker: Broker, worker
 
 
 def test_celerys_own_command_inspects_the_workers(
-    broker: Broker, workers: Workers, tmp_path: Path
+    lasting: tuple[Broker, Worker], tmp_path: Path
 ) -> None:
-    workers(1)
+    broker, _ = lasting
     done = subprocess.run(
         [sys.executable, "-m", "celery", "-A", "anyrig.cluster.app", "inspect", "stats", "--json",
          "--timeout", "5"],
@@ -206,7 +216,7 @@ def test_another_version_is_refused_with_both_named(broker: Broker, workers: Wor
 
 
 def test_a_broker_that_goes_away_is_waited_for(
-    new_broker: Callable[..., Broker], workers: Workers, spread: Spread
+    new_broker: Callable[..., Broker], workers: Workers
 ) -> None:
     own = new_broker()
     (worker,) = workers(1, broker=own)
@@ -214,9 +224,7 @@ def test_a_broker_that_goes_away_is_waited_for(
     until(lambda: "the broker is away" in worker.log(), 30, what="the message")
     own.start()  # and has forgotten everything
     until(lambda: "w1" in own.living(), 30, what="the worker's return")
-    Path("b.txt").write_text(story(1, 4), encoding="utf-8")
-    done = spread("book", "b.txt", "--engine", "tone", cluster=own.url)
-    assert done.returncode == 0, done.stderr
+    assert sent(own, "w1", HEALTH)["status"] == "ready"
     assert worker.log().count("the broker is away") == 1
     assert "Traceback" not in worker.log()
     assert worker.end() == 0, worker.log()
@@ -237,8 +245,8 @@ def test_a_broker_that_is_not_there_yet(
     assert patient.log().count("does not answer") == 1
 
 
-def test_an_idle_worker_costs_little(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+def test_an_idle_worker_costs_little(lasting: tuple[Broker, Worker]) -> None:
+    broker, worker = lasting
     seen = psutil.Process(worker.process.pid)
     first = broker.living()["w1"].beat
     before = seen.cpu_times()
@@ -248,13 +256,13 @@ def test_an_idle_worker_costs_little(broker: Broker, workers: Workers) -> None:
     assert spent < 0.05 * 6  # of the six seconds that three beats take
 
 
-def test_no_text_is_logged(broker: Broker, workers: Workers, spread: Spread) -> None:
-    (worker,) = workers(1, "-v")
+def test_no_text_is_logged(lasting: tuple[Broker, Worker], spread: Spread) -> None:
+    broker, worker = lasting
     Path("b.txt").write_text("Zanzibar quokkas whisper. Mellifluous xylophones.", encoding="utf-8")
-    done = spread("book", "b.txt", "--engine", "tone")
+    before = broker.living()["w1"].segments_done
+    done = spread("speak", "-f", "b.txt", "--engine", "tone", "-o", "a.wav", cluster=broker.url)
     assert done.returncode == 0, done.stderr
-    assert worker.end() == 0
-    assert "loaded tone" in worker.log()
+    until(lambda: broker.living()["w1"].segments_done > before, 10, what="its work")
     for word in ("quokka", "xylophone"):
         assert word not in worker.log().lower()
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from anyrig.cluster.place import Workplace
 
 log = logging.getLogger(__name__)
-THREADS = 8
-"""Shards that are taken at once: one at work, one ready, and those where somebody listens."""
+THREADS = 32
+"""Shards that are taken at once: of each run one at work and one ready, and those where somebody
+listens, which must find a thread whoever else waits. A thread that is not needed is not made."""
 LEAVE_S = 20.0
 """What is at hand may take so long when the end was asked for; then it is given back."""
 _LAST_S = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -46,7 +45,9 @@ def is_alive(link: Link, card: Card, *, shared_pids: bool = True) -> bool:
         shared_pids: whether processes of this host have the numbers that this process knows; not
             in a container.
     """
-    if shared_pids and card.host == socket.gethostname() and card.pid and not _runs(card.pid):
+    from psutil import pid_exists
+
+    if shared_pids and card.host == socket.gethostname() and card.pid and not pid_exists(card.pid):
         return False
     roll, end = Roll(link), time.monotonic() + _WATCHED_S
     while time.monotonic() < end:
@@ -65,13 +66,3 @@ def taken(card: Card) -> BadInput:
         f"a worker called {card.name} is there already (process {card.pid} on {card.host})",
         hint="Name this one with --name; without it, it finds a free name by itself.",
     )
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
