@@ -134,15 +134,20 @@ def _posts(context: Context) -> list[Post]:
     return found
 
 
-def chosen(context: Context) -> Choice:
-    """The device; the CPU with a warning where a GPU was asked for and none is there."""
+def chosen(context: Context, *, quiet: bool = False) -> Choice:
+    """The device; the CPU with a warning where a GPU was asked for and none is there.
+
+    Args:
+        context: of the command.
+        quiet: it was told before, and measured.
+    """
     from anyrig.cli.pick import pick
     from anyrig.devices.choose import Wish, choose
 
     if not any(gpu.usable for gpu in context.machine.gpus):
         context.options.no_bench = True  # nothing to choose by figures
     try:
-        return pick(context)
+        return context.choose() if quiet else pick(context)
     except NoSuchDevice as error:
         strict = bool(context.options.strict) or context.loaded.settings.strict
         word = next((wish.word for wish in context.wishes), "")
@@ -150,7 +155,8 @@ def chosen(context: Context) -> Choice:
             raise
         if strict:
             raise DeviceUnusable(error.message, hint=error.hint) from error
-        print_warning(f"{error.message}; using the CPU")
+        if not quiet:
+            print_warning(f"{error.message}; using the CPU")
         return choose(context.machine, (Wish("cpu", "flag"),))
 
 

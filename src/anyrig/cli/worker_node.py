@@ -97,7 +97,7 @@ class Node:
         look = Look(context, post.device)
         stack.callback(look.close)
         look.start()
-        choice = chosen(context)
+        choice = chosen(context, quiet=True)
         shop = Shop(context, replace(choice, devices=(post.device,)), post)
         about = About(
             post.name, post.device.name, post.device.kind, word_of(post.device), shop.offers,
