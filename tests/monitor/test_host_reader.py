@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from anyrig.devices.describe import Machine, Memory
 from anyrig.monitor.processes import Crowd, family, running, runs_program
+from anyrig.monitor.readers import host
 from anyrig.monitor.readers.host import HostReader, system_memory
 from anyrig.monitor.sample import HostSample, Moment
 from tests.monitor.trees import system_of, write
@@ -133,3 +135,20 @@ def test_a_process_that_has_gone_is_nobody() -> None:
 def test_a_strangers_number_in_a_container_means_nothing() -> None:
     assert Crowd(frozenset, all_visible=True).is_ours(1) is False
     assert Crowd(frozenset, all_visible=False).is_ours(1) is None
+
+
+def test_swap_is_read_without_touching_how_warnings_are_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # psutil's, where the kernel does not count pages
+        told = psutil.swap_memory()
+
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("filters are the whole process's, and this is one thread of it")
+
+    monkeypatch.setattr(warnings, "catch_warnings", touched)
+    monkeypatch.setattr(warnings, "simplefilter", touched)
+    total, used = host._swap()
+    assert total == told.total
+    assert 0 <= used <= total
