@@ -14,6 +14,7 @@ import queue
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anyrig.work import wire
@@ -23,6 +24,7 @@ from anyrig.work.pack import Budget, Item
 from anyrig.work.schedule import Lane, Plan
 from anyrig.work.shift import Shift
 from anyrig.work.worker import Gone, Said
+from benchmarks.cluster_fates import Worker
 
 LEASE_S = 14.0
 """When a worker without a sign is believed gone: `LEASE_S` of the link, and four seconds."""
@@ -53,19 +55,6 @@ class Settings:
 
 FAR = Settings()
 NEAR = Settings(0.1, 0.02, 0.0005, known=False, by_item=True, lease_s=0.05, look_s=0.0)
-
-
-@dataclass(frozen=True)
-class Worker:
-    """One worker's fate."""
-
-    speed: float
-    comes: float = 0.0
-    dies: float | None = None
-    back: float | None = None
-    """When it works again after it died or froze; None for never."""
-    freezes: bool = False
-    """Whether it goes on, then, with what it had."""
 
 
 @dataclass
@@ -167,7 +156,7 @@ class Seat:
             if not self._shards:
                 room.say(self, wire.Begun(tuple(item.index for item in shard)))
             self._shards.append(shard)
-            room.line.at(room.line.now + room.how.way_s, lambda shard=shard: self._comes(shard))
+            room.line.at(room.line.now + room.how.way_s, partial(self._comes, shard))
         return []
 
     def drop(self, indices: Sequence[int]) -> None:
@@ -177,9 +166,9 @@ class Seat:
             self._room.say(self, wire.Dropped(tuple(item.index for item in shard)))
             if shard is self._now:
                 look = self._room.how.look_s
-                run = self._run
                 if look:
-                    self._room.line.at(self._room.line.now + look, lambda: self._leaves(run))
+                    line = self._room.line
+                    line.at(line.now + look, partial(self._leaves, self._run))
             elif shard in self._there:
                 self._there.remove(shard)
 
@@ -216,7 +205,6 @@ class Seat:
 
     def _leaves(self, run: int) -> None:
         if run == self._run and self._now is not None:
-            self._room.lost += 0.0
             self._now = None
             self._run += 1
             self._begin()
@@ -228,11 +216,11 @@ class Seat:
         self._shards.remove(shard)
         cost = sum(item.cost for item in shard)
         following = self._shards[0] if self._shards else ()
-        parcels = tuple(_There(item.index) for item in shard)
+        parcels: Any = tuple(_There(item.index) for item in shard)
         self._room.say(self, wire.Done(
             parcels, (), tuple(item.index for item in following), cost, cost, took, 1, 0, None,
             Budget(0.0, 1), 0.0, None,
-        ))  # type: ignore[arg-type]  # fmt: skip
+        ))  # fmt: skip
 
     def dies(self) -> None:
         self.dead = not self.fate.freezes
@@ -368,37 +356,3 @@ def play(
     Shift(room, stream, events, emit, Report(), plan, clock=lambda: line.now).work()
     assert len(moments) == len(costs)
     return Told(moments[-1], len(moments), room.lost, line.num_events, plan)
-
-
-def ideal(
-    costs: Sequence[float],
-    fates: Sequence[Worker | float],
-    *,
-    lost: float = 0.0,
-    comes: Sequence[float] | None = None,
-) -> float:
-    """All work, what was lost added, over the speed that is there; or the largest on the fastest.
-
-    Where items come over time, the last one cannot be done before it is there, and is not lost on
-    anybody but the fastest.
-    """
-    workers = [Worker(one) if isinstance(one, (int, float)) else one for one in fates]
-    steps: list[tuple[float, float]] = []
-    for one in workers:
-        steps.append((one.comes, one.speed))
-        if one.dies is not None:
-            steps.append((max(one.dies, one.comes), -one.speed))
-            if one.back is not None:
-                steps.append((one.back, one.speed))
-    steps.sort()
-    left, speed, now = sum(costs) + lost, 0.0, 0.0
-    for moment, change in steps:
-        if speed > 0 and left <= speed * (moment - now):
-            break
-        left -= speed * (moment - now)
-        now, speed = moment, speed + change
-    fastest = max(one.speed for one in workers)
-    ends = [now + left / speed if speed > 1e-12 else now, max(costs) / fastest]
-    if comes is not None:
-        ends.append(max(when + cost / fastest for when, cost in zip(comes, costs, strict=True)))
-    return max(ends)

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from anyrig.work.draft import Drawn, Seat, best, bound_s, differ, layout
+from anyrig.work.holdings import Holdings
 from anyrig.work.lane import Lane as Lane
-from anyrig.work.pack import Budget, Item, Packer
+from anyrig.work.pack import Budget, Item
 
 T = TypeVar("T")
 SLICE_S = 0.1
@@ -33,8 +34,8 @@ FEW = 16
 """So many workers are looked at anew for every decision; of more, a look is kept for a while."""
 _LISTED = 4096
 """Items times workers up to which the end is thought through anew for every decision."""
-_DRAWN = 50_000
-"""So many items are laid out at once; it takes a tenth of a second."""
+_DRAWN = 200_000
+"""So many items are laid out for good; it takes half a second."""
 _DRAWN_ITEM_S = 5e-5
 """A layout is kept at least so long for each of its items: twenty times as long as it takes."""
 _LATEST = 8
@@ -56,7 +57,7 @@ class _Look:
     """When everything would be done, shared without loss."""
 
 
-class Plan(Generic[T]):
+class Plan(Holdings[T]):
     """What waits, who holds what, and what comes next.
 
     Args:
@@ -75,17 +76,11 @@ class Plan(Generic[T]):
         known: bool = False,
         ready_s: float | None = None,
     ) -> None:
+        super().__init__()
         self._slice_s, self.low_s, self._known = slice_s, low_s, known
         self._ready_s = ready_s if ready_s is not None else slice_s if known else slice_s / 2
-        self.waiting: Packer[T] = Packer()
-        self.lanes: dict[int, Lane[T]] = {}
         self.ended = False
         """Whether no more items will come."""
-        self._done: set[int] = set()
-        """Items that are done and still held by a slower worker."""
-        self._copies: dict[int, tuple[int, float]] = {}
-        """By item: who does it as well, and when that is done."""
-        self._holders: dict[int, list[Lane[T]]] = {}
         self._seen: _Look | None = None
         self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
         self._drawn: Drawn | None = None
@@ -98,102 +93,21 @@ class Plan(Generic[T]):
 
     def add(self, item: Item[T]) -> None:
         """One more item waits."""
-        self.waiting.add(item)
+        super().add(item)
         self._astray()
         if self._seen is not None:
             self._seen.end += item.cost / self._seen.speed
 
-    def returned(self, lane: Lane[T], indices: Iterable[int], now: float) -> list[int]:
-        """A worker brought items back; those that nobody brought before. Others drop theirs."""
-        fresh = []
-        for index in indices:
-            self._let_go(lane, index)
-            held = self.holders(index)
-            if index not in self._done:
-                fresh.append(index)
-                self._copies.pop(index, None)
-                if held:
-                    self._done.add(index)
-            elif not held:
-                self._done.discard(index)  # nobody can bring it any more
-        lane.since = now
-        lane.alone = False
-        return fresh
-
-    def dropped(self, lane: Lane[T], indices: Iterable[int], now: float) -> None:
-        """A worker will not bring these."""
-        for index in indices:
-            if index == next(iter(lane.hand), None):
-                lane.since = now  # it was at work on them
-            self._let_go(lane, index)
-            if not self.holders(index):
-                self._done.discard(index)
-        if not lane.hand:
-            lane.alone = False
-
-    def back(self, lane: Lane[T], indices: Iterable[int]) -> list[Item[T]]:
-        """A worker gives these back undone: those that nobody has brought or holds any more."""
-        undone = []
-        for index in indices:
-            item = self._let_go(lane, index)
-            if self._copies.get(index, (None,))[0] == lane.number:
-                del self._copies[index]
-            if item is None or self.holders(index):
-                continue
-            if index not in self._done:
-                undone.append(item)
-            self._done.discard(index)
-            self._copies.pop(index, None)
-        if not lane.hand:
-            lane.alone = False
-        return undone
-
-    def holders(self, index: int) -> list[Lane[T]]:
-        """The workers that hold an item."""
-        return [lane for lane in self._holders.get(index, ()) if index in lane.hand]
-
-    def elsewhere(self, lane: Lane[T], indices: Iterable[int]) -> dict[int, list[int]]:
-        """Which other workers hold items that are done now, and which: they may drop them."""
-        found: dict[int, list[int]] = {}
-        for index in indices:
-            for other in self.holders(index):
-                if other is not lane:
-                    found.setdefault(other.number, []).append(index)
-        return found
-
     def gone(self, lane: Lane[T]) -> list[Item[T]]:
         """A worker is no more: what it held, and nobody else holds, is still to be done."""
-        self.lanes.pop(lane.number, None)
         self._astray()
-        orphans = []
-        for item in list(lane.hand.values()):
-            self._let_go(lane, item.index)
-            if self.holders(item.index):
-                continue  # and no other copy is made: one worker died of it
-            if item.index not in self._done:
-                orphans.append(item)
-            self._done.discard(item.index)
-            self._copies.pop(item.index, None)
-        return orphans
+        return super().gone(lane)
 
     def give(self, lane: Lane[T], chosen: Sequence[Item[T]], now: float) -> None:
         """A worker has these from now on."""
-        if chosen and not lane.hand:
-            lane.since = now
-        for item in chosen:
-            lane.hand[item.index] = item
-            self._holders.setdefault(item.index, []).append(lane)
+        super().give(lane, chosen, now)
         if self._seen is not None:
             self._seen.held += sum(item.cost for item in chosen)
-
-    def _let_go(self, lane: Lane[T], index: int) -> Item[T] | None:
-        held = self._holders.get(index)
-        if held is not None:
-            if lane in held:
-                held.remove(lane)
-            if not held:
-                del self._holders[index]
-        return lane.hand.pop(index, None)
 
     def _astray(self) -> None:
         """Something was not foreseen: what was laid out holds no more."""
@@ -254,8 +168,6 @@ class Plan(Generic[T]):
             return []  # near the end nobody takes more than he works on
         if len(self.lanes) <= FEW and len(self.waiting) * len(look.rates) <= _LISTED:
             return self._planned(lane, look, now)
-        if len(self.waiting) > _DRAWN:
-            return self._within(lane, rate, look, now)
         return self._for_now(lane, rate, now)
 
     def _look(self, now: float) -> _Look:
@@ -315,18 +227,6 @@ class Plan(Generic[T]):
             if total >= target or not len(self.waiting):
                 return chosen
             first = self.waiting.oldest()
-
-    def _within(self, lane: Lane[T], rate: float, look: _Look, now: float) -> list[Item[T]]:
-        """One call that ends before the others would have done everything, from the dearest item
-        that does.
-        """
-        others_s = (look.end - now) * look.speed / max(look.speed - rate, 1e-9)
-        room = others_s * rate
-        item = self.waiting.dearest(room)
-        if item is None:
-            return []
-        call = replace(lane.budget, cost=min(lane.budget.cost, room))
-        return list(self.waiting.take(item, call).items)
 
     def _planned(self, lane: Lane[T], look: _Look, now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
