@@ -56,6 +56,8 @@ THEMES = {
     "training_shares": ("cpu",),
     "serve_memory": ("cpu",),
     "serve_speech": ("cpu",),
+    "cluster_real": ("cpu",),
+    "cluster_faults": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
 _PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")
