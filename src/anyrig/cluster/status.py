@@ -104,7 +104,9 @@ def _row(name: str, alive: Any, alive_ms: int, lost: Any, lost_ms: int) -> Row:
         card = read(alive)
         return Row(name, card.status if card else "ready", card, _ago(LEASE_S, alive_ms))
     card = read(lost) if lost is not None else None
-    return Row(name, LOST, card, _ago(LOST_S, lost_ms) if lost is not None else None)
+    # It was noticed when its lease had ended.
+    last = _ago(LOST_S, lost_ms) + LEASE_S if lost is not None else None
+    return Row(name, LOST, card, last)
 
 
 def _ago(lease_s: float, left_ms: int) -> float:
