@@ -198,6 +198,12 @@ def test_a_failure_says_why_without_paths(server: Server) -> None:
     assert "report.pdf" in done["error"]["message"]
     assert str(server.home) not in json.dumps(done)
     assert bad.partition(":")[2] not in done["error"]["message"]
+    good = sent(server.client, b"CHAPTER I\n\nThe tide came in.\n", "tide.txt")
+    job = begun(server.client, "book", file=good, engine="tone", chapters=[99])
+    done = until(server.client, job["id"], over)
+    assert done["state"] == "failed"
+    assert "--" not in done["error"]["message"] + done["error"]["hint"], done["error"]
+    assert "POST /books/plan" in done["error"]["hint"]
 
 
 # -- other kinds -----------------------------------------------------------------------------------

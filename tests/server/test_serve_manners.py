@@ -29,6 +29,7 @@ SPEECH, VECTORS = "/v1/audio/speech", "/v1/embeddings"
         ("pip install 'anyrig[torch]' --pre", "pip install 'anyrig[torch]' --pre"),
         ("Look at it; -vv says more.", "Look at it; the server's log says more."),
         ("a dash -- and one-two", "a dash -- and one-two"),
+        ("--list shows the chapters.", "POST /books/plan shows the chapters."),
     ],
 )  # fmt: skip
 def test_flags_of_a_command_line_are_fields_over_http(said: str, wanted: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 _COMMAND = r"`[^`]*`|\b(?:anyrig [a-z]|pip install )(?:[^.;,]|\.(?! |$))*"
 _FLAG = re.compile(rf"({_COMMAND})|(?<![\w-])--([a-z][a-z0-9-]*)")
+_INSTEAD = {"list": "POST /books/plan"}
+"""Flags that no field stands for."""
 _TAG = re.compile(
     r"(str|int|float|bool|none|constrained-\w+|(list|dict|function-\w+)\[.*|[A-Z]\w*)"
 )
@@ -44,7 +46,11 @@ def plain(text: str) -> str:
 def spoken(text: str) -> str:
     """A hint for the command line as one for HTTP; whole commands stay as they are."""
     text = text.replace("-vv says more", "the server's log says more")
-    return _FLAG.sub(lambda found: found[1] or f"`{found[2].replace('-', '_')}`", text)
+    return _FLAG.sub(lambda found: found[1] or _field(found[2]), text)
+
+
+def _field(flag: str) -> str:
+    return _INSTEAD.get(flag) or f"`{flag.replace('-', '_')}`"
 
 
 def misfits(errors: Sequence[Mapping[str, Any]], most: int = 20) -> list[Misfit]:

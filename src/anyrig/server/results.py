@@ -17,6 +17,7 @@ from anyrig.errors import AnyrigError
 from anyrig.jobs import Event, Job, Plain
 from anyrig.server.orders import OUT
 from anyrig.server.parts import Parts
+from anyrig.server.phrasing import spoken
 from anyrig.server.ranged import type_of
 from anyrig.server.working import FOLDER
 
@@ -127,12 +128,22 @@ def shown(parts: Parts, job: Job) -> dict[str, Any]:
         "id": job.id, "kind": job.kind, "title": title_of(job), "state": job.state,
         "asked": job.asked, "created": job.created, "started": job.started, "ended": job.ended,
         "attempts": job.attempts, "arguments": dict(arguments),
-        "progress": clean(job.progress), "error": clean(job.error._asdict()) if job.error else None,
+        "progress": clean(job.progress), "error": _trouble(parts, job),
         "result": None if result is None else
         clean({name: one for name, one in result.items() if name not in _HIDDEN}),
         "num_files": len(files_of(parts, job)),
         "here": folder_of(parts, job) is not None,
     }  # fmt: skip
+
+
+def _trouble(parts: Parts, job: Job) -> dict[str, str] | None:
+    """Why it failed; flags are arguments for those who ordered it over HTTP."""
+    if job.error is None:
+        return None
+    found: dict[str, str] = _Clean(parts, job)(job.error._asdict())
+    if folder_of(parts, job) is None:
+        return found
+    return {name: spoken(text) for name, text in found.items()}
 
 
 def told(parts: Parts, job: Job, event: Event) -> dict[str, Any]:
