@@ -63,6 +63,6 @@ def fits(person: Browser, axe: str) -> None:
         person.click(f"[data-theme-choice={theme}]")
         for width in (NARROW, WIDE):
             person.size(width)
-            assert person.overflow() == [], (theme, width)
-            assert person.findings(axe) == [], (theme, width)
+            for wrong in (person.overflow(), person.findings(axe)):
+                assert wrong == [], (theme, width, wrong)
     assert person.complaints() == []

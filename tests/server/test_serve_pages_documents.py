@@ -73,9 +73,10 @@ def _press(person: Browser, tab: str) -> None:
     before = f"[data-answer={tab}] > *"
     person.script(f"document.querySelectorAll('{before}').forEach((e) => e.dataset.old = 1)")
     person.click(f"[data-do={tab}]")
-    person.until(lambda: (said := person.find(f"[data-answer={tab}]").text)
-                 and "Working" not in said
-                 and not person.all(f"[data-answer={tab}] > [data-old]"))  # fmt: skip
+    person.until(lambda: not person.all(f"[data-answer={tab}] > [data-old]"))
+    person.until(
+        lambda: (said := person.find(f"[data-answer={tab}]").text) and "Working" not in said
+    )
 
 
 def test_files_are_indexed_and_searched(

@@ -160,10 +160,11 @@ class JobCard:
     def _file(self, one: Told, kind: str) -> None:
         t, name, number = self.here.t, str(one["name"]), one["number"]
         with link("", f"/jobs/{self.id}/files/{number}", classes=f"button {kind} file",
-                  download=name, data_file=number,
-                  aria_label=f"{t('jobs.download')}: {name}, {t.bytes(one['size'])}"):  # fmt: skip
+                  download=name, data_file=number):  # fmt: skip
             icon("download")
+            tag("span", f"{t('jobs.download')}: ", classes="only-read")
             tag("span", name, classes="file-name")
+            tag("span", ", ", classes="only-read")
             tag("span", t.bytes(one["size"]), classes="file-size")
 
     # -- what is asked of it -----------------------------------------------------------------------
