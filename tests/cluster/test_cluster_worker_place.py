@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,9 @@ from anyrig.cli.context import Context
 from anyrig.cli.parse import command_line
 from anyrig.cli.worker import _posts, chosen
 from anyrig.cli.worker_engine import Shop, small
+from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Roll
+from anyrig.cluster.hands import Hands
 from anyrig.cluster.loaded import About
 from anyrig.cluster.place import Workplace
 from anyrig.cluster.shard import answer_of
@@ -96,3 +99,15 @@ def test_one_that_was_frozen_leaves_its_name_to_who_took_it(broker: Broker) -> N
                 frozen.close()
                 assert broker.living()["w"].run == run
                 assert not fresh.replaced
+
+
+def test_a_run_asks_only_who_can_compute_as_it_wants(broker: Broker) -> None:
+    with working(broker), broker.link_open() as link:
+        card = broker.living()["w"]
+        offer = card.offer("tone")
+        assert offer is not None
+        for precision, said in (("fp32", ""), ("half", "it computes tone in fp32, not in half")):
+            calls = Calls(link, offer, precision=precision, options={}, lane="bulk", small=True)
+            hands = Hands(calls, queue.SimpleQueue(), patience_s=1.0)
+            assert hands._why_not(card) == said
+            calls.close()

@@ -81,7 +81,7 @@ class Calls:
         self, link: Link, offer: Offer, *, precision: str, options: Mapping[str, Value],
         lane: str, small: bool, box: str = "", box_key: str = "",
     ) -> None:  # fmt: skip
-        self._link, self.offer, self._precision = link, offer, precision
+        self._link, self.offer, self.precision = link, offer, precision
         self._options, self._lane, self._small = dict(options), lane, small
         self.box, self.box_key = box, box_key
         self._app = made(link.url)
@@ -164,7 +164,7 @@ class Calls:
         """Put a shard into a worker's queue; by another thread."""
         lines = tuple((item.index, item.payload) for item in items)
         order = Order(
-            id, self._run, self.offer, lines, self._precision, self._options, self._lane, self.box,
+            id, self._run, self.offer, lines, self.precision, self._options, self._lane, self.box,
             # Within one machine nothing is gained by it, and it costs 4 % of the default voice.
             self._small and card.host != self._host,
         )  # fmt: skip

@@ -265,6 +265,9 @@ class Hands:
             return f"it has no {mine.engine}"
         if self._refusals.get(card.run, 0) >= _REFUSALS:
             return self._refused.get(card.name, "it gave everything back")
+        able = card.precisions.get(mine.engine, ())
+        if able and self._calls.precision not in able:
+            return f"it computes {mine.engine} in {', '.join(able)}, not in {self._calls.precision}"
         return mine.differs(theirs)
 
     def _gone(self, seat: Seat, said: str) -> None:
