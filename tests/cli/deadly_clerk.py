@@ -6,9 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from anyrig.cli import clerk
+from anyrig.errors import AnyrigError
+from anyrig.work.carried import told
 
 
 class DeadlyClerk(clerk.Clerk):
@@ -20,6 +23,21 @@ class DeadlyClerk(clerk.Clerk):
         if payload["task"] == "nap":
             time.sleep(payload["arguments"]["seconds"])
             return {"result": "awake"}
+        if payload["task"] == "dream":
+            return self._dreamt(payload)
         if payload["task"] == "slip":
             return super()._one({"task": "search", "arguments": {"a secret": "text"}})
         return super()._one(payload)
+
+    def _dreamt(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """A long task in many steps: until nobody waits for it, or ten minutes."""
+        self.room.leash = payload["leash"]
+        Path(payload["arguments"]["begun"]).touch()
+        for _ in range(30_000):
+            try:
+                self.room.check()
+            except AnyrigError as error:
+                Path(payload["arguments"]["ended"]).write_text(error.message)
+                return {"error": told(error)}
+            time.sleep(0.02)
+        return {"result": "awake"}

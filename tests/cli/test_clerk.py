@@ -7,12 +7,16 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 
 from anyrig.cli import clerk, clerk_models
 from anyrig.cli.context import Context
@@ -34,8 +38,9 @@ def context(tmp_path: Path) -> Context:
 @pytest.fixture
 def hired(context: Context) -> Iterator[HiredClerks]:
     keeper = Keeper()
-    yield HiredClerks(context, keeper, DEADLY)
-    keeper.close()
+    with ExitStack() as stack:
+        yield HiredClerks(context, keeper, stack, DEADLY)
+        keeper.close()
 
 
 def test_every_task_is_there() -> None:
@@ -89,6 +94,47 @@ def test_what_waits_can_be_cancelled_and_the_clerk_is_given_back(hired: HiredCle
     assert first.result(timeout=60) == "awake"
     assert others[0].cancel()
     assert hired._keeper.kept()[0].lent <= 1  # the nap that had begun, if it had
+
+
+def test_a_long_task_that_has_begun_ends_when_nobody_waits(
+    hired: HiredClerks, tmp_path: Path
+) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    dream = hired.submit("dream", {"begun": str(begun), "ended": str(ended)}, lane="bulk")
+    until(begun.exists)
+    assert list(hired._leashes.iterdir())
+    assert dream.cancel()
+    until(ended.exists)
+    assert hired.submit("ready", {}, lane="bulk").result(timeout=60) == {"kept": []}
+    until(lambda: not list(hired._leashes.iterdir()))
+
+
+def test_nobody_waits_for_a_recording_any_more(context: Context, tmp_path: Path) -> None:
+    if find_spec("moonshine_voice") is None:
+        pytest.skip("nobody hears English")
+    sound = tmp_path / "tone.wav"
+    soundfile.write(sound, 0.3 * np.sin(np.arange(16000 * 4) / 9), 16000)
+    asked = {"file": str(sound), "name": "tone.wav", "language": "en"}
+    flags = {**clerk._OPTIONS, "device": None, "strict": False, "verbose": 0}
+    own = Context(argparse.Namespace(**flags), context.environment)
+    room = clerk.ClerkRoom(own, bulk=True)
+    try:
+        room.leash = str(tmp_path / "gone")
+        with pytest.raises(WorkFailed, match="nobody waits"):
+            clerk.task("transcribe")(room, asked)
+        room.leash = ""  # the next one is heard by the same
+        assert clerk.task("transcribe")(room, asked)["duration"] == pytest.approx(4.0, abs=0.1)
+        assert room.kept == ["transcriber by language en"]
+    finally:
+        for name in room.kept:
+            room.let_go(name)
+
+
+def until(right: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not right():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_slip_of_ours_is_an_error_without_anybodys_text(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +90,8 @@ class ClerkRoom:
 
     def __init__(self, context: Context, *, bulk: bool, most_kept: int = MOST_KEPT) -> None:
         self.context, self.bulk = context, bulk
+        self.leash = ""
+        """A file that is there for as long as somebody waits for the task at hand."""
         self._most = most_kept
         self._kept: OrderedDict[str, tuple[Any, ExitStack]] = OrderedDict()
 
@@ -108,6 +111,11 @@ class ClerkRoom:
         """Close what is kept under a name, if anything is."""
         if name in self._kept:
             self._kept.pop(name)[1].close()
+
+    def check(self) -> None:
+        """Called between two steps of a long task: an error where nobody waits for it any more."""
+        if self.leash and not os.path.exists(self.leash):
+            raise WorkFailed("nobody waits for this any more", hint="Ask again.")
 
     @property
     def kept(self) -> list[str]:
@@ -169,6 +177,7 @@ class Clerk(Usual):
     def _one(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         from anyrig.memory import oom
 
+        self.room.leash = payload.get("leash", "")
         try:
             return {"result": task(payload["task"])(self.room, payload["arguments"])}
         except AnyrigError as error:

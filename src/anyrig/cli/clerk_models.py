@@ -81,6 +81,7 @@ def read(room: ClerkRoom, sources: Sequence[Given], mode: str | None) -> Iterato
     else:
         files = read_all(paths, ocr=reads, limits=limits(room), mode=how)
     for one in sources:
+        room.check()
         if one.file is not None:
             yield next(files)
         else:

@@ -34,7 +34,7 @@ def ocr(room: ClerkRoom, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     )  # fmt: skip
     plan = plan_of(order, clerk_models.limits(room))
     _check(plan)
-    done = _read(plan, reader)
+    done = _read(room, plan, reader)
     if done.error is not None:
         message, hint = source.told(done.error.message), source.told(done.error.hint)
         raise type(done.error)(message, hint=hint)
@@ -68,12 +68,13 @@ def _check(plan: Plan) -> None:
         )
 
 
-def _read(plan: Plan, reader: Pages) -> Done:
+def _read(room: ClerkRoom, plan: Plan, reader: Pages) -> Done:
     from anyrig.services.ocr import Done, read_files
 
     end = time.monotonic() + clerk_models.OCR_S
     found: Done | None = None
     for number, one in enumerate(read_files(plan, reader), 1):
+        room.check()
         if isinstance(one, Done):
             found = one
         elif time.monotonic() > end:

@@ -39,7 +39,7 @@ def transcribe(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     )
     transcriber = _transcriber(room, wishes)
     with Path(arguments["file"]).open("rb") as file, opened(file, arguments["name"]) as sound:
-        heard = transcriber.transcribe(sound)
+        heard = transcriber.transcribe(sound, lambda _: room.check())
     told: dict[str, Any] = dict(verbose(heard, words=wishes.words))
     if arguments.get("form"):
         told["written"] = written(heard, cast("FormName", arguments["form"]))

@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import clerk, compute
@@ -27,7 +30,7 @@ _NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
 
 def made(context: Context, stack: ExitStack, keeper: Keeper) -> HiredClerks:
     """The part."""
-    return HiredClerks(context, keeper)
+    return HiredClerks(context, keeper, stack)
 
 
 class HiredClerks:
@@ -36,11 +39,17 @@ class HiredClerks:
     Args:
         context: of the server.
         keeper: has the processes ended when nobody asks.
+        stack: what is taken away at the end.
         factory: what the processes become, where that is no plain clerk.
     """
 
-    def __init__(self, context: Context, keeper: Keeper, factory: str = clerk.FACTORY) -> None:
+    def __init__(
+        self, context: Context, keeper: Keeper, stack: ExitStack, factory: str = clerk.FACTORY
+    ) -> None:
         self._context, self._keeper, self._factory = context, keeper, factory
+        self._leashes = Path(stack.enter_context(TemporaryDirectory(prefix="anyrig-clerks-")))
+        """A file for each task that somebody waits for: a clerk looks whether it is still there."""
+        self._numbers = count()
 
     def submit(
         self,
@@ -59,14 +68,17 @@ class HiredClerks:
             turn: lower ones come first: a file's number in its request.
         """
         settings = self._context.loaded.settings.server
+        leash = self._leashes / str(next(self._numbers))
         with ExitStack() as stack:
             live = self._open(stack, lane)
+            leash.touch()
+            stack.callback(_let_go, leash)
             work = live.submit(
-                {"task": task, "arguments": dict(arguments)}, lane=lane, turn=turn,
-                deadline=time.monotonic() + settings.deadline_s,
+                {"task": task, "arguments": dict(arguments), "leash": str(leash)}, lane=lane,
+                turn=turn, deadline=time.monotonic() + settings.deadline_s,
             )  # fmt: skip
             held = stack.pop_all()
-        return _answer(work, held)
+        return _answer(work, held, leash)
 
     def _open(self, stack: ExitStack, lane: Lane) -> Live[Any, Any]:
         """The lane's counter; another where the last one broke down."""
@@ -100,7 +112,13 @@ class HiredClerks:
         return live
 
 
-def _answer(work: Future[Any], held: ExitStack) -> Future[Any]:
+def _let_go(leash: Path) -> None:
+    """Nobody waits any more."""
+    with suppress(OSError):
+        leash.unlink(missing_ok=True)
+
+
+def _answer(work: Future[Any], held: ExitStack, leash: Path) -> Future[Any]:
     """The task's own answer or error; cancelled with it, and the clerk given back at its end."""
     answer: Future[Any] = Future()
 
@@ -114,8 +132,8 @@ def _answer(work: Future[Any], held: ExitStack) -> Future[Any]:
             answer.set_exception(error)
 
     def left(found: Future[Any]) -> None:
-        if found.cancelled():
-            work.cancel()
+        if found.cancelled() and not work.cancel():
+            _let_go(leash)  # it has begun: long tasks look for this between two steps
 
     answer.add_done_callback(left)
     work.add_done_callback(done)
