@@ -61,7 +61,7 @@ def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> No
     answer = app_client.get("/health")
     assert answer.status_code == 200
     assert answer.json() == {"ready": True, "state": "ready", "workers": [], "models": [],
-                             "problems": []}  # fmt: skip
+                             "problems": [], "cluster": []}  # fmt: skip
 
 
 @pytest.mark.parametrize(
