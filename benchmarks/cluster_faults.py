@@ -34,6 +34,8 @@ VOICE = "hibari"
 CHAR_S = 0.004
 LEASE_S = 2
 SENTENCES = 90
+MOST = 6
+"""Faults while one book is made; then it is let through."""
 NAMES = ("w1", "w2", "w3")
 LONGEST_S = 180.0
 """A book that takes longer, whatever happened to it, is a failure."""
@@ -65,6 +67,7 @@ class Trouble:
         self._room, self._dice, self._tried = room, dice, tried
         self._due: list[tuple[float, Callable[[], object]]] = []
         """What must happen later: somebody wakes, somebody is started again."""
+        self._away: set[str] = set()
         self.client: subprocess.Popen[str] | None = None
 
     def worker(self, name: str) -> Node:
@@ -95,6 +98,15 @@ class Trouble:
         if kinds[name][1]():
             self._tried.kinds[name] += 1
 
+    def awaits(self, name: str) -> bool:
+        """Whether a worker is to be started again."""
+        return name in self._away
+
+    def _again(self, node: Node) -> None:
+        node.end()
+        self._away.discard(node.name)
+        self.worker(node.name)
+
     def _later(self, what: Callable[[], object], low_s: float, high_s: float) -> None:
         self._due.append((time.monotonic() + self._dice.uniform(low_s, high_s), what))
 
@@ -106,19 +118,16 @@ class Trouble:
         if (node := self._node()) is None:
             return False
         node.kill()
-        self._later(lambda: self.worker(node.name), 0.0, 3.0)
+        self._away.add(node.name)
+        self._later(lambda: self._again(node), 0.0, 3.0)
         return True
 
     def _leave(self) -> bool:
         if (node := self._node()) is None:
             return False
         node.process.terminate()
-
-        def again() -> None:
-            node.end()
-            self.worker(node.name)
-
-        self._later(again, 0.5, 3.0)
+        self._away.add(node.name)
+        self._later(lambda: self._again(node), 0.5, 3.0)
         return True
 
     def _freeze(self) -> bool:
@@ -187,7 +196,9 @@ def _book(
 ) -> None:  # fmt: skip
     """One book, with faults while it is made; the client is started again until it is done."""
     home = f"{engine}-{tried.num_books}"
-    out, began, before = room.folder / f"{home}.m4b", time.monotonic(), tried.count
+    upto = min(upto, tried.count + MOST)
+    out, log = room.folder / f"{home}.m4b", room.folder / f"{home}.log"
+    began, before = time.monotonic(), tried.count
     room.counted.unlink(missing_ok=True)
     while True:
         process = trouble.client = room.book(source, out, home=home, engine=engine)
@@ -196,18 +207,23 @@ def _book(
             trouble.settle()
             if time.monotonic() > following and tried.count < upto:
                 trouble.once()
-                following = time.monotonic() + dice.uniform(0.5, 2.5)
+                following = time.monotonic() + dice.uniform(1.0, 3.5)
             if time.monotonic() - began > LONGEST_S:
                 process.kill()
                 break
             time.sleep(0.05)
         process.communicate()
-        if process.returncode == 0 or process.returncode > 0 or _late(began):
+        away = "does not answer" in log.read_text()[-400:]  # it was started in just that moment
+        if process.returncode == 0 or (process.returncode > 0 and not away) or _late(began):
             break
     tried.num_books += 1
+    gone = [name for name in NAMES if not room.nodes[name].alive and not trouble.awaits(name)]
+    for name in gone:
+        tail = room.nodes[name].log.read_text()[-1500:]
+        tried.wrong.append(f"{name} ended by itself: {tail}")
+        trouble.worker(name)
     if process.returncode or _late(began):
-        log = (room.folder / f"{home}.log").read_text()[-1500:]
-        tried.wrong.append(f"{home} ended with {process.returncode}: {log}")
+        tried.wrong.append(f"{home} ended with {process.returncode}: {log.read_text()[-1500:]}")
     elif out.read_bytes() != right.read_bytes():
         tried.wrong.append(f"{home} is not equal to the book of one machine")
     made = room.made()

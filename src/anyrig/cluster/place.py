@@ -98,20 +98,21 @@ class Workplace:
 
     def claim(self) -> Card | None:
         """Take the name and keep it from now on; whoever has it, where somebody has."""
-        other = self._roll.claim(self.card())
-        if other is None:
-            self._roll.drain(self._about.name, on=False)  # that was meant for the one before
+        other = self._link.patiently(lambda: self._roll.claim(self.card()))
+        if other is None:  # what was asked was meant for the one before
+            self._link.patiently(lambda: self._roll.drain(self._about.name, on=False))
             self._thread.start()
         return other
 
     def take_over(self, other: Card) -> None:
         """The name of one that is no more."""
-        self._roll.remove(other.name)
+        self._link.patiently(lambda: self._roll.remove(other.name))
 
     def start(self) -> None:
         """Shards are taken from now on."""
         self.started = True
-        self._roll.write(self.card())
+        with suppress(Exception):  # the next beat says it, where the broker is just away
+            self._roll.write(self.card())
 
     def leave(self, within_s: float) -> bool:
         """Take nothing new and finish what is here; what takes longer is given back as it is.

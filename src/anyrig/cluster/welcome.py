@@ -52,7 +52,7 @@ def is_alive(link: Link, card: Card, *, shared_pids: bool = True) -> bool:
     roll, end = Roll(link), time.monotonic() + _WATCHED_S
     while time.monotonic() < end:
         time.sleep(0.2)
-        now = roll.living().get(card.name)
+        now = link.patiently(roll.living).get(card.name)
         if now is None:
             return False
         if (now.run, now.beat) != (card.run, card.beat):
