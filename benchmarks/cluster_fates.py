@@ -71,8 +71,7 @@ def ideal(
 ) -> float:
     """All work, what was lost added, over the speed that is there; or the largest on the fastest.
 
-    Where items come over time, the last one cannot be done before it is there, and is not lost on
-    anybody but the fastest.
+    Where items come over time, none is begun before it is there.
     """
     workers = [Worker(one) if isinstance(one, (int, float)) else one for one in fates]
     steps: list[tuple[float, float]] = []
@@ -93,4 +92,8 @@ def ideal(
     ends = [now + left / speed if speed > 1e-12 else now, max(costs) / fastest]
     if comes is not None:
         ends.append(max(when + cost / fastest for when, cost in zip(comes, costs, strict=True)))
+        after, most = 0.0, sum(one.speed for one in workers)
+        for when, cost in sorted(zip(comes, costs, strict=True), reverse=True):
+            after += cost
+            ends.append(when + after / most)
     return max(ends)

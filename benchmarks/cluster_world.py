@@ -64,7 +64,7 @@ class Told:
     end: float
     num_done: int
     lost: float
-    """The cost of what was computed and never arrived, or arrived twice."""
+    """The cost of what was computed by workers that then died."""
     num_events: int
     plan: Plan[Any] = field(repr=False)
 
@@ -140,11 +140,9 @@ class Seat:
         self.number, self.place, self.called, self.fate = number, place, place, fate
         self._room = room
         self._shards: list[list[Item[Any]]] = []
-        self._wanted: dict[int, set[int]] = {}
-        """What the shift still waits for, by shard."""
         self._there: list[list[Item[Any]]] = []
         self._now: list[Item[Any]] | None = None
-        self._run = 0
+        self._run, self._began = 0, 0.0
         self.dead = False
         self.frozen = False
 
@@ -190,6 +188,7 @@ class Seat:
             spread = self._room.how.noise
             took = cost / self.fate.speed * (1 + self._room.rng.uniform(-spread, spread))
             run, line = self._run, self._room.line
+            self._began = line.now
             line.at(line.now + took, lambda: self._ends(run, took))
 
     def _ends(self, run: int, took: float) -> None:
@@ -223,10 +222,14 @@ class Seat:
         ))  # fmt: skip
 
     def dies(self) -> None:
+        now = self._room.line.now
         self.dead = not self.fate.freezes
         self.frozen = self.fate.freezes
+        back = self.fate.back if self.fate.freezes else None
+        if back is not None and back - now < self._room.how.lease_s:
+            return
         if self._now is not None:
-            self._room.lost += sum(item.cost for item in self._now)
+            self._room.lost += (now - self._began) * self.fate.speed
 
 
 class _There:

@@ -98,6 +98,7 @@ class Ledger:
         if device in self.good:
             self.good[device] += 1
             if self.good[device] >= FORGIVEN:
-                del self.good[device], self.strikes[device]
+                del self.good[device]
+                self.strikes.pop(device, None)  # a roster may have forgiven it before
         self.deaths.pop(index, None)
         self.places.pop(index, None)

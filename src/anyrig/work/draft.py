@@ -27,7 +27,7 @@ _LISTED = 20_000
 _STEPS = (1e-12, 0.0002, 0.001, 0.004, 0.015, 0.06, 0.25, 1.0, 4.0)
 """How much later than the bound the end is guessed to be, in turn."""
 _HALVINGS = 3
-_PIECES, _NEAR = 8.0, 1.01
+_PIECES, _NEAR = 8.0, 0.01
 """A slow worker gets at least so many items, unless all would end later by more than this."""
 _EVEN = 1 - 1e-9
 """Sums of the same numbers in another order differ by less."""
@@ -73,19 +73,21 @@ def bound_s(seats: Sequence[Seat], cost: float) -> float:
     return moment
 
 
-def layout(costs: Sequence[float], seats: Sequence[Seat]) -> Layout:
+def layout(costs: Sequence[float], seats: Sequence[Seat], *, margin: float = 0.0) -> Layout:
     """One that ends early.
 
     Args:
         costs: of all items, the cheapest first.
         seats: at least one.
+        margin: so much of its time is left free by one that is slow: it may be slower yet.
     """
     total = sum(costs)
     slowest_first = sorted(seats, key=lambda seat: (seat.rate, seat.number))
-    found = _searched(costs, slowest_first, total, _PIECES)
-    if found is None or found.end_s > _NEAR * _at_least_s(costs, seats, total):
-        plain = _searched(costs, slowest_first, total, 0.0)
-        if found is None or (plain is not None and found.end_s > _NEAR * plain.end_s):
+    found = _searched(costs, slowest_first, total, _PIECES, margin)
+    near = 1.0 + _NEAR + margin / 5
+    if found is None or found.end_s > near * _at_least_s(costs, seats, total):
+        plain = _searched(costs, slowest_first, total, 0.0, margin)
+        if found is None or (plain is not None and found.end_s > near * plain.end_s):
             found = plain
     if len(costs) * len(seats) <= _LISTED:
         listed = _listed(costs, seats)
@@ -125,7 +127,7 @@ def _at_least_s(costs: Sequence[float], seats: Sequence[Seat], total: float) -> 
 
 
 def _searched(
-    costs: Sequence[float], seats: Sequence[Seat], total: float, pieces: float
+    costs: Sequence[float], seats: Sequence[Seat], total: float, pieces: float, margin: float
 ) -> Layout | None:
     """The earliest end that is found by guesses, later and later and then between the last two."""
     low = _at_least_s(costs, seats, total)
@@ -133,7 +135,7 @@ def _searched(
     before = low
     for step in (*_STEPS, *(16.0 * 4**n for n in range(20))):
         guess = low * (1 + step)
-        found = _filled(costs, seats, guess, total, pieces)
+        found = _filled(costs, seats, guess, total, pieces, margin)
         if found is not None:
             break
         before = guess
@@ -141,7 +143,7 @@ def _searched(
         return None
     for _ in range(_HALVINGS):
         guess = (before + found.end_s) / 2
-        tried = _filled(costs, seats, guess, total, pieces)
+        tried = _filled(costs, seats, guess, total, pieces, margin)
         if tried is None or tried.end_s >= found.end_s:
             before = guess
         else:
@@ -150,16 +152,25 @@ def _searched(
 
 
 def _filled(
-    costs: Sequence[float], seats: Sequence[Seat], end_s: float, total: float, pieces: float
-) -> Layout | None:
+    costs: Sequence[float], seats: Sequence[Seat], end_s: float, total: float, pieces: float,
+    margin: float,
+) -> Layout | None:  # fmt: skip
     """Every worker, one after the other, full up to a moment; None where not all find a place.
 
     With `pieces`, a slower one gets nothing dearer than such a part of its room: what it does not
     bring in time must be done again by a fast one.
     """
     fast = seats[-1].rate / 2 if pieces else 0.0
+    slow, sound = seats[-1].rate / 4, 1 - margin
     typical = costs[len(costs) // 4]
-    spare = sum(seat.rate * (end_s - seat.free_s) for seat in seats if seat.free_s < end_s) - total
+    spare = (
+        sum(
+            seat.rate * (end_s - seat.free_s) * (sound if seat.rate < slow else 1.0)
+            for seat in seats
+            if seat.free_s < end_s
+        )
+        - total
+    )
     tiny = 1e-9 * total
     below = list(range(len(costs) + 1))
     """The nearest place at or below one that is not taken, counted from 1; 0 is none."""
@@ -168,7 +179,7 @@ def _filled(
     for number, free_s, rate in seats:
         if free_s >= end_s:
             continue
-        full = room = rate * (end_s - free_s)
+        full = room = rate * (end_s - free_s) * (sound if rate < slow else 1.0)
         mine: list[int] = []
         most = room if rate >= fast else min(room, max(full / pieces, typical))
         place = bisect_right(costs, most)

@@ -38,6 +38,8 @@ _DRAWN = 200_000
 """So many items are laid out for good; it takes half a second."""
 _DRAWN_ITEM_S = 5e-5
 """A layout is kept at least so long for each of its items: twenty times as long as it takes."""
+_MARGIN = 0.1
+"""How much of its time a slow worker is left free near the end, where speeds are only measured."""
 _LATEST = 8
 """An idle worker looks at so many late ones for something to do as well."""
 
@@ -161,6 +163,8 @@ class Plan(Holdings[T]):
         target = max(rate * self._slice_s, 2 * lane.budget.cost)
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
+        if not self.ended and left + oldest.cost * (1 / rate - 1 / look.fastest) > look.end - now:
+            return []  # others are through with all there is, and with this, before
         if len(look.rates) == 1 or self._plenty(left + max(target, oldest.cost) / rate, look, now):
             target, budget = self._fair(lane, look, target)
             return self._hand(oldest, target, budget) if target > 0 or not lane.hand else []
@@ -319,7 +323,7 @@ class Plan(Holdings[T]):
         drawn, target = self._drawn, max(rate * self._slice_s, lane.budget.cost)
         if drawn is None or self._may_redraw(drawn, lane, rate, now):
             seats = self._seats(now)
-            found = layout([cost for cost, _ in self.waiting.sorted()], seats)
+            found = layout([cost for cost, _ in self.waiting.sorted()], seats, margin=_MARGIN)
             drawn = Drawn.of(found, seats, self.waiting.sorted(), now, by_age=False)
             self._drawn = drawn
         chosen = self._from(drawn, lane, target, self._alone_from(lane))
@@ -343,11 +347,15 @@ class Plan(Holdings[T]):
         """Items that another worker holds and this idle one would bring sooner."""
         if rate is None or lane.hand:
             return []
-        for finish, other in self._latest(rate, now)[:_LATEST]:
+        tries = 0
+        for finish, other in self._latest(rate, now):
             chosen = self._sooner(lane, other, rate, finish, now) if other is not lane else []
             if chosen:
                 self.give(lane, chosen, now)
                 return chosen
+            tries += next(iter(other.hand), None) not in self._copies
+            if tries > _LATEST:
+                break
         return []
 
     def _latest(self, rate: float, now: float) -> list[tuple[float, Lane[T]]]:
@@ -361,12 +369,18 @@ class Plan(Holdings[T]):
             (finish, other)
             for other in self.lanes.values()
             if other.hand and not other.alone
-            and (finish := now + other.left_s(now, self.rate_of(other) or rate)) > after
+            and (finish := now + self._left_s(other, rate, now)) > after
             and any(self._due(index, finish, now) > now for index in other.hand)
         ]  # fmt: skip
         late.sort(key=lambda pair: -pair[0])
         self._late = (now, late)
         return late
+
+    def _left_s(self, other: Lane[T], rate: float, now: float) -> float:
+        known = self.rate_of(other)
+        if known is not None:
+            return other.left_s(now, known)
+        return max(other.left_s(now, rate), now - other.since)  # it may take as long once more
 
     def _due(self, index: int, finish: float, now: float) -> float:
         """Before when it must be done to be worth doing as well; a third does it in half the time
