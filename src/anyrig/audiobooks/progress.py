@@ -14,6 +14,9 @@ MAKING_SPEED, WRITING_SPEED = 20.0, 100.0
 (75 to 150 were measured on slow cores)."""
 _SURE_S, _SURE_TAKES = 2.0, 4
 """Before so much was seen a rate is no rate: the first takes of several workers come together."""
+_SURE_SHARE, _LONG_S = 0.1, 20.0
+"""And so much of all there is, or for so long: takes that are ready wait for slower ones before
+them, so that a short text is through in leaps."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,10 @@ class Pace:
         if self._first is None or self._takes_after < _SURE_TAKES:
             return None
         spent_s = self._clock() - self._first
-        return to_make / (self._made_after / spent_s) if spent_s >= _SURE_S else None
+        seen = self._made_after >= _SURE_SHARE * self._to_make or spent_s >= _LONG_S
+        if not seen or spent_s < _SURE_S:
+            return None
+        return to_make / (self._made_after / spent_s)
 
     @property
     def devices(self) -> dict[str, float]:
