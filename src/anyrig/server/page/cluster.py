@@ -128,8 +128,8 @@ class _Row:
     def __init__(self, here: Here, page: ClusterPage, name: str) -> None:
         t = self._t = here.t
         with tag("tr", data_worker=name) as self.element:
-            with tag("th", scope="row"):
-                tag("span", name)
+            with tag("td"):
+                tag("strong", name)
                 self._host = tag("div", classes="soft")
             with tag("td"):
                 self._state = badge("")
@@ -168,7 +168,8 @@ class _Row:
     def _texts(self, told: Told) -> dict[str, str]:
         t = self._t
         free = told["gpu_memory_free_mb"]
-        device = f"{told['device']} ({told['device_type']})"
+        known = bool(told["device"])  # nobody remembers one that was lost with no coordinator there
+        device = f"{told['device']} ({told['device_type']})" if known else "–"
         if told["gpu_available"] and free is not None:
             device += f", {t('cluster.free', amount=t.bytes(free * (1 << 20)))}"
         speeds = [
@@ -178,7 +179,8 @@ class _Row:
         sign = told["last_sign_s"]
         return {
             "device": device, "models": ", ".join(told["cached_models"]) or "–",
-            "speed": ", ".join(speeds) or "–", "segments": t.number(told["segments_done"]),
-            "version": str(told["versions"].get("anyrig", "")),
+            "speed": ", ".join(speeds) or "–",
+            "segments": t.number(told["segments_done"]) if known else "–",
+            "version": str(told["versions"].get("anyrig", "")) or "–",
             "sign": "–" if sign is None else t("cluster.ago", time=t.span(sign)),
         }  # fmt: skip
