@@ -285,6 +285,13 @@ def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> 
         pace.add(25, 1.5, kept=False, device="gpu")
     assert pace.left_s == pytest.approx(6.0)
     assert Pace(10, 10).left_s == 0.0
+    assert pace.done == pytest.approx(0.7)
+    assert pace.speed == pytest.approx(12.0 / 7.0)
+    assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}
+
+
+def test_little_of_a_long_text_tells_nothing_until_it_has_gone_on_for_a_while() -> None:
+    now = [100.0]
     long = Pace(100_000, 0, clock=lambda: now[0])
     for _ in range(6):  # too little of it to tell by, until it has gone on for a while
         long.add(100, 6.0, kept=False, device="cpu")
@@ -292,9 +299,6 @@ def test_the_time_left_comes_from_what_was_made_and_not_from_what_was_kept() -> 
         assert long.left_s is None
     now[0] += 2.0
     assert long.left_s == pytest.approx(99_400 / (500 / 20.0))
-    assert pace.done == pytest.approx(0.7)
-    assert pace.speed == pytest.approx(12.0 / 7.0)
-    assert pace.devices == {"cpu": pytest.approx(100 / 7), "gpu": pytest.approx(100 / 7)}
 
 
 def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
