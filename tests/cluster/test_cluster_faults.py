@@ -27,7 +27,7 @@ from benchmarks.cluster_rig import POISON, Node, Room, lines, offer, plainly, sp
 
 CHAR_S = 0.004
 LEASE_S = 2
-COUNT = 60
+COUNT = 32
 A_SHARD = math.ceil(1.0 / (CHAR_S * 40)) + 2
 """Lines that a worker is given at once, at most: a second of them, and a little."""
 
@@ -99,8 +99,9 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(room: Room) -> None:
     until(lambda: not victim.family(), 10, "its engine's end")
 
 
+@pytest.mark.slow
 def test_a_worker_that_slept_past_its_lease_is_welcome_again(room: Room) -> None:
-    said, victim = lines(2 * COUNT, "sleep"), room.nodes["a"]
+    said, victim = lines(3 * COUNT, "sleep"), room.nodes["a"]
     awake = threading.Timer(LEASE_S + 3.0, victim.thaw)
 
     def sleep() -> None:
@@ -115,7 +116,9 @@ def test_a_worker_that_slept_past_its_lease_is_welcome_again(room: Room) -> None
     until(lambda: room.living()["a"].status == "ready", 20, "an idle worker")
 
 
-@pytest.mark.parametrize("forgets", [False, True], ids=["persistent", "forgetful"])
+@pytest.mark.parametrize(
+    "forgets", [pytest.param(False, marks=pytest.mark.slow), True], ids=["persistent", "forgetful"]
+)
 def test_a_broker_that_is_started_anew_finds_everybody_again(room: Room, forgets: bool) -> None:
     said = lines(COUNT, f"broker {forgets}")
 
@@ -132,6 +135,7 @@ def test_a_broker_that_is_started_anew_finds_everybody_again(room: Room, forgets
     check(room, said, outcomes, 5 * A_SHARD)
 
 
+@pytest.mark.slow
 def test_a_client_that_is_killed_goes_on_where_it_was(room: Room) -> None:
     text = "CHAPTER 1\n\n" + " ".join(f"Number {n} is told by the tide." for n in range(80))
     source = room.folder / "book.txt"
@@ -178,6 +182,7 @@ def test_a_worker_of_another_version_is_given_nothing_and_named(room: Room) -> N
     assert room.living()["old"].shards_done == 0
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_hours_wrong_changes_nothing(room: Room) -> None:
     for name, hours in (("late", -30), ("early", 30)):
         started(room, name, environment={"CLOCK_SHIFT_S": str(hours * 3600)})
@@ -228,6 +233,7 @@ def test_who_leaves_before_the_end_stops_everybody_and_leaves_nothing_behind(roo
         assert all(key.endswith(":over") or key.endswith(":done") for key in left), left
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_a_worker_is_no_other_workers_trouble(room: Room) -> None:
     home = room.folder / "full"
     home.mkdir()
@@ -284,8 +290,9 @@ def far(room: Room) -> Iterator[Callable[[bool], None]]:
             subprocess.run(["ip", "netns", "del", mark], capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_cable_that_is_pulled_and_put_back(far: Any) -> None:
-    said = lines(2 * COUNT, "cable")
+    said = lines(3 * COUNT, "cable")
     back = threading.Timer(LEASE_S + 4.0, lambda: far.cable(True))
 
     def pull() -> None:

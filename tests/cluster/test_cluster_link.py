@@ -1,0 +1,72 @@
+"""An address of a broker, and patience with one that is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from anyrig.cluster.link import Link, NoBroker, checked, open_to_the_world, shown
+from anyrig.errors import BadInput
+from tests.cluster.conftest import Broker
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("host", "redis://host:6379/0"), (" redis://host ", "redis://host:6379/0"),
+        ("redis://host:1/", "redis://host:1/0"), ("host:7000/2", "redis://host:7000/2"),
+        ("rediss://:pw@host:6380/3", "rediss://:pw@host:6380/3"),
+        ("redis://[::1]", "redis://[::1]:6379/0"), ("unix:///run/x.sock", "unix:///run/x.sock"),
+    ],
+)  # fmt: skip
+def test_an_address_has_one_form(given: str, whole: str) -> None:
+    assert checked(given) == whole
+    assert checked(whole) == whole
+
+
+@pytest.mark.parametrize("given", ["", "http://host", "redis://", "redis://host/x", "host:port"])
+def test_what_is_no_address_is_refused_without_its_password(given: str) -> None:
+    with pytest.raises(BadInput):
+        checked(given)
+    with pytest.raises(BadInput) as told:
+        checked("amqp://user:secret@host")
+    assert "secret" not in told.value.message
+
+
+def test_a_password_is_never_shown() -> None:
+    assert shown("redis://:secret@host:1/0") == "redis://:***@host:1/0"
+    assert shown("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
+
+
+def test_who_asks_for_no_password_is_warned_of_only_where_others_can_come() -> None:
+    assert open_to_the_world("redis://127.0.0.1:6379/0") == ""
+    assert open_to_the_world("redis://:pw@198.51.100.7:6379/0") == ""
+    assert "no password" in open_to_the_world("redis://198.51.100.7:6379/0")
+
+
+def test_a_call_waits_for_a_broker_that_is_away(new_broker: Callable[..., Broker]) -> None:
+    broker = new_broker()
+    with closing(Link(broker.url)) as link:
+        link.redis.set("x", "1", ex=60)
+        broker.stop(kill=True)
+        threading.Timer(0.6, broker.start).start()
+        assert link.patiently(lambda: link.redis.set("x", "2", ex=60))
+
+
+def test_patience_has_an_end_and_so_has_whoever_gave_up(new_broker: Callable[..., Broker]) -> None:
+    broker = new_broker()
+    broker.stop(kill=True)
+    with closing(Link(broker.url)) as link:
+        with pytest.raises(NoBroker, match="has been away") as told:
+            link.patiently(link.redis.ping, patience_s=0.5)
+        assert told.value.hint
+        began = time.monotonic()
+        with pytest.raises(NoBroker):
+            link.patiently(link.redis.ping, gave_up=lambda: True)
+        assert time.monotonic() - began < 30
+        with pytest.raises(NoBroker, match="does not answer"):
+            link.check()

@@ -1,0 +1,66 @@
+"""Orders and answers come through JSON as they were; whatever is not one is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from anyrig.cluster.shard import MOST_LINES, Answer, Order, answer_of, order_of
+from anyrig.errors import BadInput
+from anyrig.speech.booth import Recording
+from anyrig.work.outcome import Failure
+from benchmarks.cluster_rig import lines, offer
+
+ORDER = Order(
+    "ab" * 12, "run", offer(), tuple(enumerate(lines(3), start=7)), "fp16",
+    {"speed": 1.5, "on": True}, "live", "http://box", False,
+)  # fmt: skip
+ANSWER = Answer(
+    "ab" * 12, {7: Recording(b"\x00\xff", ("too short",), 2, True)},
+    {8: Failure("memory", "no room", 2, "buy some")}, (9,), "", 12.5, 0.25, 3, 1, "http://box",
+)  # fmt: skip
+
+
+def through(plain: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(plain))
+
+
+def test_what_is_sent_arrives() -> None:
+    assert order_of(through(ORDER.plain())) == ORDER
+    assert answer_of(through(ANSWER.plain())) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": 99}, {"lines": [[0, {"text": 1}]]}, {"lines": [["0", {}]]}, {"lines": None},
+        {"options": {"a": [1]}}, {"options": []}, {"offer": {}}, {"run": 7}, {"id": None},
+        {"lines": [[0, {**lines(1)[0].__dict__, "text": "x" * 100_001}]]},
+        {"lines": [[n, through(lines(1)[0].__dict__)] for n in range(MOST_LINES + 1)]},
+    ],
+)  # fmt: skip
+def test_what_is_no_order_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        order_of({**through(ORDER.plain()), **change})
+
+
+@pytest.mark.parametrize("found", [None, 7, "text", [], {}, {"protocol": 1}])
+def test_what_is_nothing_of_the_kind_is_refused(found: Any) -> None:
+    for read in (order_of, answer_of):
+        with pytest.raises(BadInput):
+            read(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"recordings": {"7": {"data": "!", "problems": [], "tries": 1, "hopeless": False}}},
+        {"recordings": {"seven": {}}}, {"failures": {"8": {"kind": "odd"}}}, {"left": ["9"]},
+        {"left": [True]}, {"cost": "much"}, {"refused": 3}, {"recordings": []},
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        answer_of({**through(ANSWER.plain()), **change})
