@@ -57,6 +57,8 @@ def kind(t: Words, job: Told) -> str:
 def name(t: Words, job: Told) -> str:
     """What it is about: the title a person gave it, or what it is of."""
     arguments: Told = job.get("arguments") or {}
+    if job["kind"] == "bench":
+        return t("jobs.this_machine")
     found = str(arguments.get("title") or job.get("title") or kind(t, job))
     several = _SEVERAL.fullmatch(found)
     return t("jobs.and_more", name=several[1], count=several[2]) if several else found
