@@ -45,6 +45,7 @@ def jobs(tmp_path: Path, broker: Broker) -> Iterator[CeleryJobs]:
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_pause_and_resume_reach_the_workers(
     jobs: CeleryJobs, broker: Broker, workers: Workers, tmp_path: Path
 ) -> None:
