@@ -56,6 +56,7 @@ THEMES = {
     "training_shares": ("cpu",),
     "serve_memory": ("cpu",),
     "serve_speech": ("cpu",),
+    "cluster_schedule": ("cpu",),
     "cluster_real": ("cpu",),
     "cluster_faults": ("cpu",),
 }
