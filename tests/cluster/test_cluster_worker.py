@@ -296,6 +296,7 @@ def test_nodes_do_not_outlive_a_parent_that_was_killed(broker: Broker, workers: 
     until(lambda: not broker.living(), 30, what="their end")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
     broker: Broker, workers: Workers, tmp_path: Path
 ) -> None:
