@@ -58,6 +58,21 @@ class Layout:
     """Whether no layout for fewer workers was left out that might have been better."""
 
 
+@dataclass
+class Look:
+    """All workers with a known speed, as they were a moment ago."""
+
+    at: float
+    count: int
+    seats: list[Seat]
+    rates: dict[int, float]
+    speed: float
+    fastest: float
+    held: float
+    end: float
+    """When everything would be done, shared without loss."""
+
+
 def bound_s(seats: Sequence[Seat], cost: float) -> float:
     """When they would have done so much, shared without loss."""
     starts = sorted((seat.free_s, seat.rate) for seat in seats)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from anyrig.work.draft import Drawn, Seat, best, bound_s, differ, layout
+from anyrig.work.draft import Drawn, Look, Seat, best, bound_s, differ, layout
 from anyrig.work.holdings import Holdings
 from anyrig.work.lane import Lane as Lane
 from anyrig.work.pack import Budget, Item
@@ -42,21 +42,6 @@ _MARGIN = 0.1
 """How much of its time a slow worker is left free near the end, where speeds are only measured."""
 _LATEST = 8
 """An idle worker looks at so many late ones for something to do as well."""
-
-
-@dataclass
-class _Look:
-    """All workers with a known speed, as they were a moment ago."""
-
-    at: float
-    count: int
-    seats: list[Seat]
-    rates: dict[int, float]
-    speed: float
-    fastest: float
-    held: float
-    end: float
-    """When everything would be done, shared without loss."""
 
 
 class Plan(Holdings[T]):
@@ -83,7 +68,7 @@ class Plan(Holdings[T]):
         self._ready_s = ready_s if ready_s is not None else slice_s if known else slice_s / 2
         self.ended = False
         """Whether no more items will come."""
-        self._seen: _Look | None = None
+        self._seen: Look | None = None
         self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
         self._drawn: Drawn | None = None
         self._unasked = False
@@ -174,14 +159,14 @@ class Plan(Holdings[T]):
             return self._planned(lane, look, now)
         return self._for_now(lane, rate, now)
 
-    def _look(self, now: float) -> _Look:
+    def _look(self, now: float) -> Look:
         seen, count = self._seen, len(self.lanes)
         kept = seen is not None and count > FEW and seen.count == count
         if seen is not None and kept and now - seen.at < self._slice_s / 4:
             return seen
         seats = self._seats(now)
         rates = {seat.number: seat.rate for seat in seats}
-        self._seen = _Look(
+        self._seen = Look(
             now, count, seats, rates, sum(rates.values()), max(rates.values()),
             sum(other.held for other in self.lanes.values()),
             now + bound_s(seats, self.waiting.total_cost),
@@ -195,7 +180,7 @@ class Plan(Holdings[T]):
             if (rate := self.rate_of(lane)) is not None
         ]
 
-    def _fair(self, lane: Lane[T], look: _Look, target: float) -> tuple[float, Budget]:
+    def _fair(self, lane: Lane[T], look: Look, target: float) -> tuple[float, Budget]:
         """What one worker is given at once, and in what calls, where more may come at any time.
 
         Where little waits, one that took it all would leave the others to do the same once more.
@@ -209,7 +194,7 @@ class Plan(Holdings[T]):
         # Half of it is enough: a group may hold twice what a call does, and is given whole.
         return share / 2, replace(lane.budget, cost=min(lane.budget.cost, max(0.0, share / 2)))
 
-    def _plenty(self, seconds: float, look: _Look, now: float) -> bool:
+    def _plenty(self, seconds: float, look: Look, now: float) -> bool:
         if not self.ended:
             return True
         dearest = self.waiting.dearest()
@@ -232,7 +217,7 @@ class Plan(Holdings[T]):
                 return chosen
             first = self.waiting.oldest()
 
-    def _planned(self, lane: Lane[T], look: _Look, now: float) -> list[Item[T]]:
+    def _planned(self, lane: Lane[T], look: Look, now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
         rates = look.rates
         free = {seat.number: seat.free_s for seat in look.seats}
