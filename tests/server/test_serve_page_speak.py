@@ -163,7 +163,7 @@ def test_nothing_to_say_is_told(browser: Browser) -> None:
     browser.open("/speak")
     browser.write("[name=text]", Keys.DELETE)
     browser.click("#speak")
-    browser.toast(T("speak.say_something"))
+    browser.find("#nothing-to-say .trouble", T("speak.say_something"))
     assert player(browser)["state"] == "empty"
 
 
