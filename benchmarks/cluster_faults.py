@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from anyrig.cluster.app import UNACKED
 from benchmarks.cluster_rig import Node, Room
 from benchmarks.harness import Row
 
@@ -157,7 +158,7 @@ class Trouble:
     def _twice(self) -> bool:
         copies = 0
         with contextlib.closing(self._room.redis()) as redis:
-            for kept in redis.hvals("unacked"):
+            for kept in redis.hvals(UNACKED):
                 message, _, queue = json.loads(kept)
                 redis.lpush(f"{queue}:6", json.dumps(message))
                 copies += 1

@@ -73,6 +73,17 @@ def anyrig() -> Anyrig:
     return run
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what tests/long.txt names."""
+    text = (ROOT / "tests" / "long.txt").read_text(encoding="utf-8")
+    long = {line.strip() for line in text.splitlines() if line and not line.startswith("#")}
+    some = tuple(line for line in long if "[" in line)
+    for item in items:
+        file, _, rest = item.nodeid.partition("::")
+        if long & {file, f"{file}::{rest.partition('[')[0]}"} or item.nodeid.startswith(some):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests that need a system package skip without it, and are named at the end."""
     for marker in item.iter_markers("system"):

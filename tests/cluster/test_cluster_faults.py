@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from anyrig.cluster import hands
+from anyrig.cluster.app import UNACKED, UNACKED_INDEX
 from anyrig.cluster.fleet import Fleet
 from anyrig.cluster.link import Link
 from anyrig.speech.protocol import Line
@@ -160,7 +161,7 @@ def test_the_same_message_twice_is_done_once(room: Room) -> None:
     def deliver_again() -> None:
         nonlocal copies
         with closing(room.redis()) as redis:
-            for kept in redis.hvals("unacked"):
+            for kept in redis.hvals(UNACKED):
                 message, _, queue = json.loads(kept)
                 redis.lpush(f"{queue}:6", json.dumps(message))
                 copies += 1
@@ -218,7 +219,9 @@ def test_who_leaves_before_the_end_stops_everybody_and_leaves_nothing_behind(roo
     run = fleet.run(lines(400, "cancel"), cost=lambda line: line.cost)
     for _ in range(5):
         next(run)
-    assert endless(room) - static <= {"unacked", "unacked_index", "anyrig.a:6", "anyrig.b:6"}
+    assert endless(room) - static <= {
+        UNACKED, UNACKED_INDEX, "anyrig.a:6", "anyrig.b:6"
+    }  # fmt: skip
     run.close()  # type: ignore[attr-defined]
     fleet.close()
     idle = lambda: all(room.living()[name].status == "ready" for name in "ab")  # noqa: E731

@@ -19,6 +19,8 @@ from anyrig.cluster.link import LONGEST_S, RESULT_S, checked
 
 LOCAL = "redis://127.0.0.1:6379/0"
 BROKER_VARIABLES = ("ANYRIG_CLUSTER_BROKER", "REDIS_URL")
+UNACKED, UNACKED_INDEX = "anyrig:unacked", "anyrig:unacked_index"
+"""Where what a worker has taken lies until it is answered."""
 PRIORITIES = {"live": 0, "bulk": 6}
 """As Celery has them on Redis: 0 comes first."""
 
@@ -32,6 +34,9 @@ def made(url: str) -> Celery:
         "visibility_timeout": LONGEST_S * 2, "priority_steps": sorted(PRIORITIES.values()),
         "sep": ":", "queue_order_strategy": "priority", "socket_keepalive": True,
         "health_check_interval": 30, "socket_timeout": 30.0, "socket_connect_timeout": 5.0,
+        # Of our own: another Celery may use the same database.
+        "unacked_key": UNACKED, "unacked_index_key": UNACKED_INDEX,
+        "unacked_mutex_key": f"{UNACKED}_mutex",
     }  # fmt: skip
     app.conf.update(
         task_serializer="json", result_serializer="json", accept_content=["json"],
@@ -46,7 +51,7 @@ def made(url: str) -> Celery:
             "visibility_timeout": LONGEST_S * 2, "global_keyprefix": "anyrig:result:",
             "retry_policy": {"timeout": 30.0},
         },
-        # An answer is kept until the broker takes it, for some ten minutes.
+        # An answer is kept until the broker takes it, for ten minutes at least.
         result_backend_always_retry=True, result_backend_max_retries=1200,
         result_backend_max_sleep_between_retries_ms=1000,
         broker_connection_retry_on_startup=True, broker_connection_max_retries=None,

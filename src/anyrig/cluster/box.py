@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import replace
+from http.client import HTTPException
 from typing import Any
 
 from anyrig.cluster.shard import Answer, answer_of
@@ -48,7 +49,7 @@ def _asked(method: str, url: str, key: str, data: bytes | None = None) -> bytes:
     try:
         with opener.open(request, timeout=_TIMEOUT_S) as found:
             body: Any = found.read(MOST_BYTES + 1)
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
         raise WorkFailed(
             f"the coordinator's box at {url} does not answer: {error}",
             hint="Is its port open to this machine?",

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from anyrig.cluster.app import PRIORITIES, made
+from anyrig.cluster.app import PRIORITIES, UNACKED, UNACKED_INDEX, made
 from anyrig.cluster.card import Card, Offer, Roll
 from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, Link, plain
 from anyrig.cluster.notice import of as notice_of
@@ -128,7 +128,7 @@ class Calls:
         for name in queues:
             for one in _lists(name):
                 pipe.expire(one, _QUEUE_S)
-        for name in ("unacked", "unacked_index") if queues else ():
+        for name in (UNACKED, UNACKED_INDEX) if queues else ():
             pipe.expire(name, _TAKEN_S)
 
     def over(self) -> None:
@@ -281,7 +281,9 @@ class Calls:
                 return Answer(id, refused=f"the task failed: {str(told.get('result'))[:200]}")
             answer = answer_of(told["result"])
             return answer if not answer.box else self._from_box(answer)
-        except (AnyrigError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            AnyrigError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+        ) as error:  # fmt: skip
             log.warning("an answer of shard %s cannot be read: %s", id, error)
             return None
 

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.cluster.link import LEASE_S, Link, plain
@@ -55,6 +56,8 @@ class Card:
     """Drawn at each start: another one under the same name has nothing of what that one had."""
     host: str = ""
     pid: int = 0
+    start: str = ""
+    """Drawn by the system when it started: machines that are copies share all names but this."""
     python: str = ""
     system: str = ""
     device: str = ""
@@ -95,9 +98,24 @@ class Card:
         return asdict(self)
 
 
+def start_of_system() -> str:
+    """What tells this start of this machine from all others; empty where nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def queue_of(name: str) -> str:
     """The queue of a worker."""
     return f"anyrig.{name}"
+
+
+def keys_of(name: str) -> list[str]:
+    """What Celery keeps of that queue: messages by priority, and two tables without an end."""
+    queue = queue_of(name)
+    tables = [f"_kombu.{kind}.{queue}" for kind in ("binding", "binding_permanent")]
+    return [queue, *(f"{queue}:{step}" for step in range(1, 10)), *tables]
 
 
 def offer_of(found: Found) -> Offer:
@@ -123,7 +141,7 @@ def read(text: bytes | str) -> Card | None:
         classes = given.get("precisions", {})
         given["precisions"] = {name: tuple(some) for name, some in classes.items()}
         return Card(**given)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -309,13 +309,20 @@ class Hands:
         if heard.sent is None:  # it was dropped, and its worker knows now
             seat.answered(heard.id, None)
             return
-        if heard.answer is not None and not heard.answer.refused:
-            if seat.answered(heard.id, heard.answer):
-                self._refusals.pop(seat.card.run, None)
-            else:  # all of it is left: asked again at once, it would say the same
-                self._aside(seat, _ASIDE_S[0])
-            return
-        said = heard.answer.refused if heard.answer is not None else "its answer cannot be read"
+        answer = heard.answer
+        if answer is None or answer.refused:
+            said = answer.refused if answer is not None else "its answer cannot be read"
+            self._refuse(seat, said)
+        elif not seat.answered(heard.id, answer):
+            self._aside(seat, _ASIDE_S[0])  # all of it is left: asked again it would say the same
+        elif not answer.recordings and len(answer.failures) > 1:
+            # All of several lines: the worker is at fault rather than they.
+            self._refuse(seat, next(iter(answer.failures.values())).said)
+        else:
+            self._refusals.pop(seat.card.run, None)
+
+    def _refuse(self, seat: Seat, said: str) -> None:
+        """A worker gave a shard back: it is left alone for a while, each time for longer."""
         count = self._refusals[seat.card.run] = self._refusals.get(seat.card.run, 0) + 1
         self._refused[seat.card.name] = said
         self._warn(f"{seat.called} gave a shard back: {said}")

@@ -51,8 +51,9 @@ def checked(url: str) -> str:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise _bad(url, str(error)) from None
+    except ValueError:  # what it says may hold a part of the password
+        said = "its machine or port cannot be read; / # @ [ in a password are %2F %23 %40 %5B"
+        raise _bad(url, said) from None
     if parts.scheme not in SCHEMES:
         raise _bad(url, f"{parts.scheme}:// is no broker")
     if parts.scheme == "unix":
@@ -60,7 +61,7 @@ def checked(url: str) -> str:
     if not parts.hostname:
         raise _bad(url, "it names no machine")
     if parts.path.strip("/") and not parts.path.strip("/").isdigit():
-        raise _bad(url, f"{parts.path.strip('/')!r} is no number of a database")
+        raise _bad(url, "what follows the machine is no number of a database")
     netloc = parts.netloc if port is not None else f"{parts.netloc}:{PORT}"
     path = parts.path if parts.path.strip("/") else "/0"
     return urlunsplit((parts.scheme, netloc, path, parts.query, ""))
@@ -77,8 +78,13 @@ def shown(url: str) -> str:
 
 
 def _bad(url: str, why: str) -> BadInput:
+    from anyrig.cluster import token
+
+    # What cannot be taken apart may have its password anywhere in front of the last @.
+    _, at, end = url.rpartition("@")
+    told = "what this token holds" if token.is_token(url) else f"***@{end}" if at else url
     return BadInput(
-        f"{shown(url) if '://' in url else url} is no address of a broker: {why}",
+        f"{told} is no address of a broker: {why}",
         hint="Such as redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS.",
     )
 

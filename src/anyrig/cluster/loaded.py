@@ -137,8 +137,15 @@ class Engines:
         log.info("loaded: %s", facts)
         self._told("loaded", facts)
         while len(self._engines) > _MOST:
-            with self._lock:
-                _, oldest = self._engines.popitem(last=False)
+            with self._lock:  # not one that speaks: its lines would be told that they failed
+                idle = (
+                    name for name, one in self._engines.items()
+                    if one is not found and not one.live.running
+                )  # fmt: skip
+                name = next(idle, None)
+                if name is None:
+                    break
+                oldest = self._engines.pop(name)
             oldest.close()
         return found
 

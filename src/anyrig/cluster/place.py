@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig import __version__
-from anyrig.cluster.card import Card, Offer, Roll, queue_of
+from anyrig.cluster.card import Card, Offer, Roll, keys_of, start_of_system
 from anyrig.cluster.link import BEAT_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
@@ -142,11 +142,12 @@ class Workplace:
     def withdraw(self) -> None:
         """Let nothing of this worker stay in the broker."""
         self._end.set()
+        if self._thread.is_alive():  # a last beat would put the name on the list again
+            self._thread.join(timeout=BEAT_S)
         if not self.replaced:
             with suppress(Exception):
                 self._roll.remove(self._about.name)
-                queue = queue_of(self._about.name)
-                self._link.redis.delete(queue, *(f"{queue}:{step}" for step in range(1, 10)))
+                self._link.redis.delete(*keys_of(self._about.name))
 
     @property
     def idle_s(self) -> float:
@@ -169,6 +170,7 @@ class Workplace:
         about = self._about
         return Card(
             about.name, __version__, run=self._run, host=socket.gethostname(), pid=os.getpid(),
+            start=start_of_system(),
             python=platform.python_version(), system=platform.platform(terse=True),
             device=about.device, kind=about.kind, word=word, offers=about.offers,
             precisions=about.precisions, status=status, device_type=word.partition(":")[0],
@@ -299,7 +301,8 @@ class Workplace:
         small = self._small if order.small else _as_it_is
         packed = {n: replace(one, data=small(one.data)) for n, one in recordings.items()}
         return Answer(
-            order.id, packed, failures, tuple(left), cost=done, seconds=seconds, num_batches=1,
+            order.id, packed, failures, tuple(left), cost=done, seconds=seconds,
+            num_batches=int(bool(recordings)),  # one that fails at once is not the fastest
             num_out_of_memory=loaded.live.report.num_out_of_memory - before,
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from anyrig import __version__
-from anyrig.cluster.card import PROTOCOL, Card, Roll, read
+from anyrig.cluster.card import PROTOCOL, Card, Roll, keys_of, read
 from anyrig.cluster.link import LEASE_S, Link, open_to_the_world, shown
 from anyrig.cluster.notice import Notice
 from anyrig.cluster.notice import of as notice_of
@@ -139,7 +139,7 @@ class Watch:
 
 def forget(link: Link, name: str) -> bool:
     """Take a name off the list; whether it was there."""
-    link.redis.delete(link.name(LOST, name), link.name("drain", name))
+    link.redis.delete(link.name(LOST, name), link.name("drain", name), *keys_of(name))
     return Roll(link).remove(name)
 
 

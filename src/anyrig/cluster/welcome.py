@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anyrig import __version__
 from anyrig.cluster import notice
-from anyrig.cluster.card import PROTOCOL, Card, Roll
+from anyrig.cluster.card import PROTOCOL, Card, Roll, start_of_system
 from anyrig.cluster.link import BEAT_S
 from anyrig.errors import BadInput
 
@@ -47,7 +47,8 @@ def is_alive(link: Link, card: Card, *, shared_pids: bool = True) -> bool:
     """
     from psutil import pid_exists
 
-    if shared_pids and card.host == socket.gethostname() and card.pid and not pid_exists(card.pid):
+    here = (card.host, card.start) == (socket.gethostname(), start_of_system())
+    if shared_pids and here and card.pid and not pid_exists(card.pid):
         return False
     roll, end = Roll(link), time.monotonic() + _WATCHED_S
     while time.monotonic() < end:

@@ -311,7 +311,7 @@ class Shift:
                 self._plan.add(item)
             elif self._staff.ledger.guilty(item.index):
                 self._convict(item, said)
-            elif self._staff.ledger.deaths[item.index] > 1:
+            elif self._staff.ledger.deaths.get(item.index, 0) > 1:
                 self._suspects.appendleft(item)  # to the end with it, before another is tried
             else:
                 self._suspects.append(item)
