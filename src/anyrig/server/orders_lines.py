@@ -79,7 +79,7 @@ def _check_fields(number: int, row: dict[str, Any]) -> None:
         raise BadInput(
             f"line {number}: the rate is no number from {_SLOWEST:g} to {_FASTEST:g}", hint=_HINT
         )
-    if seed is not None and not (_is_number(seed) and seed in range(_MOST_SEED)):
+    if seed is not None and not (_is_number(seed) and seed % 1 == 0 and 0 <= seed < _MOST_SEED):
         raise BadInput(
             f"line {number}: the seed is no whole number", hint=f"From 0 to {_MOST_SEED - 1}."
         )
