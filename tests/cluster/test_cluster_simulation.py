@@ -36,7 +36,8 @@ def ratio(count: int, kind: str, fate: str, how: Settings, each: float, seed: in
 def test_all_ends_near_the_ideal_whatever_befalls_the_workers(
     count: int, fate: str, kind: str
 ) -> None:
-    assert ratio(count, kind, fate, FAR, 100) <= MOST
+    # Who dies near the end is missed after a lease of 14 s: a run must be long beside that.
+    assert ratio(count, kind, fate, FAR, 200) <= MOST
 
 
 @pytest.mark.parametrize("kind", SPEEDS)
@@ -67,7 +68,7 @@ def test_a_thousand_workers_and_a_whole_library(fate: str, how: Settings) -> Non
 def test_a_stream_of_segments_ends_soon_after_its_last(kind: str, load: float) -> None:
     rng = random.Random(5)
     paces = speeds(kind, 6, rng)
-    costs = segments(round(80 * sum(paces)), rng)
+    costs = segments(round(160 * sum(paces)), rng)
     until = sum(costs) / sum(paces) / load
     comes = sorted(rng.uniform(0, until) for _ in costs)
     told = play(costs, paces, FAR, comes=comes)
