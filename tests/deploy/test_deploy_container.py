@@ -25,7 +25,6 @@ from anyrig.cluster.link import Link
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER
-from tests.store.served import free_port
 
 HEALTH = DOCKER / "healthcheck.py"
 WAIT_S = 60.0
