@@ -76,7 +76,7 @@ def anyrig() -> Anyrig:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what tests/long.txt names."""
     text = (ROOT / "tests" / "long.txt").read_text(encoding="utf-8")
-    long = {line.strip() for line in text.splitlines() if line and not line.startswith("#")}
+    long = {f"tests/{line}" for line in text.splitlines() if line and not line.startswith("#")}
     some = tuple(line for line in long if "[" in line)
     for item in items:
         file, _, rest = item.nodeid.partition("::")
