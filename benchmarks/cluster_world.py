@@ -246,6 +246,7 @@ class Room:
     def __init__(self, line: Timeline, how: Settings, fates: Sequence[Worker], seed: int) -> None:
         self.line, self.how, self.rng = line, how, random.Random(seed)
         self.ledger = Ledger()
+        self.warnings: list[str] = []
         self.ready: dict[int, Seat] = {}
         self._coming: dict[int, Seat] = {}
         self._number = itertools.count(FIRST_NUMBER)

@@ -59,6 +59,7 @@ THEMES = {
     "cluster_schedule": ("cpu",),
     "cluster_real": ("cpu",),
     "cluster_faults": ("cpu",),
+    "cluster_bars": ("cpu",),
 }
 CLASSES = ("cpu", "h200")
 _PLACES = ("BENCHMARK_COMMIT", "BENCHMARK_TOKENIZER", "BENCHMARK_INFINITY")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -20,14 +19,11 @@ from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Offer
 from anyrig.cluster.hands import Hands
 from anyrig.cluster.link import Link
-from anyrig.errors import WorkFailed
 from anyrig.speech.protocol import Value
-from anyrig.work.outcome import Outcome, Report, in_order, told
-from anyrig.work.run import taken
+from anyrig.work.outcome import Outcome, Report
+from anyrig.work.runs import Runs
 from anyrig.work.schedule import Plan
 from anyrig.work.seen import Seen
-from anyrig.work.shift import WAKE, Shift
-from anyrig.work.source import Source
 from anyrig.work.worker import Said
 
 log = logging.getLogger(__name__)
@@ -36,7 +32,6 @@ SLICE_S = 1.0
 """What a worker is given at once; an order and its answer cost about 10 ms."""
 LOW_S = 0.2
 _LEAST_AHEAD, _AHEAD = 1024, 64
-_LEAVE_S = 5.0
 
 
 class Fleet:
@@ -71,9 +66,7 @@ class Fleet:
             link, offer, precision=precision, options=options or {}, lane=lane, small=small
         )
         self._hands = Hands(self._calls, self._events, patience_s=patience_s)
-        self._first = 0
-        self._closed = self._running = False
-        self._shift: tuple[Shift, threading.Thread] | None = None
+        self._runs = Runs(self._hands, self._events, "fleet")
         self._hands.start()
 
     @property
@@ -105,47 +98,15 @@ class Fleet:
         ordered: bool = True,
     ) -> Iterator[Outcome[Any]]:
         """An outcome for every line; see `Pool.run`."""
-        if self._closed or self._running:
-            state = "closed" if self._closed else "busy with another run"
-            raise WorkFailed(f"the fleet is {state}", hint="Make a new one.")
-        self._running = True
-        report = report if report is not None else Report()
-        ahead = max(look_ahead, _LEAST_AHEAD, _AHEAD * self.size)
-        source = Source(
-            payloads, cost, ahead, first=self._first, arrived=lambda: self._events.put(WAKE)
-        )
-        ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
         plan: Plan[Any] = Plan(slice_s=self._slice_s, low_s=LOW_S, known=True)
-        shift = Shift(self._hands, source, self._events, ready.put, report, plan)
-        thread = threading.Thread(target=shift.work, name="anyrig-fleet", daemon=True)
-        thread.start()
-        self._shift = (shift, thread)
-        try:
-            there = taken(ready)
-            there = there if noted is None else told(there, noted)
-            for outcome in in_order(there) if ordered else there:
-                source.done()
-                while ahead < _AHEAD * self.size:  # more have come
-                    ahead += 1
-                    source.done()
-                self._events.put(WAKE)
-                yield outcome
-        finally:
-            source.close()
-            shift.leave()
-            thread.join(timeout=_LEAVE_S)
-            self._calls.over()
-            self._shift = None
-            self._first += report.num_items + ahead + 1
-            self._running = False
-            report.warnings += [w for w in self.warnings if w not in report.warnings]
+        return self._runs.run(
+            payloads, cost=cost, report=report, noted=noted, ordered=ordered, plan=plan,
+            ended=self._calls.over,
+            look_ahead=lambda: max(look_ahead, _LEAST_AHEAD, _AHEAD * self.size),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Let everybody go; what is still asked for is wanted no more."""
-        self._closed = True
-        if self._shift is not None:
-            shift, thread = self._shift
-            shift.leave(closed=True)
-            thread.join(timeout=_LEAVE_S)
+        self._runs.close()
         self._hands.close()
         self._calls.close()

@@ -83,6 +83,8 @@ class Roster(Protocol):
     """Who works, and who is to blame for what."""
 
     ledger: Ledger
+    warnings: list[str]
+    """What went wrong so far, for the person."""
 
     @property
     def ready(self) -> Mapping[int, Hand]:

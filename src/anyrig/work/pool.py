@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import logging
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import WorkFailed
 from anyrig.work import wire
 from anyrig.work.engine import Recipe
-from anyrig.work.outcome import Outcome, Report, in_order, told
+from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pack import LOOK_AHEAD
-from anyrig.work.run import taken
+from anyrig.work.runs import Runs
 from anyrig.work.seen import Seen
-from anyrig.work.shift import WAKE, Shift
-from anyrig.work.source import Source
 from anyrig.work.staff import Staff
 from anyrig.work.worker import Gone, Said
 
@@ -67,11 +64,9 @@ class Pool:
             recipe, environment, self._events, fallback=fallback, limits=limits, stamp=stamp,
             deterministic=deterministic,
         )  # fmt: skip
-        self._closed = self._running = False
-        self._first = 0
+        self._runs = Runs(self._staff, self._events, "pool")
         if not placements and fallback is None:
             raise WorkFailed("a pool without a place to work", hint="Give it a placement.")
-        self._shift: tuple[Shift, threading.Thread] | None = None
         try:
             for placement in placements:
                 for _ in range(placement.workers):
@@ -134,44 +129,14 @@ class Pool:
         `noted` is told of each as soon as it is there, before those that it overtook: what is kept
         then is not lost with the process. Without `ordered` outcomes come as they are made.
         """
-        if self._closed or self._running:
-            state = "closed" if self._closed else "busy with another run"
-            raise WorkFailed(f"the pool is {state}", hint="Make a new one.")
-        self._running = True
-        report = report if report is not None else Report()
-        # Indices never come twice: what a worker still brings from an earlier run is known as such.
-        source = Source(
-            payloads, cost, look_ahead, first=self._first, arrived=lambda: self._events.put(WAKE)
-        )
-        ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
-        shift = Shift(self._staff, source, self._events, ready.put, report)
-        thread = threading.Thread(target=shift.work, name="anyrig-pool", daemon=True)
-        thread.start()
-        self._shift = (shift, thread)
-        try:
-            there = taken(ready)
-            there = there if noted is None else told(there, noted)
-            for outcome in in_order(there) if ordered else there:
-                source.done()
-                self._events.put(WAKE)
-                yield outcome
-        finally:
-            source.close()
-            shift.leave()
-            thread.join(timeout=5)
-            self._shift = None
-            self._first += report.num_items + max(1, look_ahead) + 1
-            self._running = False
-            self._staff.remember()
-            report.warnings += [w for w in self._staff.warnings if w not in report.warnings]
+        return self._runs.run(
+            payloads, cost=cost, look_ahead=lambda: look_ahead, report=report, noted=noted,
+            ordered=ordered, ended=self._staff.remember,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End every worker."""
-        self._closed = True
-        if self._shift is not None:
-            shift, thread = self._shift
-            shift.leave(closed=True)
-            thread.join(timeout=5)
+        self._runs.close()
         self._staff.dismiss()
 
     def __enter__(self) -> Pool:
