@@ -1,9 +1,10 @@
 """Embeddings over HTTP with 64 clients at once: texts per CPU second of the whole server.
 
 Ours is `anyrig serve` with the default model. Beside it stand infinity's engines, and
-sentence-transformers behind a plain FastAPI route; all have the same weights in fp32, each its own
-defaults. CPU seconds are of the server's whole process tree while the clients are at it: others may
-use the machine. No text comes twice, and nothing is kept.
+sentence-transformers behind a plain FastAPI route; all have the same weights, and each its own
+defaults: on a CPU with AMX ours computes in bf16, the others in fp32. CPU seconds are of the
+server's whole process tree while the clients are at it: others may use the machine. No text comes
+twice, and nothing is kept.
 
 infinity has an environment of its own, and is left out without it:
 

@@ -10,5 +10,4 @@ set -eu
 set -- --flower "$@"
 if [ -n "${FLOWER_PORT:-}" ]; then set -- --flower-port "$FLOWER_PORT" "$@"; fi
 if [ -n "${COORDINATOR_IP:-}" ]; then set -- --address "$COORDINATOR_IP" "$@"; fi
-if [ -n "${REDIS_URL:-}" ]; then set -- --broker "$REDIS_URL" "$@"; fi
 exec "$ANYRIG" coordinator "$@"

@@ -157,3 +157,21 @@ def test_one_text_has_nothing_to_be_compared_with(capsys: Any) -> None:
     code, out, _ = run(capsys, "a cat", "a cat", "a stone", "--similar", "--model", "hashing")
     assert code == 0
     assert out.splitlines()[0].split()[0] == "1.000"
+
+
+def test_a_cpu_with_tiles_is_used_as_a_gpu_is_where_the_model_stays_loaded() -> None:
+    from argparse import Namespace
+    from dataclasses import replace
+
+    from anyrig.cli import embedding
+    from anyrig.cli.context import Context
+    from anyrig.documents.model import find
+
+    context = Context(Namespace(device="cpu", model="minilm", verbose=0))
+    found = find("minilm", models=context.folders.models)
+    cpu = replace(context.machine.cpu, vectors=("avx512f", "amx_bf16"))
+    served = embedding.needed(found, cpu, num_characters=None, shared=True)
+    assert served.backends == served.gpu_backends
+    for plain, shared in ((cpu, False), (replace(cpu, vectors=("avx512_bf16",)), True)):
+        once = embedding.needed(found, plain, num_characters=None, shared=shared)
+        assert once.backends == found.need().backends

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from anyrig.cluster.notice import Notice
 
 HELP = """Lead a cluster: start a broker with a password of its own, keep its data, and print the
-one line that lets other machines join with `anyrig worker`. With --broker, one that runs is used
-instead. Ctrl+C ends everything that it started; started again, it has the same token and the same
-data, and workers come back by themselves."""
+one line that lets other machines join with `anyrig worker`. With --broker or REDIS_URL, one that
+runs is used instead. Ctrl+C ends everything that it started; started again, it has the same token
+and the same data, and workers come back by themselves."""
 _LOOK_S = 1.0
 _PORT, _BOX_PORT = 6379, 6381
 
@@ -41,7 +41,9 @@ _PORT, _BOX_PORT = 6379, 6381
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own flags."""
     parser.add_argument(
-        "--broker", metavar="URL", help="use the broker there: redis://:PASSWORD@HOST:6379/0"
+        "--broker",
+        metavar="URL",
+        help="use the broker there: redis://:PASSWORD@HOST:6379/0; REDIS_URL when not given",
     )
     parser.add_argument(
         "--host", metavar="ADDRESS",
@@ -96,6 +98,8 @@ class Coordinator:
         self._options = context.options
         self._folder = context.folders.cluster
         self._where = place.where(self._options.host, self._options.address)
+        self._named = self._options.broker or context.environment.get("REDIS_URL", "")
+        """A broker that runs; a password in the environment is read by nobody else."""
         self.broker: Broker | None = None
         self._flower: Flower | None = None
         self._next = 0.0
@@ -113,8 +117,8 @@ class Coordinator:
         flower.end_left(self._folder)
         path = self._context.folders.coordinator
         self._kept = broker.kept(path)
-        if self._options.broker:
-            near = self._public = checked(self._options.broker)
+        if self._named:
+            near = self._public = checked(self._named)
         else:
             near = self._start_broker()
         self.link: Link = Link(near)
@@ -129,7 +133,7 @@ class Coordinator:
         self._stack.callback(self._withdraw)
         self.warnings = [*self._where.warnings, *exposed(self.link)]
         host = urlsplit(self._public).hostname
-        if self._options.broker and host in ("127.0.0.1", "localhost", "::1"):
+        if self._named and host in ("127.0.0.1", "localhost", "::1"):
             self.warnings.append("the broker was named by an address of this machine alone: other "
                                  "machines cannot use this token")  # fmt: skip
 

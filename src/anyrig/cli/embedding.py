@@ -17,15 +17,19 @@ from anyrig.cli.show import print_warning
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
+    from anyrig.devices.describe import Cpu
     from anyrig.documents.cache.shelf import Marks
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
+    from anyrig.placement import Need
 
 _WEIGHTS = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
 """What is fetched of a repository; an ONNX file only where it has no others."""
 _FEW_CHARACTERS = 60_000
 """What is done in this process: another one takes as long to begin."""
+TILES = "amx_bf16"
+"""A CPU that multiplies half numbers in tiles does so several times as fast as whole ones."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,9 +108,7 @@ def embedder(
     options = context.options
     if few or not any(gpu.usable for gpu in context.machine.gpus):
         options.no_bench = True  # nothing to choose by figures, or nothing worth it
-    need = found.need()
-    if num_characters is not None:
-        need = replace(need, most_workers=max(1, num_characters // _FEW_CHARACTERS))
+    need = needed(found, context.machine.cpu, num_characters=num_characters, shared=shared)
     placed = compute.placed(context, choice or pick(context), need)
     for placement in placed.placements:
         compute.guard(context, placement)
@@ -125,6 +127,20 @@ def embedder(
         yield made
         for warning in made.warnings:
             print_warning(warning)
+
+
+def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Need:
+    """What a model's workers ask for, by how much there is to do and for how long.
+
+    A CPU with tiles is used as a GPU is, through torch and in half numbers, where it stays loaded:
+    for a few texts, loading torch would take longer than all of them.
+    """
+    need = found.need()
+    if shared and TILES in cpu.vectors:
+        need = replace(need, backends=need.gpu_backends)
+    if num_characters is not None:
+        need = replace(need, most_workers=max(1, num_characters // _FEW_CHARACTERS))
+    return need
 
 
 @contextmanager

@@ -220,21 +220,28 @@ class Hands:
                 seat = None
             if seat is None:
                 self._come(card, now)
-                continue
-            seat.missing_since, seat.card = None, card
-            if seat.closed:
-                self._aside(seat, _ASIDE_S[-1])
-            elif card.status == "draining" and seat.idle:
-                self._aside(seat, 0.0)
             else:
-                self._find_lost(seat, now)
+                self._stay(seat, card, now)
         for name, seat in list(self._seats.items()):
             if name in living:
                 continue
             if seat.missing_since is None:
                 seat.missing_since = now
             elif now - seat.missing_since > _MISSING_S:
-                self._gone(seat, "has left, or gives no sign any more")
+                self._gone(seat, AGAIN if seat.idle else "has left, or gives no sign any more")
+
+    def _stay(self, seat: Seat, card: Card, now: float) -> None:
+        """A worker that has a seat gave a sign."""
+        seat.missing_since, seat.card = None, card
+        if seat.closed:
+            self._aside(seat, _ASIDE_S[-1])
+            return
+        if card.status == "draining":
+            seat.leave()
+        if seat.leaving and seat.idle:
+            self._aside(seat, _ASIDE_S[0])
+        else:
+            self._find_lost(seat, now)
 
     def _come(self, card: Card, now: float) -> None:
         if now < self._not_before.get(card.name, 0.0):
@@ -314,7 +321,9 @@ class Hands:
             said = answer.refused if answer is not None else "its answer cannot be read"
             self._refuse(seat, said)
         elif not seat.answered(heard.id, answer):
-            self._aside(seat, _ASIDE_S[0])  # all of it is left: asked again it would say the same
+            seat.leave()  # all of it is left: asked again it would say the same
+            if seat.idle:
+                self._aside(seat, _ASIDE_S[0])
         elif not answer.recordings and len(answer.failures) > 1:
             # All of several lines: the worker is at fault rather than they.
             self._refuse(seat, next(iter(answer.failures.values())).said)

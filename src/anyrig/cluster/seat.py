@@ -43,6 +43,8 @@ class Seat:
     missing_since: float | None = None
     """When the broker had no sign of it for the first time."""
     closed: bool = False
+    leaving: bool = False
+    """Whether it finishes what it has, and is given nothing new."""
     _shards: dict[str, _Shard] = field(default_factory=dict)
     """What it was sent and has not answered, in the order it was sent."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -98,6 +100,13 @@ class Seat:
                 if not shard.open and shard.dropped_at is None:
                     shard.dropped_at = time.monotonic()
                     self.calls.forget(id)
+
+    def leave(self) -> None:
+        """From now on it is given nothing new."""
+        with self._lock:
+            if not self.leaving:
+                self.leaving = True
+                self._say(wire.Leaving())
 
     def stop(self) -> None:
         """Take everything back; the worker itself goes on for others."""

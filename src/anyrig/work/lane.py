@@ -27,6 +27,8 @@ class Lane(Generic[T]):
     """What it was given and has not brought back."""
     alone: bool = False
     """Whether the hand is a suspect that must not have company."""
+    leaving: bool = False
+    """Whether it finishes what it has and takes nothing new."""
     since: float = 0.0
     """When it began with the first of its hand."""
     rate: float | None = None

@@ -90,6 +90,11 @@ class Plan(Holdings[T]):
         self._astray()
         return super().gone(lane)
 
+    def leave(self, lane: Lane[T]) -> None:
+        """A worker takes nothing new: what was laid out for it is for others."""
+        lane.leaving, self._seen = True, None
+        self._astray()
+
     def give(self, lane: Lane[T], chosen: Sequence[Item[T]], now: float) -> None:
         """A worker has these from now on."""
         super().give(lane, chosen, now)
@@ -108,7 +113,11 @@ class Plan(Holdings[T]):
     def next_for(self, lane: Lane[T], now: float) -> list[Item[T]]:
         """What a worker gets now; nothing when it should wait or has enough."""
         rate = self.rate_of(lane)
-        if lane.alone or (lane.hand and (rate is None or not self._low(lane, rate, now))):
+        if (
+            lane.alone
+            or lane.leaving
+            or (lane.hand and (rate is None or not self._low(lane, rate, now)))
+        ):
             return []
         if not len(self.waiting):
             return self._copies_for(lane, rate, now) if not lane.hand else []
@@ -177,7 +186,7 @@ class Plan(Holdings[T]):
         return [
             Seat(number, lane.left_s(now, rate), rate)
             for number, lane in self.lanes.items()
-            if (rate := self.rate_of(lane)) is not None
+            if not lane.leaving and (rate := self.rate_of(lane)) is not None
         ]
 
     def _fair(self, lane: Lane[T], look: Look, target: float) -> tuple[float, Budget]:
@@ -273,9 +282,9 @@ class Plan(Holdings[T]):
         return None
 
     def _for_good(self, now: float) -> Drawn | None:
-        for lane in self.lanes.values():
-            if not lane.prior or (lane.rate is not None and differ(lane.rate, lane.prior)):
-                return None
+        staying = [lane for lane in self.lanes.values() if not lane.leaving]
+        if any(not one.prior or differ(one.rate or one.prior, one.prior) for one in staying):
+            return None
         seats = sorted(self._seats(now))
         found = best([cost for cost, _ in self.waiting.sorted()], seats)
         return Drawn.of(found, seats, self.waiting.sorted(), now, by_age=True)

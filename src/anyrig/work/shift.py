@@ -145,7 +145,7 @@ class Shift:
         if len(lanes) > FEW and now - made < TICK_S:
             waiting = {item.index for item in self._suspects}
             return {number: item for number, item in trying.items() if item.index in waiting}
-        able = [lane for lane in lanes.values() if self._proven(lane)]
+        able = [lane for lane in lanes.values() if not lane.leaving and self._proven(lane)]
         speeds = {lane.number: self._plan.rate_of(lane) or 1.0 for lane in able}
         free = {lane.number: lane.left_s(now, speeds[lane.number]) for lane in able}
         trying = {}
@@ -223,6 +223,8 @@ class Shift:
             self._plan.dropped(lane, message.indices, self._clock())
         elif isinstance(message, wire.Back):
             self._given_back(lane, message.indices)
+        elif isinstance(message, wire.Leaving):
+            self._plan.leave(lane)
         elif isinstance(message, (wire.Lost, Gone)):
             self._lost(worker, lane, message.said)
 

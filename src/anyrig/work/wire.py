@@ -117,6 +117,10 @@ class Back(NamedTuple):
     indices: tuple[int, ...]
 
 
+class Leaving(NamedTuple):
+    """From a worker: it finishes what it has, and takes nothing new."""
+
+
 class Lost(NamedTuple):
     """From a worker: its device is gone, and so is it."""
 
