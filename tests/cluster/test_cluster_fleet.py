@@ -220,6 +220,38 @@ def test_what_a_bad_worker_gives_back_is_done_by_a_good_one(
     assert right(run(fleet(), said), said)
 
 
+def test_a_worker_that_leaves_finishes_what_it_has(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet]
+) -> None:
+    def leaves(one: Puppet, order: Order) -> None:
+        if len(one.orders) == 1:  # it is asked to leave, and works on this one
+            one.holds = (order.id,)
+            return
+        one.store(order.id, Answer(order.id, left=tuple(n for n, _ in order.lines)).plain())
+        one.tell(order)
+
+    old, said = puppet("old", leaves), lines(60)
+    over = fleet(slice_s=0.05)
+    going = over.run(said, cost=lambda line: line.cost)
+    outcomes: list[Outcome[Any]] = []
+    taker = threading.Thread(target=lambda: outcomes.extend(going))
+    taker.start()
+    until(lambda: len(old.orders) == 2)
+    seat = over._hands._seats["old"]
+    until(lambda: seat.leaving)
+    time.sleep(1.5)  # it is looked at again, and keeps its seat while it works
+    assert len(old.orders) == 2
+    assert not seat.idle
+    good(old, old.orders[0])
+    old.holds = ()
+    old.behaves = good
+    taker.join(timeout=30)
+    assert right(outcomes, said)
+    first = {index for index, _ in old.orders[0].lines}
+    again = [index for order in old.orders[1:] for index, _ in order.lines if index in first]
+    assert (again, over.warnings) == ([], [])
+
+
 def test_a_shard_that_got_lost_is_given_again(
     puppet: Callable[..., Puppet], fleet: Callable[..., Fleet]
 ) -> None:

@@ -20,7 +20,7 @@ from tests.cluster.conftest import Broker
         ("host", "redis://host:6379/0"), (" redis://host ", "redis://host:6379/0"),
         ("redis://host:1/", "redis://host:1/0"), ("host:7000/2", "redis://host:7000/2"),
         ("rediss://:pw@host:6380/3", "rediss://:pw@host:6380/3"),
-        ("redis://[::1]", "redis://[::1]:6379/0"), ("unix:///run/x.sock", "unix:///run/x.sock"),
+        ("redis://[::1]", "redis://[::1]:6379/0"),
     ],
 )  # fmt: skip
 def test_an_address_has_one_form(given: str, whole: str) -> None:
@@ -28,7 +28,9 @@ def test_an_address_has_one_form(given: str, whole: str) -> None:
     assert checked(whole) == whole
 
 
-@pytest.mark.parametrize("given", ["", "http://host", "redis://", "redis://host/x", "host:port"])
+@pytest.mark.parametrize(
+    "given", ["", "http://host", "unix:///run/x.sock", "redis://", "redis://host/x", "host:port"]
+)
 def test_what_is_no_address_is_refused_without_its_password(given: str) -> None:
     with pytest.raises(BadInput):
         checked(given)

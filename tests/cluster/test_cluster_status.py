@@ -17,7 +17,7 @@ import pytest
 from anyrig import __version__
 from anyrig.cli import main
 from anyrig.cluster import notice
-from anyrig.cluster.card import Card, Offer, Roll
+from anyrig.cluster.card import Card, Offer, Roll, read
 from anyrig.cluster.link import LEASE_S, Link
 from anyrig.cluster.status import LOST, Watch, exposed, look
 from tests.cluster.conftest import Broker, person
@@ -201,3 +201,46 @@ def test_a_password_that_nobody_needs_is_warned_about(
     with lax.redis as redis:
         redis.execute_command("ACL", "SETUSER", "default", "off")
     assert told(url) == []
+
+
+def test_a_card_with_a_field_of_another_kind_is_none(roll: Roll, broker: Broker) -> None:
+    good = GPU.plain()
+    assert read(json.dumps(good)) == GPU
+    for field, bad in (
+        ("name", 7), ("speeds", {"hibari": "fast"}), ("speeds", {"hibari": -1}), ("speeds", [1]),
+        ("speeds", {"hibari": float("nan")}), ("holds", [{}]), ("pid", "7"), ("pid", True),
+        ("offers", [{"engine": 1, "version": "", "fingerprint": "", "voices": ""}]),
+        ("precisions", {"hibari": [1]}), ("status", None), ("gpu_available", 1), ("beat", 1.5),
+    ):  # fmt: skip
+        assert read(json.dumps({**good, field: bad})) is None, (field, bad)
+    assert read(json.dumps({**good, "gpu_memory_free_mb": None})) is not None
+    roll.write(GPU)
+    roll.write(replace(GPU, name="cellar", run="b"))
+    with broker.redis as redis:  # one that says it is another
+        redis.set("anyrig:alive:cellar", json.dumps(good))
+    assert set(roll.living()) == {"attic"}
+
+
+def test_who_takes_a_name_over_leaves_it_to_one_that_was_quicker(roll: Roll) -> None:
+    roll.write(GPU)
+    roll.bury(replace(GPU, run="before"))
+    assert set(roll.living()) == {"attic"}
+    roll.bury(GPU)
+    assert roll.names() == []
+
+
+def test_who_is_lost_for_long_is_forgotten(broker: Broker, roll: Roll) -> None:
+    now = [0.0]
+    with broker.link_open() as link:
+        watch = Watch(link, clock=lambda: now[0])
+        roll.write(GPU)
+        roll.write(replace(GPU, name="cellar", run="b"))
+        watch.look()
+        silent(broker, "attic")
+        for day in range(10):  # noticed on the second, and a week more
+            now[0] = day * 24 * 3600.0 + 1.0
+            roll.write(replace(GPU, name="cellar", run="b"))
+            watch.look()
+            assert ("attic" in roll.names()) == (day < 9), day
+        assert roll.names() == ["cellar"]
+        assert not link.redis.exists(link.name(LOST, "attic"))

@@ -196,3 +196,24 @@ def test_a_device_that_its_roster_forgave_is_forgiven_again() -> None:
     for index in range(1, 2 * FORGIVEN):
         ledger.acquit(index, "w1")
     assert not ledger.out("w1")
+
+
+def test_one_that_leaves_is_given_nothing_and_what_was_laid_out_for_it_goes_to_others() -> None:
+    plan: Plan[int] = Plan(slice_s=1.0, low_s=0.2, known=True)
+    for number in (1, 2):
+        plan.lanes[number] = Lane(number, prior=10.0)
+    for index in range(40):
+        plan.add(Item(index, index, 5.0))
+    plan.ended = True
+    first, other = plan.lanes[1], plan.lanes[2]
+    begun = [item.index for item in plan.next_for(first, 0.0)]
+    assert begun
+    plan.leave(first)
+    now, done = 0.0, list(begun)
+    while len(done) < 40:
+        now += 0.25
+        assert plan.next_for(first, now) == []
+        done += [item.index for item in plan.next_for(other, now)]
+        plan.returned(other, list(other.hand), now)
+        assert now < 100
+    assert sorted(done) == list(range(40))

@@ -36,6 +36,7 @@ runs is used instead. Ctrl+C ends everything that it started; started again, it 
 and the same data, and workers come back by themselves."""
 _LOOK_S = 1.0
 _PORT, _BOX_PORT = 6379, 6381
+_FLOWER_MOST_S = 600.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +103,8 @@ class Coordinator:
         """A broker that runs; a password in the environment is read by nobody else."""
         self.broker: Broker | None = None
         self._flower: Flower | None = None
-        self._next = 0.0
+        self._next = self._flower_at = 0.0
+        self._flower_wait_s = 1.0
         self._away = False
 
     # -- starting ----------------------------------------------------------------------------------
@@ -222,9 +224,7 @@ class Coordinator:
             except AnyrigError as error:
                 print_warning(error.message)
                 return
-        if self._flower is not None and not self._flower.alive:
-            print_warning("Flower has ended; it is started again")
-            self._flower.start(self._context.environment)
+        self._tend_flower()
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + notice.RENEW_S
@@ -237,6 +237,17 @@ class Coordinator:
             if not self._away:
                 print_warning(f"the broker does not answer: {error}")
             self._away = True
+
+    def _tend_flower(self) -> None:
+        """Start it again, each time after twice as long: it may be unable to run here."""
+        now = time.monotonic()
+        if self._flower is None or self._flower.alive or now < self._flower_at:
+            return
+        self._flower_wait_s = min(_FLOWER_MOST_S, 2 * self._flower_wait_s)
+        self._flower_at = now + self._flower_wait_s
+        log = self._folder / "flower.log"
+        print_warning(f"Flower has ended, {log} says why; it is started again")
+        self._flower.start(self._context.environment)
 
     def _told(self, what: str, name: str, device: str) -> None:
         if self._options.json:

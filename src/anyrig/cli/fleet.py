@@ -100,6 +100,7 @@ def hired(
     return lambda recipe: Fleet(
         Link(url), offer, precision=precision_class(placed.placements),
         options=options_of(chosen.spec, chosen.options), lane=lane,
+        patience_s=context.loaded.settings.cluster.patience,
     )  # fmt: skip
 
 

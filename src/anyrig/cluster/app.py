@@ -28,9 +28,13 @@ PRIORITIES = {"live": 0, "bulk": 6}
 def made(url: str) -> Celery:
     """The application over a broker."""
     broker = checked(url)
-    app = Celery("anyrig", broker=broker, backend=broker, include=["anyrig.cluster.tasks"])
+    app = Celery(
+        "anyrig", broker=broker, backend=f"anyrig.cluster.results:Results+{broker}",
+        include=["anyrig.cluster.tasks"],
+    )  # fmt: skip
     transport: dict[str, Any] = {
-        # Above the longest shard: one that is still at work is not given to another by Celery.
+        # Above the longest shard: one at work is not given out again by Celery. Who waits for it in
+        # the same worker may wait longer; coming twice, it is left alone there.
         "visibility_timeout": LONGEST_S * 2, "priority_steps": sorted(PRIORITIES.values()),
         "sep": ":", "queue_order_strategy": "priority", "socket_keepalive": True,
         "health_check_interval": 30, "socket_timeout": 30.0, "socket_connect_timeout": 5.0,

@@ -84,6 +84,8 @@ class Calls:
         self._link, self.offer, self.precision = link, offer, precision
         self._options, self._lane, self._small = dict(options), lane, small
         self.box, self.box_key = box, box_key
+        self._closed_box = ""
+        """A box that this machine cannot reach."""
         self._app = made(link.url)
         self._roll = Roll(link)
         self._run, self._host = secrets.token_hex(8), socket.gethostname()
@@ -120,7 +122,8 @@ class Calls:
         self._end_queues(pipe, queues)
         pipe.get(self._link.name("cluster"))
         told = notice_of(pipe.execute()[-1])
-        if told is not None:  # a coordinator may come, and come back elsewhere
+        if told is not None and told.box != self._closed_box:
+            # A coordinator may come, and come back elsewhere.
             self.box, self.box_key = told.box, told.box_key
 
     def _end_queues(self, pipe: Any, queues: Collection[str]) -> None:
@@ -292,7 +295,12 @@ class Calls:
 
         if answer.box != self.box:  # the key goes nowhere but where the coordinator said
             raise WorkFailed("an answer in a box of somebody else", hint="It is given again.")
-        return get(answer, self.box_key)
+        try:
+            return get(answer, self.box_key)
+        except WorkFailed as error:
+            log.warning("%s; large answers are made in parts from now on", error.message)
+            self._closed_box, self.box = self.box, ""
+            return Answer(answer.id, left=tuple(answer.left))
 
     # -- who is there ----------------------------------------------------------------------------
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -98,6 +100,9 @@ class Card:
         return asdict(self)
 
 
+_KINDS = {one.name: type(getattr(Card("", ""), one.name)) for one in fields(Card)}
+
+
 def start_of_system() -> str:
     """What tells this start of this machine from all others; empty where nothing does."""
     try:
@@ -140,9 +145,28 @@ def read(text: bytes | str) -> Card | None:
         given["holds"] = tuple(given.get("holds", ()))
         classes = given.get("precisions", {})
         given["precisions"] = {name: tuple(some) for name, some in classes.items()}
-        return Card(**given)
+        card = Card(**given)
+        return card if _sound(card) else None
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _sound(card: Card) -> bool:
+    """Whether every field is of its kind: a card is written by another machine."""
+    for name, kind in _KINDS.items():
+        value = getattr(card, name)
+        if type(value) is not kind and not (name == "gpu_memory_free_mb" and value is None):
+            return False
+    words = [
+        *(word for one in card.offers
+          for word in (one.engine, one.version, one.fingerprint, one.voices)),
+        *card.cached_models, *card.holds, *card.speeds, *card.precisions,
+        *(word for some in card.precisions.values() for word in some),
+    ]  # fmt: skip
+    rates = card.speeds.values()
+    return all(type(word) is str for word in words) and all(
+        type(rate) in (int, float) and 0 <= rate < math.inf for rate in rates
+    )
 
 
 class Roll:
@@ -174,6 +198,23 @@ class Roll:
         found = cast("bytes | None", self._link.redis.hget(self._all, card.name))
         return found is None or plain(found) == card.run
 
+    def bury(self, card: Card) -> None:
+        """Take the name off the list of one that is no more, unless somebody else has it now."""
+        from redis.exceptions import WatchError
+
+        key = self._alive(card.name)
+        with self._link.redis.pipeline(transaction=True) as pipe:
+            pipe.watch(key)  # type: ignore[no-untyped-call]
+            there = cast("bytes | None", pipe.get(key))
+            now = read(there) if there is not None else None
+            if now is not None and now.run != card.run:
+                return
+            pipe.multi()
+            pipe.hdel(self._all, card.name)
+            pipe.delete(key)
+            with suppress(WatchError):  # somebody was quicker: he is asked for his sign then
+                pipe.execute()
+
     def remove(self, name: str) -> bool:
         """Take a name off the list; whether it was there."""
         pipe = self._link.redis.pipeline(transaction=False)
@@ -193,8 +234,10 @@ class Roll:
         if not names:
             return {}
         found = cast("list[Any]", self._link.redis.mget([self._alive(name) for name in names]))
-        cards = [read(text) for text in found if text is not None]
-        return {card.name: card for card in cards if card is not None}
+        cards = {
+            name: read(text) for name, text in zip(names, found, strict=True) if text is not None
+        }
+        return {n: card for n, card in cards.items() if card is not None and card.name == n}
 
     # -- leaving ---------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Fleet:
         self._calls = Calls(
             link, offer, precision=precision, options=options or {}, lane=lane, small=small
         )
+        self._link = link
         self._hands = Hands(self._calls, self._events, patience_s=patience_s)
         self._runs = Runs(self._hands, self._events, "fleet")
         self._hands.start()
@@ -110,3 +111,4 @@ class Fleet:
         self._runs.close()
         self._hands.close()
         self._calls.close()
+        self._link.close()

@@ -48,6 +48,8 @@ class Hands:
         self._coming: dict[int, Seat] = {}
         self._seats: dict[str, Seat] = {}
         """By name; changed by the listening thread alone."""
+        self._numbers: dict[int, Seat] = {}
+        """The same by number."""
         self.ledger = Ledger()
         self.warnings: list[str] = []
         self._lanes: dict[str, Lane[Any]] = {}
@@ -256,7 +258,7 @@ class Hands:
         self._refused.pop(card.name, None)
         self._number += 1
         seat = Seat(self._number, card, self._calls, self._events)
-        self._seats[card.name] = self._coming[seat.number] = seat
+        self._seats[card.name] = self._coming[seat.number] = self._numbers[seat.number] = seat
         self._first.set()
         log.info("%s works with us", seat.called)
         seat.take()
@@ -278,7 +280,7 @@ class Hands:
         return mine.differs(theirs)
 
     def _gone(self, seat: Seat, said: str) -> None:
-        del self._seats[seat.card.name]
+        del self._seats[seat.card.name], self._numbers[seat.number]
         seat.end(said)
 
     def _aside(self, seat: Seat, wait_s: float) -> None:
@@ -310,7 +312,9 @@ class Hands:
     # -- answers ---------------------------------------------------------------------------------
 
     def _answered(self, heard: Heard) -> None:
-        seat = next((one for one in self._seats.values() if one.knows(heard.id)), None)
+        seat = self._numbers.get(heard.sent.seat) if heard.sent is not None else None
+        if seat is None or not seat.knows(heard.id):
+            seat = next((one for one in self._seats.values() if one.knows(heard.id)), None)
         if seat is None:
             return
         if heard.sent is None:  # it was dropped, and its worker knows now

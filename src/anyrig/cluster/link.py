@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-SCHEMES = ("redis", "rediss", "unix")
+SCHEMES = ("redis", "rediss")
 PREFIX = "anyrig"
 PORT = 6379
 LEASE_S = 10
@@ -35,7 +35,7 @@ RUN_LEASE_S = 45
 RESULT_S = 900
 """Results that nobody fetched are gone after this."""
 LONGEST_S = 3600.0
-"""No shard takes so long; one that was taken and not answered is given again after it."""
+"""No shard is at work for longer: what is not done then is given back."""
 PATIENCE_S = 600.0
 """How long a broker may be away before whoever needs it gives up."""
 _FIRST_S, _MOST_S = 0.2, 2.0
@@ -55,9 +55,7 @@ def checked(url: str) -> str:
         said = "its machine or port cannot be read; / # @ [ in a password are %2F %23 %40 %5B"
         raise _bad(url, said) from None
     if parts.scheme not in SCHEMES:
-        raise _bad(url, f"{parts.scheme}:// is no broker")
-    if parts.scheme == "unix":
-        return text
+        raise _bad(url, f"{parts.scheme}:// is no broker of a cluster")
     if not parts.hostname:
         raise _bad(url, "it names no machine")
     if parts.path.strip("/") and not parts.path.strip("/").isdigit():
@@ -183,7 +181,7 @@ class Link:
 def open_to_the_world(url: str) -> str:
     """Why a broker can be reached by people it should not; empty when nothing speaks for it."""
     parts = urlsplit(url)
-    if parts.scheme == "unix" or parts.hostname is None or unquote(parts.password or ""):
+    if parts.hostname is None or unquote(parts.password or ""):
         return ""
     if _is_loopback(parts.hostname):
         return ""

@@ -24,7 +24,7 @@ from typing import Any
 
 from anyrig import __version__
 from anyrig.cluster.card import Card, Offer, Roll, keys_of, start_of_system
-from anyrig.cluster.link import BEAT_S, PATIENCE_S, Link
+from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
@@ -106,7 +106,7 @@ class Workplace:
 
     def take_over(self, other: Card) -> None:
         """The name of one that is no more."""
-        self._link.patiently(lambda: self._roll.remove(other.name))
+        self._link.patiently(lambda: self._roll.bury(other))
 
     def start(self) -> None:
         """Shards are taken from now on."""
@@ -312,6 +312,7 @@ class Workplace:
         recordings: dict[int, Recording] = {}
         failures: dict[int, Failure] = {}
         waiting = set(futures)
+        end = time.monotonic() + LONGEST_S
         while waiting:
             done, waiting = wait(waiting, timeout=LOOK_S, return_when=FIRST_COMPLETED)
             for future in done:
@@ -319,7 +320,8 @@ class Workplace:
                     recordings[futures[future]] = future.result()
                 except AnyrigError as error:
                     failures[futures[future]] = _failure(error)
-            if waiting and (self._enough.is_set() or not wanted.now()):
+            enough = self._enough.is_set() or time.monotonic() > end
+            if waiting and (enough or not wanted.now()):
                 break
         return recordings, failures, [futures[future] for future in waiting]
 

@@ -3,7 +3,7 @@
     for row in look(link).rows: print(row.name, row.status)
 
 A worker that leaves takes its name off the list; one that only fell silent stays on it as lost,
-until it comes back or somebody forgets it.
+until it comes back, somebody forgets it, or a week is over.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -23,7 +25,8 @@ from anyrig.cluster.notice import of as notice_of
 
 LOST = "lost"
 LOST_S = 7 * 24 * 3600
-"""What is known of a lost worker is remembered for so long."""
+"""A lost worker is remembered for so long."""
+_TIDY_S = 600.0
 _PROBE_S = 3.0
 
 
@@ -116,9 +119,12 @@ def _ago(lease_s: float, left_ms: int) -> float:
 class Watch:
     """Remembers who was there, so that what is known of a lost worker outlives it."""
 
-    def __init__(self, link: Link) -> None:
-        self._link, self._roll = link, Roll(link)
+    def __init__(self, link: Link, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link, self._roll, self._clock = link, Roll(link), clock
         self._seen: dict[str, Card] = {}
+        self._absent: dict[str, float] = {}
+        """Who is on the list and gives no sign, and since when."""
+        self._tidied = clock()
 
     def look(self) -> list[tuple[str, str, Card]]:
         """What happened since the last look: `joined`, `left` or `lost`, and to whom."""
@@ -134,7 +140,19 @@ class Watch:
                 self._link.redis.set(self._link.name(LOST, name), plain, ex=LOST_S)
         told += [("joined", name, card) for name, card in living.items() if name not in self._seen]
         self._seen = living
+        if self._clock() - self._tidied > _TIDY_S:
+            self._tidy()
         return told
+
+    def _tidy(self) -> None:
+        """Forget whoever is lost for long: where each start has a name of its own, they add up."""
+        now = self._tidied = self._clock()
+        names = [name for name in self._roll.names() if name not in self._seen]
+        self._absent = {name: self._absent.get(name, now) for name in names}
+        for name, since in list(self._absent.items()):
+            if now - since > LOST_S:
+                forget(self._link, name)
+                del self._absent[name]
 
 
 def forget(link: Link, name: str) -> bool:
@@ -162,7 +180,7 @@ def exposed(link: Link) -> list[str]:
 def _lets_anybody_in(url: str) -> str:
     """Whether a broker answers to whoever names no password, though one was given."""
     parts = urlsplit(url)
-    if not parts.password or parts.scheme == "unix":
+    if not parts.password:
         return ""
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if not _answers(bare):
@@ -188,7 +206,7 @@ def _listens_openly(link: Link) -> str:
     """Whether a broker that we reach on this machine listens to others without a password."""
     from redis.exceptions import RedisError
 
-    if urlsplit(link.url).password or urlsplit(link.url).scheme == "unix":
+    if urlsplit(link.url).password:
         return ""
     try:
         said = cast("dict[Any, Any]", link.redis.config_get("bind", "protected-mode"))

@@ -19,7 +19,13 @@ class ClusterSettings:
     """What a worker on this machine is called; empty takes the machine's name."""
     nodes: int = 1
     """How many nodes a worker starts on each device."""
+    patience: float = 60.0
+    """Seconds that work waits for a worker that can do it, where none is there."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 64:
             raise BadSetting(f"cluster.nodes is {self.nodes}", hint="From 1 to 64.")
+        if not 0 <= self.patience <= 7 * 24 * 3600:
+            raise BadSetting(
+                f"cluster.patience is {self.patience}", hint="Seconds, up to a week of them."
+            )
