@@ -1,7 +1,8 @@
-"""Answers in the broker: large ones are written once, small ones are told to who waits as well."""
+"""Answers in the broker: written once, and sent to whoever listens for them as well."""
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from typing import Any
 
@@ -12,19 +13,29 @@ from anyrig.cluster.link import RESULT_S
 from tests.cluster.conftest import Broker, until
 
 
-@pytest.mark.parametrize(("size", "told"), [(10, True), (50_000, False)])
-def test_only_small_answers_are_sent_to_whoever_listens(
-    broker: Broker, size: int, told: bool
+@pytest.mark.parametrize("listens", [True, False])
+def test_an_answer_is_sent_only_where_somebody_listens_for_it(
+    broker: Broker, listens: bool
 ) -> None:
     app: Any = made(broker.url)
-    redis: Any = broker.redis
-    with closing(redis), redis.pubsub() as listening:
-        listening.psubscribe("*")
-        until(lambda: listening.get_message(timeout=1) is not None)
-        app.backend.store_result("a-task", "x" * size, "SUCCESS")
-        assert bool(listening.get_message(timeout=0.5)) == told
+    with closing(broker.redis) as redis:
+        before = redis.info("stats")["total_net_output_bytes"]
+        found: list[Any] = []
+        taker = threading.Thread(target=lambda: found.append(app.AsyncResult("a-task").get(20)))
+        if listens:
+            taker.start()
+            until(lambda: redis.pubsub_channels("*a-task"))
+        app.backend.store_result("a-task", "x" * 500_000, "SUCCESS")
+        if listens:
+            taker.join(timeout=30)
+            assert found == ["x" * 500_000]
+        sent = redis.info("stats")["total_net_output_bytes"] - before
+        assert (sent > 500_000) == listens
         (key,) = redis.scan_iter("anyrig:result:*a-task")
-        assert size < redis.strlen(key) < size + 500
+        assert 500_000 < redis.strlen(key) < 500_500
         assert 0 < redis.ttl(key) <= RESULT_S
-        assert app.AsyncResult("a-task").result == "x" * size
+        assert app.AsyncResult("a-task").result == "x" * 500_000
+        received = redis.info("stats")["total_net_input_bytes"]
+        app.backend.store_result("another", "x" * 500_000, "SUCCESS")
+        assert redis.info("stats")["total_net_input_bytes"] - received < 600_000
     app.close()
