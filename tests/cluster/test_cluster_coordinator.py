@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from anyrig.cli import coordinator_place as place
 from anyrig.cluster import token
+from anyrig.cluster.card import Roll
 from anyrig.cluster.link import Link
 from anyrig.errors import BadInput, MissingPackage
-from tests.cluster.conftest import Broker, Workers, person, until
+from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
 _START_S, _END_S = 60.0, 30.0
 
@@ -30,13 +31,13 @@ _START_S, _END_S = 60.0, 30.0
 class Run:
     """A coordinator that runs."""
 
-    def __init__(self, home: Path, *words: str) -> None:
+    def __init__(self, home: Path, *words: str, environment: Mapping[str, str]) -> None:
         self.home = home
         self._log = home / "log.txt"
         with self._log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "anyrig", "coordinator", "--json", *words], text=True,
-                stdout=subprocess.PIPE, stderr=log, env=person(home), cwd=home,
+                stdout=subprocess.PIPE, stderr=log, env=person(home, environment), cwd=home,
             )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -77,9 +78,9 @@ def lead(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     home.mkdir()
     started: list[Run] = []
 
-    def start(*words: str) -> Run:
+    def start(*words: str, **environment: str) -> Run:
         ports = ("--port", "0", "--box-port", "0", "--host", "127.0.0.1")
-        started.append(Run(home, *ports, *words))
+        started.append(Run(home, *ports, *words, environment=environment))
         return started[-1]
 
     try:
@@ -184,10 +185,53 @@ def test_a_kill_leaves_a_broker_that_the_next_one_goes_on_with(lead: Callable[..
         assert redis.lrange("anyrig.w1", 0, -1) == [b"a shard"]
 
 
-def test_a_broker_that_is_named_is_used_and_left_alone(
-    lead: Callable[..., Run], broker: Broker
+@pytest.mark.slow
+def test_a_book_goes_on_while_its_coordinator_is_killed_ended_and_started_again(
+    lead: Callable[..., Run], workers: Workers, spread: Spread, tmp_path: Path
 ) -> None:
-    run = lead("--broker", broker.url)
+    first = lead()
+    workers(2, url=first.url, wait=False)
+    link = Link(first.url)
+    until(lambda: len(Roll(link).living()) == 2, 60, what="two workers")
+    Path("b.txt").write_text(story(2, 40), encoding="utf-8")
+    tone = ("--engine", "tone", "--set", "sleep_s=0.004")
+    client = subprocess.Popen(
+        [sys.executable, "-m", "anyrig", "book", "b.txt", *tone, "--cluster", first.url, "-o",
+         "cluster.m4b", "--json", "--device", "cpu"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=person(tmp_path / "client"),
+    )  # fmt: skip
+
+    def shards() -> int:
+        return sum(card.shards_done for card in Roll(link).living().values())
+
+    try:
+        until(lambda: shards() > 2, 60, what="the first shards")
+        first.end(signal.SIGKILL)
+        second = lead()
+        assert second.said["adopted"]
+        done = shards()
+        until(lambda: shards() > done + 1, 60, what="more of them")
+        assert second.end() == 0  # and its broker with it
+        third = lead()
+        assert third.url == first.url
+        assert client.poll() is None, "the book was too short for this test"
+        said, errors = client.communicate(timeout=180)
+    finally:
+        client.kill()
+        client.communicate()
+        link.close()
+    assert client.returncode == 0, errors
+    local = spread("book", "b.txt", *tone, "-o", "local.m4b", cluster="", home="alone")
+    assert local.returncode == 0, local.stderr
+    assert Path("cluster.m4b").read_bytes() == Path("local.m4b").read_bytes()
+    assert json.loads(said.splitlines()[-1])["event"] == "done"
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_broker_that_is_named_is_used_and_left_alone(
+    lead: Callable[..., Run], broker: Broker, by_variable: bool
+) -> None:
+    run = lead(REDIS_URL=broker.url) if by_variable else lead("--broker", broker.url)
     assert token.read(run.said["token"]).broker == broker.url
     assert not run.broker.exists()
     assert any("other machines cannot use" in one for one in run.said["warnings"])
