@@ -111,7 +111,7 @@ def test_a_long_task_that_has_begun_ends_when_nobody_waits(
 
 def test_nobody_waits_for_a_recording_any_more(context: Context, tmp_path: Path) -> None:
     if find_spec("moonshine_voice") is None:
-        pytest.skip("nobody hears English")
+        pytest.skip("moonshine-voice is not installed: nobody hears English")
     sound = tmp_path / "tone.wav"
     soundfile.write(sound, 0.3 * np.sin(np.arange(16000 * 4) / 9), 16000)
     asked = {"file": str(sound), "name": "tone.wav", "language": "en"}

@@ -206,7 +206,7 @@ class Coordinator:
     def _withdraw(self) -> None:
         from anyrig.cluster import notice
 
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # a broker that is away forgets it by itself
             notice.withdraw(self.link)
 
     # -- going on ----------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ class Node:
 
     def _off(self) -> None:
         if self._place is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # it ends now, whatever the broker does
                 self._place.withdraw()
         os._exit(130)
 

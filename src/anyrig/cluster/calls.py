@@ -327,7 +327,7 @@ class Calls:
         self._outbox.put(None)
         self._writer.join(timeout=3)
         self._closed.set()
-        with suppress(Exception):
+        with suppress(Exception):  # its connections are gone either way
             self._app.close()
 
 

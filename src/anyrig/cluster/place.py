@@ -120,7 +120,7 @@ class Workplace:
         Whether all of it was finished.
         """
         self.draining = True
-        with suppress(Exception):
+        with suppress(Exception):  # a broker that is away learns it by its silence
             self._roll.write(self.card())
         if self._empty(within_s):
             return True
@@ -145,7 +145,7 @@ class Workplace:
         if self._thread.is_alive():  # a last beat would put the name on the list again
             self._thread.join(timeout=BEAT_S)
         if not self.replaced:
-            with suppress(Exception):
+            with suppress(Exception):  # a broker that is away sees its lease end
                 self._roll.remove(self._about.name)
                 self._link.redis.delete(*keys_of(self._about.name))
 
