@@ -182,6 +182,26 @@ def test_what_a_worker_leaves_is_given_again_and_nobody_is_blamed(
     assert over.warnings == []
 
 
+def test_sound_that_the_broker_forgot_is_made_again_and_nobody_is_blamed(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet], broker: Broker
+) -> None:
+    def apart(one: Puppet, order: Order) -> None:
+        made = {index: take(line) for index, line in order.lines}
+        whole = Answer(order.id, made, cost=order.cost, seconds=0.05, num_batches=1)
+        one.store(order.id, whole.plain(apart=True))
+        if len(one.orders) != 2:
+            one.link.redis.set(f"anyrig:result:sound-{order.id}", whole.sound, ex=60)
+        one.tell(order)
+
+    one, said = puppet("a", apart), lines(40)
+    over = fleet(patience_s=30.0)
+    assert right(run(over, said), said)
+    assert over.warnings == []
+    assert sum(len(order.lines) for order in one.orders) > len(said)
+    over.close()
+    assert results(broker) == set()  # all of it was fetched and deleted
+
+
 @pytest.mark.parametrize(
     ("status", "result", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,18 @@ def through(plain: dict[str, Any]) -> Any:
 def test_what_is_sent_arrives() -> None:
     assert order_of(through(ORDER.plain())) == ORDER
     assert answer_of(through(ANSWER.plain())) == ANSWER
+    several = replace(ANSWER, recordings={7: Recording(b"\x00\xff"), 3: Recording(b"abc")})
+    assert several.sound == b"\x00\xffabc"
+    assert answer_of(through(several.plain(apart=True)), several.sound) == several
+
+
+@pytest.mark.parametrize("sound", [b"", b"\x00", b"\x00\xff\x00"])
+@pytest.mark.parametrize("size", [2, 0, -1, True, "2", 10**12])
+def test_sound_of_another_size_is_refused(sound: bytes, size: Any) -> None:
+    plain = through(ANSWER.plain(apart=True))
+    plain["recordings"]["7"]["size"] = size
+    with pytest.raises(BadInput):
+        answer_of(plain, sound)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 from anyrig.cli.context import Context
 from anyrig.cli.parse import command_line
@@ -16,6 +16,7 @@ from anyrig.cli.worker_engine import Shop, small
 from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Roll
 from anyrig.cluster.hands import Hands
+from anyrig.cluster.link import RESULT_S
 from anyrig.cluster.loaded import About
 from anyrig.cluster.place import Workplace
 from anyrig.cluster.shard import answer_of
@@ -72,12 +73,19 @@ def test_what_takes_too_long_is_given_back(broker: Broker) -> None:
     assert broker.living() == {}
 
 
+def sound(broker: Broker, id: str) -> bytes:
+    """What lies beside an answer, which has an end."""
+    with broker.redis as redis:
+        assert 0 < redis.ttl(f"anyrig:result:sound-{id}") <= RESULT_S
+        return cast("bytes", redis.get(f"anyrig:result:sound-{id}"))
+
+
 def test_takes_travel_as_flac_where_it_is_asked_for(broker: Broker) -> None:
     with working(broker) as (place, _):
         wanted(broker, "r1", "s1", "s2")
         text = "The tide came in at noon."
         plain, packed = (
-            answer_of(place.do(order(id, text, small=flac))).recordings[0].data
+            answer_of(place.do(order(id, text, small=flac)), sound(broker, id)).recordings[0].data
             for id, flac in (("s1", False), ("s2", True))
         )
         assert b"fLaC" in packed

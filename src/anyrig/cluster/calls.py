@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anyrig.cluster.app import PRIORITIES, UNACKED, UNACKED_INDEX, made
 from anyrig.cluster.card import Card, Offer, Roll
-from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, Link, plain
+from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, SOUND, Link, plain
 from anyrig.cluster.notice import of as notice_of
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, answer_of
 from anyrig.errors import AnyrigError, WorkFailed
@@ -145,7 +145,7 @@ class Calls:
         pipe = self._link.redis.pipeline(transaction=True)
         pipe.srem(self._key("open"), *sent)
         for id in sent:
-            pipe.delete(self._link.name(RESULT + id))
+            pipe.delete(*self._places(id))
         pipe.execute()
         for name in {one.queue for one in sent.values()}:
             self._withdraw(name, sent)
@@ -264,15 +264,14 @@ class Calls:
         """An answer, which is deleted at once; None where there is none."""
         if not _ID.fullmatch(id):
             return None
-        key = self._link.name(RESULT + id)
-        raw = cast("bytes", self._link.redis.getrange(key, 0, _MOST))
+        raw = self._lying(RESULT + id)
         if not raw:
             return None
         with self._lock:
             sent = self._sent.get(id)
         answer = self._read(id, raw) if sent is not None else None
         self.forget(id)
-        self._outbox.put(lambda: cast(None, self._link.redis.delete(key)))
+        self._outbox.put(lambda: cast(None, self._link.redis.delete(*self._places(id))))
         return Heard(id, sent, answer)
 
     def _read(self, id: str, raw: bytes) -> Answer | None:
@@ -282,13 +281,27 @@ class Calls:
             told = json.loads(raw)
             if told.get("status") != "SUCCESS":
                 return Answer(id, refused=f"the task failed: {str(told.get('result'))[:200]}")
-            answer = answer_of(told["result"])
-            return answer if not answer.box else self._from_box(answer)
+            result = told["result"]
+            if not any("size" in one for one in result["recordings"].values()):
+                answer = answer_of(result)
+                return answer if not answer.box else self._from_box(answer)
+            sound = self._lying(SOUND + id)
+            if not sound:  # a broker that was started anew kept the one and not the other
+                return Answer(id, left=tuple(int(index) for index in result["recordings"]))
+            return answer_of(result, sound)
         except (
             AnyrigError, ValueError, KeyError, TypeError, AttributeError, RecursionError
         ) as error:  # fmt: skip
             log.warning("an answer of shard %s cannot be read: %s", id, error)
             return None
+
+    def _places(self, id: str) -> tuple[str, str]:
+        """Where the answer of a shard lies, and its sound."""
+        return self._link.name(RESULT + id), self._link.name(SOUND + id)
+
+    def _lying(self, name: str) -> bytes:
+        """What lies under a name, up to a bound."""
+        return cast("bytes", self._link.redis.getrange(self._link.name(name), 0, _MOST))
 
     def _from_box(self, answer: Answer) -> Answer:
         from anyrig.cluster.box import get

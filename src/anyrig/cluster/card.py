@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyrig.speech.protocol import Found
 
 log = logging.getLogger(__name__)
-PROTOCOL = 1
+PROTOCOL = 2
 """Of orders and answers; another one cannot be understood."""
 _LONGEST = 64_000  # bytes of a card: whoever wrote a longer one is not ours
 
@@ -121,6 +121,21 @@ def keys_of(name: str) -> list[str]:
     queue = queue_of(name)
     tables = [f"_kombu.{kind}.{queue}" for kind in ("binding", "binding_permanent")]
     return [queue, *(f"{queue}:{step}" for step in range(1, 10)), *tables]
+
+
+def health_of(card: Card) -> dict[str, Any]:
+    """The fields of a worker's health, and what else is known of it."""
+    return {
+        "status": card.status, "device_type": card.device_type,
+        "gpu_available": card.gpu_available, "gpu_count": card.gpu_count,
+        "gpu_memory_free_mb": card.gpu_memory_free_mb,
+        "tts_model_loaded": card.tts_model_loaded, "cached_models": list(card.cached_models),
+        "speed": dict(card.speeds), "segments_done": card.segments_done,
+        "versions": {
+            "anyrig": card.version, "python": card.python, "protocol": card.protocol,
+            **{one.engine: one.version for one in card.offers},
+        },
+    }  # fmt: skip
 
 
 def offer_of(found: Found) -> Offer:

@@ -32,6 +32,8 @@ LEASE_S = 10
 BEAT_S = 2.0
 RUN_LEASE_S = 45
 """What a run asked for is wanted for so long after its last sign."""
+SOUND = "result:sound-"
+"""Where the takes of an answer lie."""
 RESULT_S = 900
 """Results that nobody fetched are gone after this."""
 LONGEST_S = 3600.0

@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig import __version__
-from anyrig.cluster.card import Card, Offer, Roll, keys_of, start_of_system
-from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
+from anyrig.cluster.card import Card, Offer, Roll, health_of, keys_of, start_of_system
+from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, RESULT_S, SOUND, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
@@ -220,7 +220,7 @@ class Workplace:
             return Answer(order.id, left=_indices(order)).plain()
         self._hold(order.id)
         try:
-            return self._fitting(order, self._done(order)).plain()
+            return self._packed(self._fitting(order, self._done(order)))
         except AnyrigError as error:
             log.warning("shard %s: %s", order.id, error.message)
             return Answer(order.id, refused=error.message).plain()
@@ -341,9 +341,17 @@ class Workplace:
                 return self._about.box_key or told.box_key
         return ""
 
+    def _packed(self, answer: Answer) -> dict[str, Any]:
+        """An answer as it travels; its takes lie in the broker before it does."""
+        sound = answer.sound
+        if sound:
+            key = self._link.name(SOUND + answer.id)
+            self._link.patiently(lambda: self._link.redis.set(key, sound, ex=RESULT_S))
+        return answer.plain(apart=True)
+
     def _fitting(self, order: Order, answer: Answer) -> Answer:
         """An answer that the broker takes: what is too much goes to the box, or is left."""
-        size = sum(len(one.data) for one in answer.recordings.values()) * 4 // 3
+        size = sum(len(one.data) for one in answer.recordings.values())
         if size <= MOST_BYTES:
             return answer
         if order.box and (key := self._box_key(order.box)):
@@ -354,7 +362,7 @@ class Workplace:
         kept: dict[int, Recording] = {}
         size = 0
         for index, one in answer.recordings.items():
-            size += len(one.data) * 4 // 3
+            size += len(one.data)
             if size > MOST_BYTES:
                 break
             kept[index] = one
@@ -367,21 +375,6 @@ class Workplace:
             left[0]: Failure("error", said, 1, "Cut it into shorter ones."),
         }
         return replace(answer, recordings={}, failures=failures, left=(*answer.left, *left[1:]))
-
-
-def health_of(card: Card) -> dict[str, Any]:
-    """The fields of a worker's health, and what else is known of it."""
-    return {
-        "status": card.status, "device_type": card.device_type,
-        "gpu_available": card.gpu_available, "gpu_count": card.gpu_count,
-        "gpu_memory_free_mb": card.gpu_memory_free_mb,
-        "tts_model_loaded": card.tts_model_loaded, "cached_models": list(card.cached_models),
-        "speed": dict(card.speeds), "segments_done": card.segments_done,
-        "versions": {
-            "anyrig": card.version, "python": card.python, "protocol": card.protocol,
-            **{one.engine: one.version for one in card.offers},
-        },
-    }  # fmt: skip
 
 
 def _failure(error: AnyrigError) -> Failure:

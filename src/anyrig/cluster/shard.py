@@ -1,4 +1,7 @@
-"""Orders to workers and their answers, as plain JSON: nothing in them is ever run."""
+"""Orders to workers and their answers, as plain JSON: nothing in them is ever run.
+
+Takes are bytes, and lie beside their answer in the broker; through the box they travel within it.
+"""
 
 from __future__ import annotations
 
@@ -69,14 +72,24 @@ class Answer:
     box: str = ""
     """Where the recordings are, when they are not here."""
 
-    def plain(self) -> dict[str, Any]:
-        """As it travels."""
+    @property
+    def sound(self) -> bytes:
+        """All takes, one after the other."""
+        return b"".join(one.data for one in self.recordings.values())
+
+    def plain(self, *, apart: bool = False) -> dict[str, Any]:
+        """As it travels.
+
+        Args:
+            apart: the takes go another way, as they are: in JSON they would be a third longer, and
+                cost more on their way than all else of it.
+        """
         found = {name: getattr(self, name) for name in ("id", "refused", "cost", "seconds",
                  "num_batches", "num_out_of_memory", "box")}  # fmt: skip
         found["recordings"] = {
             str(index): {
-                "data": base64.b64encode(one.data).decode("ascii"), "problems": list(one.problems),
-                "tries": one.tries, "hopeless": one.hopeless,
+                **({"size": len(one.data)} if apart else {"data": _letters(one.data)}),
+                "problems": list(one.problems), "tries": one.tries, "hopeless": one.hopeless,
             }
             for index, one in self.recordings.items()
         }  # fmt: skip
@@ -111,10 +124,21 @@ def order_of(found: Any) -> Order:
         ) from None
 
 
-def answer_of(found: Any) -> Answer:
-    """An answer as it came; `BadInput` for what is none."""
+def answer_of(found: Any, sound: bytes = b"") -> Answer:
+    """An answer as it came; `BadInput` for what is none.
+
+    Args:
+        found: the answer.
+        sound: its takes, where they came apart from it.
+    """
     try:
-        recordings = {int(index): _recording(one) for index, one in found["recordings"].items()}
+        recordings, at = {}, 0
+        for index, one in found["recordings"].items():
+            size = _whole(one["size"]) if "size" in one else 0
+            recordings[int(index)] = _recording(one, sound[at : at + size])
+            at += size
+        if at != len(sound):
+            raise ValueError(f"{len(sound)} bytes of sound in the place of {at}")
         failures = {int(index): _failure(one) for index, one in found["failures"].items()}
         return Answer(
             _text(found["id"]), recordings, failures, tuple(_whole(one) for one in found["left"]),
@@ -142,9 +166,15 @@ def _offer(found: Mapping[str, Any]) -> Offer:
     return Offer(*(_text(found[name]) for name in ("engine", "version", "fingerprint", "voices")))
 
 
-def _recording(found: Mapping[str, Any]) -> Recording:
+def _letters(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _recording(found: Mapping[str, Any], sound: bytes) -> Recording:
     problems: Sequence[Any] = found["problems"]
-    data = base64.b64decode(_text(found["data"]), validate=True)
+    data = sound if "size" in found else base64.b64decode(_text(found["data"]), validate=True)
+    if "size" in found and not 0 < found["size"] == len(data):
+        raise ValueError("a take that is not there")
     return Recording(
         data, tuple(_text(one) for one in problems), _whole(found["tries"]), bool(found["hopeless"])
     )
