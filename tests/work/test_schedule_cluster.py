@@ -217,3 +217,17 @@ def test_one_that_leaves_is_given_nothing_and_what_was_laid_out_for_it_goes_to_o
         plan.returned(other, list(other.hand), now)
         assert now < 100
     assert sorted(done) == list(range(40))
+
+
+def test_in_a_large_room_one_may_come_in_the_place_of_another_at_once() -> None:
+    plan: Plan[int] = Plan(slice_s=1.0, low_s=0.2, known=True)
+    for number in range(1, 21):
+        plan.lanes[number] = Lane(number, prior=10.0)
+    for index in range(4000):
+        plan.add(Item(index, index, 5.0))  # more may come
+    for lane in plan.lanes.values():
+        assert plan.next_for(lane, 0.0)
+    for item in plan.gone(plan.lanes[7]):
+        plan.add(item)
+    plan.lanes[21] = Lane(21, prior=10.0)
+    assert plan.next_for(plan.lanes[21], 0.1)

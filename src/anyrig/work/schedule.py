@@ -153,7 +153,7 @@ class Plan(Holdings[T]):
         drawn = self._as_laid_out(lane, rate, now)
         if drawn is not None:
             return self._from(drawn, lane, rate * self._slice_s, math.inf)
-        look = self._look(now)
+        look = self._look(lane, now)
         target = max(rate * self._slice_s, 2 * lane.budget.cost)
         oldest = self.waiting.oldest()
         left = lane.left_s(now, rate)
@@ -168,9 +168,12 @@ class Plan(Holdings[T]):
             return self._planned(lane, look, now)
         return self._for_now(lane, rate, now)
 
-    def _look(self, now: float) -> Look:
+    def _look(self, lane: Lane[T], now: float) -> Look:
         seen, count = self._seen, len(self.lanes)
-        kept = seen is not None and count > FEW and seen.count == count
+        # One may have gone and this one come since: as many as before, and not the same.
+        kept = (
+            seen is not None and count > FEW and seen.count == count and lane.number in seen.rates
+        )
         if seen is not None and kept and now - seen.at < self._slice_s / 4:
             return seen
         seats = self._seats(now)
