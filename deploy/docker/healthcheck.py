@@ -1,9 +1,12 @@
 """Whether what runs in this container does its work: exit status 0, or 1 with the reason.
 
     healthcheck.py server          GET /health/live answers
-    healthcheck.py worker          the broker has had a sign of this worker in the last seconds
-    healthcheck.py coordinator     the broker has had a sign of the coordinator
+    healthcheck.py worker          every process of the worker beats; the broker is not asked
+    healthcheck.py coordinator     the coordinator beats; the broker is not asked
+    healthcheck.py joined          the broker has had a sign of every process of the worker
 
+The first three say whether a container should be started anew: a worker that waits for its broker
+is well, and must not lose the models that it has loaded. The last one says whether it gets work.
 It needs Python alone; what a cluster says of itself it takes from `anyrig cluster status --json`.
 """
 
@@ -11,13 +14,18 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 _TIMEOUT_S = 8.0
+_OLD_S = 180.0
+"""A beat comes every two seconds; where the broker's host swallows all, every minute or two."""
+_PARENT = ".all"
+"""The file of a worker's process that only starts others, one for each device."""
 
 
 def server() -> str:
@@ -32,27 +40,52 @@ def server() -> str:
         return f"{url}: {error}"
 
 
-def worker() -> str:
+def beats() -> str:
+    """Which process does not beat; empty where all do."""
+    found = _files()
+    if not found:
+        return "no beat yet"
+    silent = []
+    for path in found:
+        try:
+            ago_s = time.time() - path.stat().st_mtime
+        except FileNotFoundError:  # it has just left
+            continue
+        if ago_s > _OLD_S:
+            silent.append(f"{path.name} has not beaten for {ago_s:.0f} s")
+    return "; ".join(silent)
+
+
+def joined() -> str:
     """Why this container's worker gets no work; empty where it does, or is asked to leave."""
+    names = {path.name: _text(path) for path in _files() if path.name != _PARENT}
+    if not names:
+        return "no worker has joined"
+    waiting = [file for file, name in names.items() if not name]
+    if waiting:
+        return f"{', '.join(waiting)} has not joined"
     said = _status()
     if isinstance(said, str):
         return said
-    name = os.environ.get("WORKER_ID") or socket.gethostname()
-    # A machine with several devices has NAME-1, NAME-2, ...
-    mine = [row for row in said["workers"]
-            if row["name"] == name or row["name"].startswith(f"{name}-")]  # fmt: skip
-    if not mine:
-        return f"no worker {name} has joined"
-    lost = [row["name"] for row in mine if row["status"] == "lost"]
+    # By the very names that they have in the broker: what others are called does not matter.
+    there = {row["name"]: row["status"] for row in said["workers"]}
+    lost = [name for name in names.values() if there.get(name, "lost") == "lost"]
     return f"no sign of {', '.join(lost)}" if lost else ""
 
 
-def coordinator() -> str:
-    """Why there is no coordinator; empty where there is one."""
-    said = _status()
-    if isinstance(said, str):
-        return said
-    return "" if said["coordinator"] else "the coordinator gives no sign"
+def _files() -> list[Path]:
+    """Those that the processes of this container touch; one that is just being written apart."""
+    folder = Path(os.environ.get("ANYRIG_BEATS") or "/tmp/anyrig-beats")
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.name.endswith("~"))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _status() -> Any:
@@ -69,7 +102,7 @@ def _status() -> Any:
     return json.loads(done.stdout)
 
 
-_ROLES = {"server": server, "worker": worker, "coordinator": coordinator}
+_ROLES = {"server": server, "worker": beats, "coordinator": beats, "joined": joined}
 
 
 def main(words: list[str]) -> str | int:

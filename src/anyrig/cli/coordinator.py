@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from anyrig.cli import coordinator_place as place
+from anyrig.cli.beat import Beat
 from anyrig.cli.cluster_link import needs_celery
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
@@ -84,7 +85,10 @@ def run(options: argparse.Namespace) -> int:
         coordinator = Coordinator(context, stack)
         coordinator.start()
         coordinator.say()
+        beat = Beat(context.environment, "coordinator")
+        stack.callback(beat.end)
         while not stop.wait(_LOOK_S):
+            beat()
             coordinator.tend()
         if not options.json:
             print("ending", file=sys.stderr)

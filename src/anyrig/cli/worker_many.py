@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anyrig.cli.beat import Beat
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 
@@ -56,6 +57,7 @@ class Many:
         self._context, self._url = context, url
         self._children = [_Child(post) for post in posts]
         self._ended = threading.Event()
+        self._beat = Beat(context.environment, ".all")
 
     def run(self) -> int:
         """Until all have left; the exit code of the worst."""
@@ -64,7 +66,7 @@ class Many:
 
         link = Link(self._url)
         try:
-            joined(self._context, link)  # what none of them could do is told once
+            joined(self._context, link, self._beat)  # what none of them could do is told once
         finally:
             link.close()
         with self._signalled():
@@ -72,8 +74,10 @@ class Many:
                 while any(child.code is None for child in self._children):
                     for child in self._children:
                         self._look(child)
+                    self._beat()
                     time.sleep(_LOOK_S)
             finally:
+                self._beat.end()
                 self._end_all()
         return max(child.code or 0 for child in self._children)
 
@@ -93,6 +97,7 @@ class Many:
         _close(child)
         if code == 0 or code in _HOPELESS or self._ended.is_set():
             child.code = max(0, code)
+            Beat(self._context.environment, child.post.name).end()  # it is not waited for
             return
         if now - child.began > _WELL_S:
             child.wait_s = _FIRST_S

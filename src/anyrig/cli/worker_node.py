@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from anyrig.cli.beat import Beat
 from anyrig.cli.context import Context
 from anyrig.cli.serve import in_container
 from anyrig.cli.show import print_warning
@@ -53,6 +54,7 @@ class Node:
     def __init__(self, context: Context, post: Post, url: str, box_key: str = "") -> None:
         self._context, self._post, self._url, self._box_key = context, post, url, box_key
         self._asked = threading.Event()
+        self._beat = Beat(context.environment, post.name)
         self._signals = 0
         self._why = ""
         self._place: Workplace | None = None
@@ -64,8 +66,9 @@ class Node:
         _keep_quiet(self._context.options.verbose)
         self._share()
         link = Link(self._url)
-        joined(self._context, link)
+        joined(self._context, link, self._beat)
         with ExitStack() as stack:
+            stack.callback(self._beat.end)
             stack.callback(link.close)
             place = stack.enter_context(contextlib.closing(self._placed(link, stack)))
             self._place = place
@@ -108,7 +111,7 @@ class Node:
             name = post.name if number == 1 else f"{post.name}-{number}"
             place = Workplace(
                 link, replace(about, name=name), shop.open, observed=look, small=small,
-                told=self._tell,
+                told=self._tell, beat=self._beat,
             )  # fmt: skip
             while (other := place.claim()) is not None:
                 if is_alive(link, other, shared_pids=pids):
@@ -251,7 +254,7 @@ class Node:
         self._leave("the process that started it ended")
 
 
-def joined(context: Context, link: Link) -> None:
+def joined(context: Context, link: Link, beat: Beat) -> None:
     """Wait for the broker, and see that this worker may join."""
     from anyrig.cluster.link import NoBroker, shown
     from anyrig.cluster.status import exposed
@@ -261,6 +264,7 @@ def joined(context: Context, link: Link) -> None:
     began = time.monotonic()
     while True:
         try:
+        beat()
             link.check()
             break
         except NoBroker as error:

@@ -52,6 +52,7 @@ class Workplace:
         told: is told of what a person should see: an event, and facts of it.
     """
 
+        beat: is told its name at every beat, whether or not the broker is there.
     def __init__(
         self,
         link: Link,
@@ -62,7 +63,8 @@ class Workplace:
         small: Callable[[bytes], bytes] = lambda data: data,
         told: Callable[[str, Mapping[str, Any]], None] = lambda event, facts: None,
     ) -> None:
-        self._link, self._about = link, about
+        self._link, self._about, self._beat = link, about, beat
+        beat: Callable[[str], None] = lambda name: None,
         self._observed, self._small = observed, small
         self._roll = Roll(link)
         self._engines = Engines(about, open, observed, told)
@@ -191,6 +193,7 @@ class Workplace:
         while not self._end.wait(BEAT_S):
             try:
                 card = self.card()
+            self._beat(self._about.name)
                 if not self._roll.is_mine(card):  # it was frozen, and somebody took its place
                     self.replaced = self.draining = True
                     self.drained.set()

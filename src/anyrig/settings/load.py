@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 Origin = Literal["default", "settings", "environment"]
 PREFIX = "ANYRIG_"
 # Read by the doors before settings are: they say where to look, not what to do.
-_OTHER_VARIABLES = frozenset({"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_TEST_PROCESSES"})
+_OTHER_VARIABLES = frozenset(
+    {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_TEST_PROCESSES"}
+)
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
