@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES: tuple[State, ...] = ("queued", "running", "paused", *ENDED)
 _STATUSES: tuple[observed.Status, ...] = ("ready", "busy", "loading", "hangs", "dead")
+_MACHINES = ("ready", "busy", "loading", "draining", "lost", "refused")
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
@@ -82,6 +83,7 @@ class Now(Collector):
         yield from self._workers()
         yield from self._keeper()
         yield from self._jobs()
+        yield from self._cluster()
 
     def _models(self) -> Iterator[Family]:
         loaded = GaugeMetricFamily("anyrig_models_loaded", "Models that are loaded.", labels=[])
@@ -135,6 +137,23 @@ class Now(Collector):
         for state, count in counts.items():
             found.add_metric([state], count)
         yield found
+
+    def _cluster(self) -> Iterator[Family]:
+        """Nothing of it without `--cluster`. While the broker is away, who was there last."""
+        up = GaugeMetricFamily("anyrig_cluster_up", "1 while the broker answers.", labels=[])
+        found = GaugeMetricFamily("anyrig_cluster_workers", "Of the cluster.", labels=["status"])
+        if self._parts.cluster is not None:
+            now = self._parts.cluster.now()
+            up.add_metric([], float(now["state"] == "ready"))
+            counts = dict.fromkeys(_MACHINES, 0)
+            for row in now["workers"]:
+                status = row["status"]
+                told = row["trouble"] and status not in ("lost", "draining")
+                # It is there, and of another version; what it says of itself is not ours to trust.
+                counts["refused" if told or status not in counts else status] += 1
+            for status, count in counts.items():
+                found.add_metric([status], count)
+        yield from (up, found)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
