@@ -22,11 +22,13 @@
     ├── WorkFailed               1  some of the work could not be done, the rest is
     │   ├── Unfinished           1  passages of a book that could not be spoken
     │   ├── Deadly               1  an item that its workers died of
+    │   ├── WorkersGone          1  those who did the work are gone or are being ended
     │   └── DataFailed           1  an item of a data set that cannot be read, or its worker ended
     ├── NoBroker                 1  the broker of a cluster does not answer
     ├── PeerLost                 1  another process that trains along ended or did not answer
     ├── TooBusy                  1  too much waits already; a moment later it may not
     ├── StoreFailed              1  what is kept on disk cannot be read or written
+    │   └── StoreBusy            1  another process has it in use; a moment later it may not
     └── MissingPackage           4  a package or an extra is not installed
         └── NeedsWeights         4  a model's weights are not on this machine
 
@@ -122,6 +124,9 @@ class KernelFailed(DeviceError):
 class OutOfMemory(DeviceError):
     """A device ran out of memory, and smaller pieces did not help or were not to be had."""
 
+    devices: tuple[str, ...] = ()
+    """Ids of the GPUs that were too full, where that is known; nothing where it may be the host."""
+
 
 class DeviceLost(DeviceError):
     """The driver gave the device up; only a new process can use it again."""
@@ -129,6 +134,14 @@ class DeviceLost(DeviceError):
 
 class WorkFailed(AnyrigError):
     """Some of the work could not be done."""
+
+
+class Deadly(WorkFailed):
+    """An item that its workers died of."""
+
+
+class WorkersGone(WorkFailed):
+    """Those who did the work are gone, or are being ended: it is nobody's item that is at fault."""
 
 
 class DataFailed(WorkFailed):
@@ -154,6 +167,10 @@ class TooBusy(AnyrigError):
 
 class StoreFailed(AnyrigError):
     """What is kept on disk cannot be read or written."""
+
+
+class StoreBusy(StoreFailed):
+    """Another process has what is kept in use all the time."""
 
 
 class MissingPackage(AnyrigError):

@@ -8,7 +8,7 @@ chapter are found in the store under the names that the job kept them by.
 from __future__ import annotations
 
 import base64
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +49,7 @@ def book_plan(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     context = _context(room, arguments["arguments"])
     order = ordered(context)
     document = opened(order)
+    room.check()
     teller = book.teller_of(context, document)
     told = listed(context, order, document, teller)
     told["language"] = book.language_of(context, document)
@@ -68,7 +69,9 @@ def book_cover(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, str] 
     """
     from anyrig.text.files import read
 
-    return _picture(read(Path(arguments["file"])).cover)
+    found = read(Path(arguments["file"]))
+    room.check()
+    return _picture(found.cover)
 
 
 def book_chapter(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +88,7 @@ def book_chapter(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any
     except BadInput:
         if not arguments.get("made"):
             raise
-        seconds = _from_book(Path(arguments["made"]), int(arguments["track"]), target)
+        seconds = _from_book(room, Path(arguments["made"]), int(arguments["track"]), target)
     return {"file": str(target), "seconds": round(seconds, 3)}
 
 
@@ -133,7 +136,8 @@ def _from_takes(
     size = sum(chapter.num_characters for chapter in plan.document.chapters)
     names = Names(teller.name, teller.found, voicing.placed(context, teller, size), teller.options)
     with keeping(context) as store:
-        kept: Any = _Kept(names, Shelf(store, teller.found.engine), teller.found.sample_rate)
+        shelf = Shelf(store, teller.found.engine)
+        kept: Any = _Kept(names, shelf, teller.found.sample_rate, room.check)
         recorded = record(one, kept, target_lufs=order.target_lufs, rests=order.rests)
         heard = sound(one, kept, recorded, ceiling_dbtp=ceiling_dbtp(order))
         _written(target, heard, kept.rate, f"{tags_of(order, plan).title}: {parts[0].title}")
@@ -152,8 +156,8 @@ def _planned(context: Context) -> tuple[Order, Plan, speaker.Chosen]:
 class _Kept:
     """Stands for a studio whose takes are all in the store; it makes none."""
 
-    def __init__(self, names: Any, shelf: Any, rate: int) -> None:
-        self._names, self._shelf, self.rate = names, shelf, rate
+    def __init__(self, names: Any, shelf: Any, rate: int, check: Callable[[], None]) -> None:
+        self._names, self._shelf, self.rate, self._check = names, shelf, rate, check
 
     def num_kept(self, segments: Sequence[Segment]) -> int:
         """All of them."""
@@ -166,6 +170,7 @@ class _Kept:
         from anyrig.speech.maker import Spoken
 
         for index, segment in enumerate(segments):
+            self._check()
             kept = self._shelf.find(self._names.key(segment.line))
             if kept is None:
                 raise BadInput(
@@ -180,7 +185,7 @@ class _Kept:
 # -- a chapter of a finished book ------------------------------------------------------------------
 
 
-def _from_book(made: Path, track: int, target: Path) -> float:
+def _from_book(room: ClerkRoom, made: Path, track: int, target: Path) -> float:
     """Cut out of the book's file."""
     from anyrig.audiobooks.listen import Reader, finished
 
@@ -190,8 +195,15 @@ def _from_book(made: Path, track: int, target: Path) -> float:
     part = found.tracks[track]
     with closing(Reader()) as reader:
         mono = (block.mean(axis=1) for block in reader.read(part.file, part.start, part.end))
-        _written(target, mono, part.rate, part.title)
+        _written(target, _checked(room, mono), part.rate, part.title)
     return part.duration_s
+
+
+def _checked(room: ClerkRoom, parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts, for as long as somebody waits for them."""
+    for part in parts:
+        room.check()
+        yield part
 
 
 def _written(target: Path, parts: Any, rate: int, title: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StoreBusy, StoreFailed
 
 T = TypeVar("T")
 FORM = 1
@@ -50,6 +50,7 @@ _REFUSALS = {
         "Look at who owns it and its folder.",
     ),
 }
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSALS[sqlite3.SQLITE_LOCKED] = _REFUSALS[sqlite3.SQLITE_BUSY]
 for _alike in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
     _REFUSALS[_alike] = _REFUSALS[sqlite3.SQLITE_READONLY]
@@ -179,7 +180,8 @@ class File:
                     "ordered again, they go on with what is kept.",
                 ) from error
             text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv says more."))
-            raise StoreFailed(text.replace("{path}", str(self.path)), hint=hint) from error
+            kind = StoreBusy if code in _BUSY else StoreFailed
+            raise kind(text.replace("{path}", str(self.path)), hint=hint) from error
         except OSError as error:
             raise StoreFailed(
                 f"cannot use {self.path}: {error.strerror or error}",

@@ -14,16 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import anyio
-from anyio import to_thread
-
 from anyrig.errors import AnyrigError, PastLimit
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
-from anyrig.server.waiting import ClientGone
+from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
 from anyrig.work.carried import revived
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from starlette.requests import Request
 
     from anyrig.server.parts import Parts
@@ -38,6 +37,14 @@ ALL_TEXTS = 10
 _GROUP_TEXTS, _GROUP_CHARACTERS = 64, 50_000
 _AT_ONCE = 2
 """Tasks of one request that wait for a clerk at a time."""
+_BEGINNING = 16
+_JOBS = {
+    "transcribe": "POST /jobs with the kind transcribe takes",
+    "book_plan": "POST /jobs with the kind book takes",
+    "passages": "POST /jobs with the kind index takes",
+    "embed": "POST /jobs with the kind index takes",
+}
+"""What takes the time that a request has not, by task."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,11 @@ class Desk:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Handing in may start a process: those who wait for it must not use up others' threads.
-        self._limiter = anyio.CapacityLimiter(16)
+        # Handing in may start a process, or load a model: those who wait for it must not use up
+        # others' threads.
+        lanes: tuple[Lane, ...] = ("live", "bulk")
+        self._beginning = {lane: Beginning(_BEGINNING) for lane in lanes}
+        self._embedding = Beginning(_BEGINNING)
 
     # -- what is given -----------------------------------------------------------------------------
 
@@ -98,17 +108,37 @@ class Desk:
     async def ask(
         self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
     ) -> Any:
-        """A task's answer, or its error."""
-        submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
-        future = await to_thread.run_sync(submit, limiter=self._limiter)
-        counts = self._parts.figures.tasks
+        """A task's answer, or a problem."""
         try:
-            found = await asyncio.wrap_future(future)
+            return await self.result(task, arguments, lane=lane, turn=turn)
         except AnyrigError as error:
-            counts.labels(task, "failed").inc()
             raise foreseen(error) from error
-        counts.labels(task, "done").inc()
+
+    async def result(
+        self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
+    ) -> Any:
+        """A task's answer, or its error as the clerk has it; a problem where it takes too long.
+
+        It has a time to wait for its turn, and another one to be done in from then on.
+        """
+        limits, outcome = self._parts.settings, "given up"
+        submit = partial(self._parts.clerks.submit, task, arguments, lane=lane, turn=turn)
+        try:
+            piece = await self._beginning[lane].run(submit, limits, undo=lambda one: one.cancel())
+            found = await within(piece, limits.work_s)
+            outcome = "done"
+        except TookTooLong:
+            raise too_long(task, limits.work_s) from None
+        except Exception:
+            outcome = "failed"
+            raise
+        finally:
+            self._parts.figures.tasks.labels(task, outcome).inc()
         return found
+
+    async def embed(self, submit: Callable[[], Sequence[Future[T]]]) -> Sequence[Future[T]]:
+        """What hands in texts to be embedded, called in a thread: it may load a model."""
+        return await self._embedding.run(submit, self._parts.settings, undo=_cancelled)
 
     async def each(
         self, task: str, sources: Sequence[Source], options: Mapping[str, Any]
@@ -152,6 +182,19 @@ async def while_there(request: Request, work: Awaitable[T]) -> T:
         if not doing.done():
             doing.cancel()
             await asyncio.wait((doing,))
+
+
+def too_long(task: str, most_s: float) -> Problem:
+    """The answer to work that had begun and did not end; asked again, it would take as long."""
+    job = _JOBS.get(task, "POST /jobs is for what takes")
+    hint = f"Send less at a time. {job} as long as it needs; or raise server.work_s."
+    said = f"it took longer than {most_s:g} seconds"
+    return Problem(504, said, hint=hint, headers={"X-Should-Retry": "false"})
+
+
+def _cancelled(futures: Sequence[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
 
 
 def foreseen(error: AnyrigError) -> Problem:

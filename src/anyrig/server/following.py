@@ -9,6 +9,8 @@ wait on the event loop. Nobody listening, nobody asks.
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +20,7 @@ import anyio.to_thread
 from anyrig.errors import StoreFailed
 from anyrig.jobs import Event, Jobs, NoSuchJob
 
+log = logging.getLogger(__name__)
 LOOK_S = 0.3
 _MOST_WAITING = 2000
 
@@ -38,6 +41,7 @@ class Following:
         self._jobs, self._look_s = jobs, look_s
         self._listeners: set[_Listener] = set()
         self._task: asyncio.Task[None] | None = None
+        self._complained: set[str] = set()
 
     async def events(
         self, job: str, after: int = 0, *, beat_s: float = 15.0
@@ -65,7 +69,11 @@ class Following:
             wanted: dict[str, int] = {}
             for one in self._listeners:
                 wanted[one.job] = min(one.after, wanted.get(one.job, one.after))
-            found = await anyio.to_thread.run_sync(self._read, wanted)
+            try:
+                found = await anyio.to_thread.run_sync(self._read, wanted)
+            except Exception as error:  # noqa: BLE001 - whoever listens would hear nothing for ever
+                self._complain(error)
+                found = {}
             for one in list(self._listeners):
                 if one.job in found:
                     self._tell(one, *found[one.job])
@@ -82,7 +90,17 @@ class Following:
                 found[job] = (), True
             except StoreFailed:  # busy for a moment
                 continue
+            except Exception as error:  # noqa: BLE001 - one job must not silence all others
+                self._complain(error)
         return found
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each kind: it may come again with every look. Without words of the users."""
+        kind = type(error).__name__
+        if kind not in self._complained:
+            self._complained.add(kind)
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("jobs cannot be followed: %s\n%s", kind, where.rstrip())
 
     def _tell(self, listener: _Listener, events: Sequence[Event], over: bool) -> None:
         if listener.news.qsize() > _MOST_WAITING:  # a client that does not read

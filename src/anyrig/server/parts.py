@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyrig.server.keys import Keys
     from anyrig.server.speaking import Speaking
     from anyrig.server.uploads import Uploads
+    from anyrig.server.waiting import Piece
     from anyrig.settings.server import ServerSettings
     from anyrig.work.live import Lane
 
@@ -52,7 +53,7 @@ class Clerks(Protocol):
 
     def submit(
         self, task: str, arguments: Mapping[str, Any], *, lane: Lane = "live", turn: float = 0.0
-    ) -> Future[Any]:
+    ) -> Piece[Any]:
         """Plain JSON in, plain JSON out. Tasks are those of `anyrig.cli.clerk`.
 
         The first one of a lane starts a process: call it in a thread.

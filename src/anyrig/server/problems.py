@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -18,18 +18,22 @@ from starlette.exceptions import HTTPException
 from anyrig.errors import (
     AnyrigError,
     BadInput,
+    Deadly,
     DeviceError,
     MissingPackage,
     NoBroker,
     NoSuchDevice,
     OutOfMemory,
     PastLimit,
+    StoreBusy,
     StoreFailed,
     TooBusy,
+    WorkersGone,
 )
 from anyrig.jobs import NoSuchJob
 from anyrig.server.phrasing import misfits, plain, spoken
 from anyrig.server.uploads import NoSuchUpload
+from anyrig.server.waiting import ClientGone
 
 log = logging.getLogger(__name__)
 STATUS: dict[type[AnyrigError], int] = {
@@ -38,14 +42,18 @@ STATUS: dict[type[AnyrigError], int] = {
     NoSuchUpload: 404,
     PastLimit: 413,
     BadInput: 400,
+    Deadly: 422,
     TooBusy: 429,
     MissingPackage: 501,
     OutOfMemory: 503,
     DeviceError: 503,
     NoBroker: 503,
+    WorkersGone: 503,
+    StoreBusy: 503,
     StoreFailed: 507,
 }
 RETRY_AFTER_S = 5
+CLIENT_LEFT = 499
 MEDIA_TYPE = "application/problem+json"
 WORDS = {
     400: "What was sent cannot be used", 401: "A key is needed", 403: "The key may not do that",
@@ -55,7 +63,8 @@ WORDS = {
     416: "No such range", 421: "Not the server that was asked for",
     422: "What was sent does not fit the description", 429: "Too much waits already",
     431: "The head of the request is too long", 500: "Something unforeseen went wrong",
-    501: "Something is not installed", 503: "Not now", 507: "The disk is full",
+    501: "Something is not installed", 503: "Not now", 504: "It took too long",
+    507: "The disk is full",
 }  # fmt: skip
 _KINDS = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error",
@@ -233,6 +242,10 @@ def install(app: FastAPI) -> None:
 
     async def _any(request: Request, error: Exception) -> JSONResponse:
         return of(error, log_texts=app.state.parts.settings.log_texts)
+
+    @app.exception_handler(ClientGone)
+    async def _left(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=CLIENT_LEFT)  # nobody reads it
 
     for kind in (AnyrigError, Problem, HTTPException, Exception):
         app.add_exception_handler(kind, _any)

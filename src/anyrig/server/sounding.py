@@ -15,8 +15,9 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from anyrig.errors import TooBusy, WorkFailed
-from anyrig.server.problems import Problem
+from anyrig.server.problems import Problem, status_of
 from anyrig.server.speaking import Reading, Wish
+from anyrig.server.waiting import Beginning
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,7 +47,7 @@ class Threads:
     """Where the blocking parts of all soundings run."""
 
     def __init__(self) -> None:
-        self.beginning = anyio.CapacityLimiter(_BEGINNING)
+        self.beginning = Beginning(_BEGINNING)
         self.stepping = anyio.CapacityLimiter(_STEPPING)
         self._alike: WeakValueDictionary[tuple[str, ...], asyncio.Semaphore] = WeakValueDictionary()
 
@@ -105,8 +106,9 @@ class Sounding:
     async def begin(self) -> bytes:
         """The first part. Whatever is wrong with the wish is raised here, before any sound."""
         with _told():
-            async with self._threads.alike(self._wish):
-                await to_thread.run_sync(self._open, limiter=self._threads.beginning)
+            await self._threads.beginning.run(
+                self._open, self._parts.settings, gate=self._threads.alike(self._wish)
+            )
         data = await self.part()
         assert data is not None, "a text has sound"
         return data
@@ -222,13 +224,13 @@ class Sounding:
 
 
 class _told:  # noqa: N801 - reads as a word where it is used
-    """Workers that failed for good are a state of the server, not a fault of the request."""
+    """Work that no class of error foresees is a state of the server, not a fault of the request."""
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if type(error) is WorkFailed:
+        if isinstance(error, WorkFailed) and status_of(error) == 500:
             raise Problem(503, error.message, hint=error.hint) from error
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.backends import heap
-from anyrig.errors import AnyrigError, CannotSpeak, StoreFailed, WorkFailed
+from anyrig.errors import AnyrigError, CannotSpeak, Deadly, StoreFailed, WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
 from anyrig.speech.protocol import Line
@@ -361,9 +361,10 @@ def _give(told: Future[Given], number: int, segment: Segment, made: Future[Recor
 
 def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
     """An error for one who wants a line; `alone` where the others are made all the same."""
-    if alone and type(error) is WorkFailed:
+    if alone and isinstance(error, WorkFailed) and type(error) in (WorkFailed, Deadly):
         said = f"{line.text.strip()[:_TOLD]!r} could not be spoken: {error.message}"
-        return CannotSpeak(said, hint=error.hint)
+        kind = Deadly if isinstance(error, Deadly) else CannotSpeak
+        return kind(said, hint=error.hint)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
     return WorkFailed(f"{type(error).__name__}: {error}", hint="The log says more.")

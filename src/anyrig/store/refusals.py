@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StoreBusy, StoreFailed
 
 BUSY_S = 60.0
 
@@ -65,7 +65,9 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         text, hint = _REFUSALS.get(code(error), (f"{{path}}: {error}", "-vv says more."))
-        raise StoreFailed(text.replace("{path}", str(path)), hint=hint) from error
+        busy = code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        kind = StoreBusy if busy else StoreFailed
+        raise kind(text.replace("{path}", str(path)), hint=hint) from error
     except OSError as error:
         raise StoreFailed(
             f"cannot use {path}: {error.strerror or error}",

@@ -20,7 +20,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from anyrig.errors import AnyrigError, BadInput, OutOfMemory, TooBusy, WorkFailed
+from anyrig.errors import (
+    AnyrigError,
+    BadInput,
+    OutOfMemory,
+    TooBusy,
+    WorkersGone,
+    WorkFailed,
+)
+from anyrig.errors import Deadly as Deadly  # known by this name here too
 from anyrig.work.outcome import Report
 
 if TYPE_CHECKING:
@@ -41,15 +49,13 @@ _SWEPT = 256
 """Fewer cancelled items than this are left to be met in their turn."""
 
 
-class Deadly(WorkFailed):
-    """An item that its workers died of."""
-
-
 class Awaited(Future[R]):
     """A future of an item's result."""
 
     deadline: float | None = None
     """By the clock; may be changed while the item waits, and it keeps its place."""
+    began: float | None = None
+    """By the clock: when its turn came."""
 
 
 @dataclass(eq=False)
@@ -254,8 +260,10 @@ class Live(Generic[T, R]):
             return None, False  # it takes no turn: the next of its lane has it
         self._counts[waiting.lane] -= 1
         deadline = waiting.future.deadline
-        late = deadline is not None and self._clock() > deadline
+        now = self._clock()
+        late = deadline is not None and now > deadline
         if not late:
+            waiting.future.began = now
             self._in_a_row = self._in_a_row + 1 if from_live else 0
         return waiting, late
 
@@ -292,10 +300,12 @@ def _failed(failure: Failure) -> AnyrigError:
 
 def _told(error: BaseException) -> AnyrigError:
     """An error of its own for each who waits: one that is raised twice tells two stories."""
+    if type(error) is WorkFailed:
+        return WorkersGone(error.message, hint=error.hint)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
-    return WorkFailed(f"{type(error).__name__}: {error}", hint="-vv says more.")
+    return WorkersGone(f"{type(error).__name__}: {error}", hint="-vv says more.")
 
 
-def _closed() -> WorkFailed:
-    return WorkFailed("nothing more is taken: it is being closed", hint="Ask again later.")
+def _closed() -> WorkersGone:
+    return WorkersGone("nothing more is taken: it is being closed", hint="Ask again later.")

@@ -9,15 +9,17 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
-from anyrig.errors import BadInput
+from anyrig.errors import AnyrigError, BadInput
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
+from anyrig.server.documents import Desk, foreseen, while_there
 from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
@@ -35,6 +37,7 @@ UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["books"])
+    desk = Desk(parts)
     covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
 
     def keep(upload: str, picture: Mapping[str, str] | None) -> None:
@@ -44,7 +47,7 @@ def router(parts: Parts) -> APIRouter:
 
     @routes.post("/books/plan", response_model=BookPlan, summary="Look at a book",
                  responses=answers(404, 501))  # fmt: skip
-    async def plan(asked: BookAsked) -> dict[str, Any]:
+    async def plan(request: Request, asked: BookAsked) -> dict[str, Any]:
         """Its chapters, which of them are spoken, how long it will be and how long it takes.
 
         Nothing is made, and no voice is loaded.
@@ -53,33 +56,38 @@ def router(parts: Parts) -> APIRouter:
         checked = await anyio.to_thread.run_sync(looked_at, parts, arguments)
         upload = asked.file.partition(":")[2]
         try:
-            found = await _task(parts, "book_plan", {"arguments": checked})
+            work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
+            found = await while_there(request, work)
         except BadInput as error:  # it names the file as it is kept, which nobody knows
             name = await anyio.to_thread.run_sync(lambda: parts.uploads.named(asked.file).name)
             said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(status_of(error), said, hint=error.hint) from error
+        except AnyrigError as error:
+            raise foreseen(error) from error
         keep(upload, found.pop("picture"))
         return told.planned(found, upload)
 
     @routes.get("/books/cover/{id}", summary="A book's cover", response_class=Response,
                 responses={**_PICTURES, **answers(404)})  # fmt: skip
-    async def cover(id: UploadId) -> Response:
+    async def cover(request: Request, id: UploadId) -> Response:
         """Of a book that was sent, by the id of its upload."""
         path = await anyio.to_thread.run_sync(parts.uploads.path, id)  # gone with its upload
         if id not in covers:
-            keep(id, await _task(parts, "book_cover", {"file": str(path)}))
+            work = desk.ask("book_cover", {"file": str(path)}, lane="bulk")
+            keep(id, await while_there(request, work))
         found = covers.get(id)
         if found is None:
             raise Problem(404, "the book has no cover", hint="Send a picture with the job.")
         headers = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
         return Response(found[1], media_type=found[0], headers=headers)
 
-    _chapters_of(routes, parts)
+    _chapters_of(routes, parts, desk)
     return routes
 
 
-def _chapters_of(routes: APIRouter, parts: Parts) -> None:
-    making: dict[str, asyncio.Lock] = {}
+def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
+    making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    """For those who want the same chapter; gone with the last of them, however that went."""
 
     @routes.get("/jobs/{id}/chapters", response_model=MadeChapters, responses=answers(404, 409),
                 summary="A book's chapters, as they are made")  # fmt: skip
@@ -96,24 +104,22 @@ def _chapters_of(routes: APIRouter, parts: Parts) -> None:
         job = await anyio.to_thread.run_sync(parts.jobs.get, id)
         order = await anyio.to_thread.run_sync(partial(told.order, parts, job, number))
         if order.ready is None:
-            async with making.setdefault(f"{id} {number}", asyncio.Lock()):
-                if not order.target.is_file():
-                    await _made(parts, order)
-            making.pop(f"{id} {number}", None)
+            lock = making.setdefault(f"{id} {number}", asyncio.Lock())
+            await while_there(request, _made(desk, order, lock))
         return await file_answer(request, order.ready or order.target, order.name, inline=True)
 
 
-async def _task(parts: Parts, task: str, arguments: Mapping[str, Any]) -> Any:
-    """A clerk's answer; given up with the request."""
-    submit = partial(parts.clerks.submit, task, arguments, lane="bulk")
-    return await asyncio.wrap_future(await anyio.to_thread.run_sync(submit))
-
-
-async def _made(parts: Parts, order: told.ChapterOrder) -> None:
-    try:
-        await _task(parts, "book_chapter", order.arguments)
-    except BadInput as error:
-        raise Problem(409, error.message, hint=error.hint) from error
+async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> None:
+    """See that a chapter's file is there; by one at a time."""
+    async with lock:
+        if order.target.is_file():
+            return
+        try:
+            await desk.result("book_chapter", order.arguments, lane="bulk")
+        except BadInput as error:
+            raise Problem(409, error.message, hint=error.hint) from error
+        except AnyrigError as error:
+            raise foreseen(error) from error
 
 
 def _chapters(parts: Parts, id: str) -> list[dict[str, Any]]:

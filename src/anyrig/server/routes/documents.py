@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin
 
 import anyio
 from anyio import to_thread
@@ -17,18 +18,27 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from anyrig.errors import AnyrigError
-from anyrig.server.documents import Desk, Source, answer, done, foreseen, while_there
+from anyrig.errors import AnyrigError, TooBusy
+from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.receiving import received
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
-from anyrig.server.waiting import ClientGone
+from anyrig.server.waiting import all_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from anyrig.work.live import Lane
 
 Work = Callable[[Sequence[Source], Mapping[str, Any]], Awaitable[Any]]
 """Sources and options to what is answered: a response, or plain JSON."""
 HTML = {"text/html": {"schema": {"type": "string"}}}
+_SLICE, _LIVE = 512, 64
+"""Texts that are handed in to be embedded at a time; so many in all are still a person's."""
+_ROOM_S = 0.5
+"""How often it is asked whether there is room again."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +133,50 @@ async def _embedded(
             places += [(row["result"], "vector")] if pieces is None else [
                 (piece, "text") for piece in pieces
             ]  # fmt: skip
-    ask = partial(
-        parts.embedding.submit, [place[key] for place, key in places], model=options["model"],
-        use=options["use"], lane="live" if len(places) <= 64 else "bulk",
-    )  # fmt: skip
     try:
-        futures = await to_thread.run_sync(ask) if places else []
-        vectors = await asyncio.gather(*map(asyncio.wrap_future, futures))
+        async with asyncio.timeout(parts.settings.work_s) as scope:
+            vectors = await _vectors(parts, desk, [place[key] for place, key in places], options)
     except AnyrigError as error:
         raise foreseen(error) from error
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise too_long("embed", parts.settings.work_s) from None
     for (place, _), vector in zip(places, vectors, strict=True):
         place["vector"] = vector.tolist()
     return answer(rows)
+
+
+async def _vectors(
+    parts: Parts, desk: Desk, texts: Sequence[str], options: Mapping[str, Any]
+) -> list[Any]:
+    """Of any number of texts: as many at a time as may wait, and others' come in between."""
+    limits = parts.settings
+    size = min(_SLICE, limits.texts)
+    lane: Lane = "live" if len(texts) <= _LIVE else "bulk"
+    found: list[Any] = []
+    for start in range(0, len(texts), size):
+        submit = partial(
+            parts.embedding.submit, texts[start : start + size], model=options["model"],
+            use=options["use"], lane=lane,
+        )  # fmt: skip
+        futures = await _admitted(partial(desk.embed, submit), limits.deadline_s if start else 0)
+        found += await all_of(futures, deadline_s=limits.deadline_s)
+    return found
+
+
+async def _admitted(
+    hand_in: Callable[[], Awaitable[Sequence[Future[Any]]]], patience_s: float
+) -> Sequence[Future[Any]]:
+    """What was begun is not refused in its middle: where there is no room, it waits for some."""
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            return await hand_in()
+        except TooBusy:
+            if time.monotonic() >= end:
+                raise
+        await asyncio.sleep(_ROOM_S)
 
 
 # -- the two forms of a task -----------------------------------------------------------------------
@@ -188,10 +230,7 @@ async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Resp
 
 async def answered(request: Request, work: Awaitable[Any]) -> Response:
     """What work answers, while there is somebody to be answered."""
-    try:
-        found = await while_there(request, work)
-    except ClientGone:
-        return Response(status_code=499)  # nobody reads it
+    found = await while_there(request, work)
     if isinstance(found, Response):
         return found
     # Boxes of words and long vectors make megabytes: not written on the loop.

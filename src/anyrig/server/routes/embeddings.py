@@ -6,7 +6,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
-import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 from anyrig.errors import BadInput, PastLimit, WorkFailed
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
-from anyrig.server.problems import Problem, about, answers, is_json, not_json
+from anyrig.server.problems import Problem, about, answers, is_json, not_json, status_of
 from anyrig.server.schemas.embeddings import (
     EmbeddingsAnswer,
     EmbeddingsAsked,
@@ -23,7 +22,7 @@ from anyrig.server.schemas.embeddings import (
     ModelTold,
 )
 from anyrig.server.vectors import shortened, written
-from anyrig.server.waiting import ClientGone, all_of
+from anyrig.server.waiting import Beginning, all_of
 
 AT_ONCE = 32
 """Requests that may be cut into tokens and looked up at once; the others wait their turn."""
@@ -45,11 +44,16 @@ class Begun(NamedTuple):
     num_tokens: int
     futures: list[Future[Any]]
 
+    def give_up(self) -> None:
+        """Nobody waits for them any more."""
+        for future in self.futures:
+            future.cancel()
+
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["embeddings"])
-    limiter = anyio.CapacityLimiter(AT_ONCE)
+    beginning = Beginning(AT_ONCE)
 
     @routes.post(
         "/v1/embeddings", summary="Vectors of texts", response_model=EmbeddingsAnswer,
@@ -61,11 +65,10 @@ def router(parts: Parts) -> APIRouter:
         OpenAI's names of models stand for the default model; `X-Anyrig-Model` says which answered.
         """
         asked = await _asked(request)
-        begun = await to_thread.run_sync(partial(_begin, parts, asked), limiter=limiter)
-        try:
-            vectors = await _made(parts, begun, request)
-        except ClientGone:
-            return Response(status_code=499)  # nobody reads it
+        begun = await beginning.run(
+            partial(_begin, parts, asked), parts.settings, undo=Begun.give_up
+        )
+        vectors = await _made(parts, begun, request)
         if asked.dimensions is not None:
             vectors = [shortened(one, asked.dimensions) for one in vectors]
         write = partial(
@@ -103,8 +106,8 @@ async def _made(parts: Parts, begun: Begun, request: Request) -> list[Any]:
     try:
         return await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
     except WorkFailed as error:
-        if parts.state.get("ending"):
-            raise Problem(503, "the server ends", hint="Ask again later.") from None
+        if status_of(error) == 503 or parts.state.get("ending"):
+            raise Problem(503, error.message, hint="Ask again later.") from None
         raise Problem(422, error.message, hint=error.hint) from error
 
 

@@ -5,12 +5,10 @@ The recording is streamed to disk, heard in a worker process, and deleted; nothi
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import anyio
@@ -19,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from anyrig.errors import AnyrigError, BadInput
-from anyrig.server.documents import while_there
+from anyrig.server.documents import Desk, while_there
 from anyrig.server.hearing import is_openai, model_of
 from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
@@ -81,6 +79,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 def router(parts: Parts) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["speech"])
+    desk = Desk(parts)
 
     @routes.post("/v1/audio/transcriptions", response_model=Transcription, openapi_extra=_BODY,
                  responses=_ANSWERS, summary="Write down what is said in a recording")  # fmt: skip
@@ -93,10 +92,7 @@ def router(parts: Parts) -> APIRouter:
         try:
             wishes = _wishes(parts, form)
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
-            submit = partial(
-                parts.clerks.submit, "transcribe", {**wishes, "file": str(path)}, lane="bulk"
-            )
-            work = asyncio.wrap_future(await anyio.to_thread.run_sync(submit))
+            work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
             heard: dict[str, Any] = await while_there(request, work)
         finally:
             with anyio.CancelScope(shield=True):
