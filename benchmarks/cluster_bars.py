@@ -32,6 +32,7 @@ WORDS = int(os.environ.get("BENCHMARK_WORDS", "20000"))
 ROUNDS = int(os.environ.get("BENCHMARK_ROUNDS", "3"))
 WORKERS = int(os.environ.get("BENCHMARK_WORKERS", "1000"))
 SEGMENTS = int(os.environ.get("BENCHMARK_SEGMENTS", "100000"))
+LATER = 20_000
 IDLE_S = float(os.environ.get("BENCHMARK_IDLE_S", "30"))
 _STARTS_S = 90.0
 
@@ -236,12 +237,12 @@ def _long(url: str, store: str) -> None:
                       store=kept, hire=lambda recipe: fleet)  # fmt: skip
         with Studio(stage) as studio:
             for number, _ in enumerate(studio.takes(segments), 1):
-                if number in (1, 3000):
+                if number in (1, LATER):
                     print(json.dumps({
                         "seconds": time.monotonic() - began, "done": number,
                         "resident_mb": process.memory_info().rss / 1e6,
                     }), flush=True)  # fmt: skip
-                if number == 3000:
+                if number == LATER:
                     return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -173,3 +174,39 @@ def test_large_answers_go_by_the_box(
     elsewhere = there._fitting(replace(order, box=served.url + "/x"), whole)
     assert elsewhere.box == ""
     link.close()
+
+
+def test_a_box_that_cannot_be_reached_is_left_alone_for_a_while_and_nobody_is_blamed(
+    broker: Broker, serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, link = serve(), broker.link
+    notice.write(link, notice.Notice("1", 1, box=served.url, box_key=KEY))
+    over = Calls(link, Offer("tone", "1", "", ""), precision="fp32", options={},
+                       lane="bulk", small=False)  # fmt: skip
+    whole = answer()
+
+    def read(where: str) -> Answer | None:
+        told = {"status": "SUCCESS", "result": replace(whole, recordings={}, box=where).plain()}
+        return over._read(ID, json.dumps(told).encode())
+
+    try:
+        over._renew()
+        assert over.box == served.url
+        client.put(served.url, KEY, whole)
+        assert read(served.url) == whole
+        lost = read(served.url + "/elsewhere")  # a box of before
+        assert lost is not None
+        assert lost.is_lost
+        assert over.box == served.url
+        lost = read(served.url)  # it was taken out already
+        assert lost is not None
+        assert lost.is_lost
+        assert over.box == ""
+        over._renew()
+        assert over.box == ""
+        monkeypatch.setattr(over, "_open_box_at", 0.0)
+        over._renew()
+        assert over.box == served.url
+    finally:
+        over.close()
+        link.close()

@@ -211,20 +211,80 @@ def test_sound_that_the_broker_forgot_is_made_again_and_nobody_is_blamed(
         ("", "not even JSON", "its answer cannot be read"),
     ],
 )
-def test_a_worker_that_gives_everything_back_is_asked_no_more(
-    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet], status: str, result: Any, told: str
-) -> None:
+def test_a_worker_that_gives_everything_back_is_nobody_to_wait_for(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet], monkeypatch: pytest.MonkeyPatch,
+    status: str, result: Any, told: str,
+) -> None:  # fmt: skip
     def refuse(one: Puppet, order: Order) -> None:
         one.store(order.id, result, status=status)
         one.tell(order)
 
+    monkeypatch.setattr(hands, "_ASIDE_S", (0.1, 0.2, 0.3, 60.0))
     bad = puppet("bad", refuse)
     over = fleet()
     over.wait_ready()
     with pytest.raises(WorkFailed, match=told):
         run(over, lines(20))
-    assert len(bad.orders) <= 2 * 3  # one at work and one ready, three times
+    assert len(bad.orders) <= 2 * 4  # one at work and one ready, each time after a longer pause
     assert any("bad" in warning and told in warning for warning in over.warnings)
+
+
+def test_a_worker_that_is_well_again_is_given_work_again(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet]
+) -> None:
+    def recovers(one: Puppet, order: Order) -> None:
+        if len(one.orders) > 8:
+            good(one, order)
+        else:
+            one.store(order.id, Answer(order.id, refused="the disk is full").plain())
+            one.tell(order)
+
+    one, said = puppet("a", recovers), lines(30)
+    over = fleet(patience_s=30.0)
+    assert right(run(over, said), said)
+    assert len(one.orders) > 8
+    assert over._hands._refusals == {}
+
+
+def test_a_shard_that_its_client_lost_track_of_is_given_again(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet]
+) -> None:
+    over = fleet(patience_s=30.0)
+
+    def loses(one: Puppet, order: Order) -> None:
+        if len(one.orders) == 2:  # as where the broker went away while answers were fetched
+            over._calls.forget(order.id)
+        else:
+            good(one, order)
+
+    puppet("a", loses)
+    said = lines(30)
+    assert right(run(over, said), said)
+    assert over.warnings == []
+
+
+def test_one_that_leaves_does_so_in_the_next_run_too_and_one_that_is_at_it_does_not_hang(
+    puppet: Callable[..., Puppet], fleet: Callable[..., Fleet]
+) -> None:
+    def holds(one: Puppet, order: Order) -> None:
+        one.holds = (order.id,)
+
+    old, over = puppet("old", holds), fleet(patience_s=30.0)
+    said = lines(5)
+    outcomes: list[Outcome[Any]] = []
+    taker = threading.Thread(target=lambda: outcomes.extend(run(over, said)))
+    taker.start()
+    until(lambda: bool(old.holds))
+    seat = over._hands._seats["old"]
+    until(lambda: seat.at_it)
+    assert not over._hands.lane(seat).leaving
+    seat.leave()
+    assert over._hands.lane(seat).leaving
+    old.behaves, old.holds = good, ()
+    good(old, old.orders[0])
+    until(lambda: not seat.at_it)
+    taker.join(timeout=30)
+    assert right(outcomes, said)
 
 
 def test_what_a_bad_worker_gives_back_is_done_by_a_good_one(

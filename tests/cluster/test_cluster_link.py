@@ -72,3 +72,20 @@ def test_patience_has_an_end_and_so_has_whoever_gave_up(new_broker: Callable[...
         assert time.monotonic() - began < 30
         with pytest.raises(NoBroker, match="does not answer"):
             link.check()
+
+
+def test_a_broker_whose_disk_is_full_is_waited_for_and_other_refusals_are_not() -> None:
+    from redis.exceptions import ResponseError
+
+    said = ["MISCONF Errors writing to the AOF file: No space left on device"] * 2
+
+    def write() -> str:
+        if said:
+            raise ResponseError(said.pop())
+        return "done"
+
+    link = Link("redis://127.0.0.1:1/0")
+    assert link.patiently(write) == "done"
+    said.append("WRONGTYPE Operation against a key")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        link.patiently(write)

@@ -71,7 +71,9 @@ def test_what_is_nothing_of_the_kind_is_refused(found: Any) -> None:
     [
         {"recordings": {"7": {"data": "!", "problems": [], "tries": 1, "hopeless": False}}},
         {"recordings": {"seven": {}}}, {"failures": {"8": {"kind": "odd"}}}, {"left": ["9"]},
-        {"left": [True]}, {"cost": "much"}, {"refused": 3}, {"recordings": []},
+        {"left": [True]}, {"cost": "much"}, {"cost": 10**400}, {"cost": float("nan")},
+        {"cost": -1.0}, {"seconds": float("inf")}, {"seconds": True},
+        {"refused": 3}, {"recordings": []},
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:

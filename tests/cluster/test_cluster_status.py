@@ -19,7 +19,7 @@ from anyrig.cli import main
 from anyrig.cluster import notice
 from anyrig.cluster.card import Card, Offer, Roll, read
 from anyrig.cluster.link import LEASE_S, Link
-from anyrig.cluster.status import LOST, Watch, exposed, look
+from anyrig.cluster.status import LOST, LOST_S, Watch, exposed, look
 from tests.cluster.conftest import Broker, person
 
 FIELDS = {
@@ -122,6 +122,10 @@ def test_letting_a_worker_go(
     assert roll.draining("attic")
     assert cluster(broker, "undrain", "attic") == 0
     assert not roll.draining("attic")
+    roll.write(replace(GPU, status="draining"))
+    assert cluster(broker, "undrain", "attic") == 2
+    assert "leaving already" in capsys.readouterr().err
+    roll.write(GPU)
     assert cluster(broker, "drain", "atic") == 2
     assert "Did you mean attic?" in capsys.readouterr().err
     assert cluster(broker, "forget", "attic") == 2
@@ -229,18 +233,28 @@ def test_who_takes_a_name_over_leaves_it_to_one_that_was_quicker(roll: Roll) -> 
     assert roll.names() == []
 
 
-def test_who_is_lost_for_long_is_forgotten(broker: Broker, roll: Roll) -> None:
+def test_who_is_lost_for_long_is_forgotten_also_by_the_next_coordinator(
+    broker: Broker, roll: Roll
+) -> None:
     now = [0.0]
     with broker.link_open() as link:
-        watch = Watch(link, clock=lambda: now[0])
-        roll.write(GPU)
-        roll.write(replace(GPU, name="cellar", run="b"))
-        watch.look()
-        silent(broker, "attic")
-        for day in range(10):  # noticed on the second, and a week more
-            now[0] = day * 24 * 3600.0 + 1.0
+
+        def looked(watch: Watch) -> list[str]:
+            now[0] += 700.0
             roll.write(replace(GPU, name="cellar", run="b"))
             watch.look()
-            assert ("attic" in roll.names()) == (day < 9), day
-        assert roll.names() == ["cellar"]
-        assert not link.redis.exists(link.name(LOST, "attic"))
+            return roll.names()
+
+        first = Watch(link, clock=lambda: now[0])
+        roll.write(GPU)
+        looked(first)
+        silent(broker, "attic")
+        assert looked(first) == ["attic", "cellar"]
+        since = int(link.redis.hget("anyrig:absent", "attic") or 0)
+        assert since > 0
+        next_one = Watch(link, clock=lambda: now[0])
+        assert looked(next_one) == ["attic", "cellar"]
+        assert int(link.redis.hget("anyrig:absent", "attic") or 0) == since
+        link.redis.hset("anyrig:absent", "attic", str(since - LOST_S - 1))
+        assert looked(next_one) == ["cellar"]
+        assert not link.redis.exists(link.name(LOST, "attic"), "anyrig:absent")

@@ -135,9 +135,13 @@ class Coordinator:
         broker.keep(path, self._kept)
         self._notice = self._noticed(box, self._start_flower(near))
         self._watch = Watch(self.link)
+        there = notice.read(self.link)
+        others = []
+        if there is not None and there.host != socket.gethostname():
+            others = [f"another coordinator, on {there.host}, leads this broker: end one of them"]
         notice.write(self.link, self._notice)
         self._stack.callback(self._withdraw)
-        self.warnings = [*self._where.warnings, *exposed(self.link)]
+        self.warnings = [*self._where.warnings, *exposed(self.link, self._public), *others]
         host = urlsplit(self._public).hostname
         if self._named and host in ("127.0.0.1", "localhost", "::1"):
             self.warnings.append("the broker was named by an address of this machine alone: other "
@@ -225,8 +229,8 @@ class Coordinator:
             print_warning("the broker has died; it is started again over its data")
             try:
                 self.broker.start()
-            except AnyrigError as error:
-                print_warning(error.message)
+            except (AnyrigError, OSError) as error:
+                print_warning(f"it cannot be started: {error}")
                 return
         self._tend_flower()
         if time.monotonic() < self._next:
@@ -251,7 +255,10 @@ class Coordinator:
         self._flower_at = now + self._flower_wait_s
         log = self._folder / "flower.log"
         print_warning(f"Flower has ended, {log} says why; it is started again")
-        self._flower.start(self._context.environment)
+        try:
+            self._flower.start(self._context.environment)
+        except (AnyrigError, OSError) as error:  # a page less; the cluster goes on
+            print_warning(f"Flower cannot be started: {error}")
 
     def _told(self, what: str, name: str, device: str) -> None:
         if self._options.json:

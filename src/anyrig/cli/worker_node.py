@@ -201,7 +201,8 @@ class Node:
         while not self._asked.wait(_LOOK_S):
             if place.drained.is_set():
                 self._leave("it was asked to" if not place.replaced else "another took its name")
-        last = threading.Timer(LEAVE_S + _LAST_S, os._exit, (1,))
+        # It was asked to leave, and does: whoever starts again what failed must not.
+        last = threading.Timer(LEAVE_S + _LAST_S, os._exit, (0,))
         last.daemon = True
         last.start()
         finished = place.leave(LEAVE_S)
@@ -263,8 +264,8 @@ def joined(context: Context, link: Link, beat: Beat) -> None:
     patience_s, told, wait_s = context.options.wait, False, 0.5
     began = time.monotonic()
     while True:
-        try:
         beat()
+        try:
             link.check()
             break
         except NoBroker as error:

@@ -8,18 +8,20 @@ DELETE  URL/SHARD   takes them out, once they came whole
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import replace
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from anyrig.cluster.shard import Answer, answer_of
 from anyrig.errors import WorkFailed
 
 MOST_BYTES = 512 << 20
-_TIMEOUT_S = 60.0
+_CONNECT_S, _TIMEOUT_S = 5.0, 30.0
 
 
 def put(url: str, key: str, answer: Answer) -> Answer:
@@ -46,7 +48,10 @@ def _asked(method: str, url: str, key: str, data: bytes | None = None) -> bytes:
     request.add_header("Content-Type", "application/json")
     # No proxy: the coordinator is a machine of the same room.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    parts = urlsplit(url)
     try:
+        # Who asks has more to do than to wait for a wall that swallows what is sent.
+        socket.create_connection((parts.hostname or "", parts.port or 80), _CONNECT_S).close()
         with opener.open(request, timeout=_TIMEOUT_S) as found:
             body: Any = found.read(MOST_BYTES + 1)
     except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import queue
 import re
 import secrets
@@ -18,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -45,6 +46,7 @@ _QUEUE_S = int(LONGEST_S)
 _TAKEN_S = int(4 * LONGEST_S)
 """The same of Celery's own list of what workers have taken."""
 _MOST = MOST_BYTES + (4 << 20)
+_CLOSED_BOX_S = 60.0
 _ID = re.compile(r"[0-9a-f]{24}")
 
 
@@ -60,8 +62,8 @@ class Sent:
     order: Order
     queue: str
     seat: int
-    put_at: float | None = None
-    """When it lay in its worker's queue; None while it is on the way there."""
+    at: float = field(default_factory=time.monotonic)
+    """When it was sent on its way."""
 
 
 class Heard(NamedTuple):
@@ -84,8 +86,8 @@ class Calls:
         self._link, self.offer, self.precision = link, offer, precision
         self._options, self._lane, self._small = dict(options), lane, small
         self.box, self.box_key = box, box_key
-        self._closed_box = ""
-        """A box that this machine cannot reach."""
+        self._open_box_at = 0.0
+        """When a box that could not be reached is tried again."""
         self._app = made(link.url)
         self._roll = Roll(link)
         self._run, self._host = secrets.token_hex(8), socket.gethostname()
@@ -122,7 +124,7 @@ class Calls:
         self._end_queues(pipe, queues)
         pipe.get(self._link.name("cluster"))
         told = notice_of(pipe.execute()[-1])
-        if told is not None and told.box != self._closed_box:
+        if told is not None and time.monotonic() >= self._open_box_at:
             # A coordinator may come, and come back elsewhere.
             self.box, self.box_key = told.box, told.box_key
 
@@ -188,7 +190,6 @@ class Calls:
         pipe.set(self._key(), "1", ex=RUN_LEASE_S)
         pipe.execute()
         self._publish(order, sent.queue)
-        sent.put_at = time.monotonic()
 
     def _publish(self, order: Order, name: str) -> None:
         """As a task of Celery, straight into the queue.
@@ -213,6 +214,9 @@ class Calls:
     def withdraw(self, name: str, ids: Collection[str]) -> None:
         """Take messages out of the queue of a worker that is no more."""
         self._outbox.put(partial(self._withdraw, name, frozenset(ids)))
+        with self._lock:
+            if all(sent.queue != name for sent in self._sent.values()):
+                self._queues.discard(name)
 
     def _withdraw(self, name: str, ids: Collection[str]) -> None:
         redis = self._link.redis
@@ -255,10 +259,12 @@ class Calls:
             if heard is not None:
                 yield heard
 
-    def look(self, ids: Collection[str]) -> list[Heard]:
+    def look(self, ids: Collection[str]) -> Iterator[Heard]:
         """The answers that lie there of some shards, where nobody told of them."""
-        found = [self._fetched(id) for id in ids]
-        return [one for one in found if one is not None]
+        for id in ids:
+            heard = self._fetched(id)
+            if heard is not None:
+                yield heard
 
     def _fetched(self, id: str) -> Heard | None:
         """An answer, which is deleted at once; None where there is none."""
@@ -286,11 +292,11 @@ class Calls:
                 answer = answer_of(result)
                 return answer if not answer.box else self._from_box(answer)
             sound = self._lying(SOUND + id)
-            if not sound:  # a broker that was started anew kept the one and not the other
-                return Answer(id, left=tuple(int(index) for index in result["recordings"]))
-            return answer_of(result, sound)
+            # A broker that was started anew may have kept the one and not the other.
+            return answer_of(result, sound) if sound else Answer(id)
         except (
-            AnyrigError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+            AnyrigError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+            ArithmeticError,
         ) as error:  # fmt: skip
             log.warning("an answer of shard %s cannot be read: %s", id, error)
             return None
@@ -306,14 +312,15 @@ class Calls:
     def _from_box(self, answer: Answer) -> Answer:
         from anyrig.cluster.box import get
 
-        if answer.box != self.box:  # the key goes nowhere but where the coordinator said
-            raise WorkFailed("an answer in a box of somebody else", hint="It is given again.")
+        if answer.box != self.box:  # the key goes nowhere but where the coordinator says
+            log.warning("an answer lies in a box that is not the coordinator's now; given again")
+            return Answer(answer.id)
         try:
             return get(answer, self.box_key)
         except WorkFailed as error:
-            log.warning("%s; large answers are made in parts from now on", error.message)
-            self._closed_box, self.box = self.box, ""
-            return Answer(answer.id, left=tuple(answer.left))
+            log.warning("%s; large answers are made in parts for a while", error.message)
+            self._open_box_at, self.box = time.monotonic() + _CLOSED_BOX_S, ""
+            return Answer(answer.id)
 
     # -- who is there ----------------------------------------------------------------------------
 
@@ -321,11 +328,11 @@ class Calls:
         """The workers that gave a sign of late."""
         return self._roll.living()
 
-    def put_at(self, id: str) -> float | None:
-        """When a shard lay in its queue; None where it does not yet, or nobody wants it."""
+    def sent_at(self, id: str) -> float:
+        """When a shard was sent; long ago where nobody knows of it any more."""
         with self._lock:
             sent = self._sent.get(id)
-        return sent.put_at if sent is not None else None
+        return sent.at if sent is not None else -math.inf
 
     def queued(self, name: str) -> set[str]:
         """The shards that lie in a queue and were not taken."""

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from anyrig import __version__
 from anyrig.cluster.link import LEASE_S, Link, plain
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ class Card:
     def queue(self) -> str:
         """Where its shards are put."""
         return queue_of(self.name)
+
+    def differs(self) -> str:
+        """How its anyrig differs from this one, for a person; empty where it does not."""
+        if self.version != __version__:
+            return f"it runs anyrig {self.version}, this is {__version__}"
+        if self.protocol != PROTOCOL:
+            return f"it speaks protocol {self.protocol} of the cluster, this speaks {PROTOCOL}"
+        return ""
 
     def offer(self, engine: str) -> Offer | None:
         """What it says of an engine."""

@@ -31,7 +31,8 @@ T = TypeVar("T")
 SLICE_S = 1.0
 """What a worker is given at once; an order and its answer cost about 10 ms."""
 LOW_S = 0.2
-_LEAST_AHEAD, _AHEAD = 1024, 64
+_LEAST_AHEAD, _AHEAD = 512, 64
+"""Lines that are under way at least, and for each worker: takes of as many may wait in memory."""
 
 
 class Fleet:

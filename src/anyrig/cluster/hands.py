@@ -9,9 +9,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from anyrig import __version__
 from anyrig.cluster.calls import Calls, Heard
-from anyrig.cluster.card import PROTOCOL, Card
+from anyrig.cluster.card import Card
 from anyrig.cluster.link import PATIENCE_S, NoBroker
 from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.errors import AnyrigError, WorkFailed
@@ -30,10 +29,12 @@ _MISSING_S = 4.0
 """A broker that was started anew has heard from every worker after this."""
 _LOST_S = 6.0
 """A shard that its worker does not know after so long may have got lost with the broker."""
-_ASIDE_S = (2.0, 10.0, 30.0)
+_ASIDE_S = (2.0, 10.0, 30.0, 120.0, 600.0)
 """How long a worker that gave a shard back is left alone: the first time, and after that."""
 _REFUSALS = 3
-"""A worker that gives back so many shards, and does none, is asked no more until it is new."""
+"""One that gave back so many shards, and did none since, is nobody to wait for."""
+_REMEMBERED = 1024
+"""So many workers that are no more are remembered."""
 _OPINIONS = 2
 """Workers that must agree that a line cannot be spoken."""
 
@@ -99,7 +100,7 @@ class Hands:
         """That somebody works; an error when nobody has for too long."""
         if self._error is not None:
             raise self._error
-        if self._seats or self._away_since is not None:
+        if self._somebody or self._away_since is not None:
             self._alone_since = time.monotonic()
             return
         if time.monotonic() - self._alone_since < self._patience_s:
@@ -110,6 +111,12 @@ class Hands:
             f"no worker of the cluster can speak with {engine}" + (f" ({why})" if why else ""),
             hint="`anyrig cluster status` shows who is there; `anyrig worker --broker URL` joins.",
         )
+
+    @property
+    def _somebody(self) -> bool:
+        """Whether anybody has a seat who may be hoped to do something."""
+        seats = list(self._seats.values())
+        return any(self._refusals.get(seat.card.run, 0) < _REFUSALS for seat in seats)
 
     def heard(self, said: Said) -> Seat | None:
         """Seats are taken and given up here, in the shift's own thread."""
@@ -130,7 +137,11 @@ class Hands:
         )
         if before is not None:
             lane.prior = before.rate or lane.prior or before.prior
+        lane.leaving = worker.leaving
         self._lanes[name] = lane
+        for book in (self._lanes, self._mourned, self._refused, self._refusals, self._not_before):
+            if len(book) > _REMEMBERED + len(self._seats):
+                del book[next(iter(book))]
         return lane
 
     def learned(self, worker: Seat, told: wire.Done) -> None:
@@ -218,7 +229,7 @@ class Hands:
         for name, card in living.items():
             seat = self._seats.get(name)
             if seat is not None and seat.card.run != card.run:
-                self._gone(seat, "was started anew")
+                self._gone(seat, AGAIN if seat.idle else "was started anew")
                 seat = None
             if seat is None:
                 self._come(card, now)
@@ -230,7 +241,8 @@ class Hands:
             if seat.missing_since is None:
                 seat.missing_since = now
             elif now - seat.missing_since > _MISSING_S:
-                self._gone(seat, AGAIN if seat.idle else "has left, or gives no sign any more")
+                fair = seat.idle or seat.leaving
+                self._gone(seat, AGAIN if fair else "has left, or gives no sign any more")
 
     def _stay(self, seat: Seat, card: Card, now: float) -> None:
         """A worker that has a seat gave a sign."""
@@ -265,15 +277,13 @@ class Hands:
 
     def _why_not(self, card: Card) -> str:
         """Why a worker must not be given anything; empty when it may be."""
-        if card.version != __version__ or card.protocol != PROTOCOL:
-            return f"it runs anyrig {card.version}, this is {__version__}"
+        if other := card.differs():
+            return other
         if card.status == "draining":
             return "it is about to leave"
         mine, theirs = self._calls.offer, card.offer(self._calls.offer.engine)
         if theirs is None:
             return f"it has no {mine.engine}"
-        if self._refusals.get(card.run, 0) >= _REFUSALS:
-            return self._refused.get(card.name, "it gave everything back")
         able = card.precisions.get(mine.engine, ())
         if able and self._calls.precision not in able:
             return f"it computes {mine.engine} in {', '.join(able)}, not in {self._calls.precision}"
@@ -321,7 +331,9 @@ class Hands:
             seat.answered(heard.id, None)
             return
         answer = heard.answer
-        if answer is None or answer.refused:
+        if answer is not None and answer.is_lost:
+            seat.answered(heard.id, None)
+        elif answer is None or answer.refused:
             said = answer.refused if answer is not None else "its answer cannot be read"
             self._refuse(seat, said)
         elif not seat.answered(heard.id, answer):

@@ -152,6 +152,7 @@ class Link:
         """
         from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError
         from redis.exceptions import ConnectionError as Broken
+        from redis.exceptions import ResponseError as Refused
         from redis.exceptions import TimeoutError as Late
 
         away: tuple[type[Exception], ...] = (
@@ -161,7 +162,11 @@ class Link:
         while True:
             try:
                 return what()
-            except away as error:
+            except Exception as error:
+                # MISCONF: its disk is full, or does not take what it writes.
+                full = isinstance(error, Refused) and str(error).startswith("MISCONF")
+                if not full and not isinstance(error, away):
+                    raise
                 if gave_up() or time.monotonic() - began > patience_s:
                     raise NoBroker(
                         f"the broker {shown(self.url)} has been away for "

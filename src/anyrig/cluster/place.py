@@ -34,6 +34,8 @@ from anyrig.work.live import Deadly
 from anyrig.work.outcome import Failure, FailureKind
 
 log = logging.getLogger(__name__)
+MOST_BULK = 24
+"""Shards of bulk work that are taken at once, of all runs; see `THREADS` of the node."""
 _SMOOTH = 0.3
 _REMEMBERED = 4096
 _ANSWERING_S = PATIENCE_S + 60.0
@@ -50,9 +52,9 @@ class Workplace:
         observed: what the device says of itself now: the fields of health.
         small: packs a take for the way, where an order asks for it.
         told: is told of what a person should see: an event, and facts of it.
+        beat: is told its name at every beat, whether or not the broker is there.
     """
 
-        beat: is told its name at every beat, whether or not the broker is there.
     def __init__(
         self,
         link: Link,
@@ -62,13 +64,13 @@ class Workplace:
         observed: Callable[[], Mapping[str, Any]] = dict,
         small: Callable[[bytes], bytes] = lambda data: data,
         told: Callable[[str, Mapping[str, Any]], None] = lambda event, facts: None,
+        beat: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._link, self._about, self._beat = link, about, beat
-        beat: Callable[[str], None] = lambda name: None,
         self._observed, self._small = observed, small
         self._roll = Roll(link)
         self._engines = Engines(about, open, observed, told)
-        self._bulk = threading.Lock()
+        self._bulk, self._waiting = threading.Lock(), threading.Semaphore(MOST_BULK)
         self._lock = threading.Lock()
         self._holds: dict[str, float] = {}
         """Shards that are not answered, and when they need not be any more."""
@@ -191,9 +193,9 @@ class Workplace:
     def _beating(self) -> None:
         away = False
         while not self._end.wait(BEAT_S):
+            self._beat(self._about.name)
             try:
                 card = self.card()
-            self._beat(self._about.name)
                 if not self._roll.is_mine(card):  # it was frozen, and somebody took its place
                     self.replaced = self.draining = True
                     self.drained.set()
@@ -277,10 +279,15 @@ class Workplace:
             return Answer(order.id, left=_indices(order))
         if order.lane == "live":
             return self._spoken(order, wanted)
-        with self._bulk:  # the next one is here already, and begins when this one ends
-            if not wanted.now(anew=True):
-                return Answer(order.id, left=_indices(order))
-            return self._spoken(order, wanted)
+        if not self._waiting.acquire(blocking=False):  # or none would be left for who listens
+            return Answer(order.id, left=_indices(order))
+        try:
+            with self._bulk:  # the next one is here already, and begins when this one ends
+                if not wanted.now(anew=True):
+                    return Answer(order.id, left=_indices(order))
+                return self._spoken(order, wanted)
+        finally:
+            self._waiting.release()
 
     def _spoken(self, order: Order, wanted: Wanted) -> Answer:
         loaded = self._engines.of(order)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cluster.calls import Calls, new_id
 from anyrig.cluster.card import Card
+from anyrig.cluster.link import LONGEST_S
 from anyrig.work import wire
 from anyrig.work.pack import Budget
 from anyrig.work.worker import Gone, Said
@@ -65,6 +66,13 @@ class Seat:
         with self._lock:
             return not self._shards
 
+    @property
+    def at_it(self) -> bool:
+        """Whether it says itself that it has a shard, and no shard takes too long."""
+        with self._lock:
+            since = [self.calls.sent_at(id) for id in self._shards if id in self.card.holds]
+        return bool(since) and time.monotonic() - min(since) < 2 * LONGEST_S
+
     def knows(self, id: str) -> bool:
         """Whether a shard was sent there and not answered."""
         return id in self._shards
@@ -86,7 +94,7 @@ class Seat:
                 self._say(wire.Begun(indices))
             id = new_id()
             self._shards[id] = _Shard(indices, set(indices))
-        self.calls.send(id, self.number, self.card, items)
+            self.calls.send(id, self.number, self.card, items)
         return []
 
     def drop(self, indices: Sequence[int]) -> None:
@@ -155,8 +163,8 @@ class Seat:
         with self._lock:
             found = []
             for id, shard in self._shards.items():
-                since = shard.dropped_at if shard.dropped_at is not None else self.calls.put_at(id)
-                if since is not None and now - since > after_s and id not in self.card.holds:
+                since = shard.dropped_at if shard.dropped_at is not None else self.calls.sent_at(id)
+                if now - since > after_s and id not in self.card.holds:
                     found.append(id)
             return found
 

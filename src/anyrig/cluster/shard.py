@@ -6,7 +6,6 @@ Takes are bytes, and lie beside their answer in the broker; through the box they
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ MOST_BYTES = 16 << 20
 """Of an answer through the result backend; more goes over HTTP, or is made again in parts."""
 MOST_LINES = 4096
 _LONGEST = 100_000
+_MOST = 1e12
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ class Answer:
     num_out_of_memory: int = 0
     box: str = ""
     """Where the recordings are, when they are not here."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing of it came here, and its worker is not to blame."""
+        return not (self.recordings or self.failures or self.left or self.refused)
 
     @property
     def sound(self) -> bytes:
@@ -142,10 +147,10 @@ def answer_of(found: Any, sound: bytes = b"") -> Answer:
         failures = {int(index): _failure(one) for index, one in found["failures"].items()}
         return Answer(
             _text(found["id"]), recordings, failures, tuple(_whole(one) for one in found["left"]),
-            _text(found["refused"]), float(found["cost"]), float(found["seconds"]),
+            _text(found["refused"]), _amount(found["cost"]), _amount(found["seconds"]),
             _whole(found["num_batches"]), _whole(found["num_out_of_memory"]), _text(found["box"]),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise BadInput(
             f"an answer that cannot be read: {type(error).__name__}: {error}"[:200],
             hint="Run the same version of anyrig on all machines.",
@@ -197,6 +202,12 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{type(value).__name__} instead of a whole number")
     return value
+
+
+def _amount(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < _MOST:
+        raise ValueError(f"{str(value)[:20]} is no amount of work or time")
+    return float(value)
 
 
 def _value(value: Any) -> Value:

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from anyrig import __version__
-from anyrig.cluster.card import PROTOCOL, Card, Roll, keys_of, read
+from anyrig.cluster.card import Card, Roll, keys_of, read
 from anyrig.cluster.link import LEASE_S, Link, open_to_the_world, shown
 from anyrig.cluster.notice import Notice
 from anyrig.cluster.notice import of as notice_of
@@ -49,8 +48,8 @@ class Row:
             return "it gives no sign"
         if self.card is None:
             return "what it says of itself cannot be read"
-        if (self.card.version, self.card.protocol) != (__version__, PROTOCOL):
-            return f"it runs anyrig {self.card.version}, this is {__version__}"
+        if other := self.card.differs():
+            return other
         return "it is asked to leave" if self.status == "draining" else ""
 
     def plain(self) -> dict[str, Any]:
@@ -122,8 +121,6 @@ class Watch:
     def __init__(self, link: Link, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._link, self._roll, self._clock = link, Roll(link), clock
         self._seen: dict[str, Card] = {}
-        self._absent: dict[str, float] = {}
-        """Who is on the list and gives no sign, and since when."""
         self._tidied = clock()
 
     def look(self) -> list[tuple[str, str, Card]]:
@@ -146,13 +143,18 @@ class Watch:
 
     def _tidy(self) -> None:
         """Forget whoever is lost for long: where each start has a name of its own, they add up."""
-        now = self._tidied = self._clock()
-        names = [name for name in self._roll.names() if name not in self._seen]
-        self._absent = {name: self._absent.get(name, now) for name in names}
-        for name, since in list(self._absent.items()):
+        self._tidied = self._clock()
+        redis, key = self._link.redis, self._link.name("absent")
+        now = redis.time()[0]  # since when is told to the next one, too
+        absent = [name for name in self._roll.names() if name not in self._seen]
+        known = cast("dict[bytes, bytes]", redis.hgetall(key))
+        redis.delete(key)
+        for name in absent:
+            since = int(known.get(name.encode(), now))
             if now - since > LOST_S:
                 forget(self._link, name)
-                del self._absent[name]
+            else:
+                redis.hset(key, name, str(since))
 
 
 def forget(link: Link, name: str) -> bool:
@@ -164,14 +166,20 @@ def forget(link: Link, name: str) -> bool:
 # -- who can reach the broker ----------------------------------------------------------------------
 
 
-def exposed(link: Link) -> list[str]:
-    """Why people whom nobody asked can reach a broker; nothing where nothing speaks for it."""
+def exposed(link: Link, public: str = "") -> list[str]:
+    """Why people whom nobody asked can reach a broker; nothing where nothing speaks for it.
+
+    Args:
+        link: to it.
+        public: its address for other machines, where that is another one.
+    """
     found = [open_to_the_world(link.url) or _lets_anybody_in(link.url) or _listens_openly(link)]
-    parts = urlsplit(link.url)
+    named = public or link.url
+    parts = urlsplit(named)
     with contextlib.suppress(ValueError):
         if parts.scheme == "redis" and ipaddress.ip_address(parts.hostname or "").is_global:
             found.append(
-                f"the broker {shown(link.url)} is reached over the open net without TLS: password "
+                f"the broker {shown(named)} is reached over the open net without TLS: password "
                 "and texts can be read on the way; use rediss://"
             )
     return [one for one in found if one]

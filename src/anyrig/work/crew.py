@@ -69,6 +69,10 @@ class Hand(Protocol):
     def called(self) -> str:
         """That device, as a person calls it."""
 
+    @property
+    def at_it(self) -> bool:
+        """Whether it gives signs that it works, however long that takes; False where none can."""
+
     def give(self, items: Sequence[Item[Any]]) -> Sequence[tuple[int, str]]:
         """Hand it items; the indices of those that cannot be sent to it, and why."""
 

@@ -43,6 +43,8 @@ class Lane(Generic[T]):
 
     def learn(self, cost: float, seconds: float) -> None:
         """A call of this real cost took so long."""
+        if not cost > 0:
+            return
         self._recent.append((cost, max(seconds, 1e-9)))
         self._num_calls += 1
         recent = list(self._recent)

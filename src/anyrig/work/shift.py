@@ -343,8 +343,10 @@ class Shift:
             return
         self._hanging_at = now + HANGS_S / 200
         for number, lane in self._plan.lanes.items():
-            expected = lane.held / lane.rate if lane.rate else 0.0
-            if lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected):
+            rate = self._plan.rate_of(lane)
+            expected = lane.held / rate if rate else 0.0
+            late = lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected)
+            if late and not self._staff.ready[number].at_it:
                 log.warning("a worker on %s has said nothing for %.0f s and is ended",
                             self._staff.ready[number].called,
                             now - lane.since)  # fmt: skip
