@@ -1,11 +1,11 @@
 """A hundred faults in one long run: workers, clients, messages and the broker itself, at random.
 
 Books are made over a cluster by the real command while something goes wrong every second or two:
-workers are killed and come back, sleep past their lease and wake, are cut off; the client is killed
-and started again; the broker is killed with what it has written down, or forgets all; messages come
-twice. One worker's clock is hours wrong all the time, one has another version of the engine. Every
-book must be equal to the one that a machine alone makes, byte for byte; lines that were made more
-than once are counted by the engine itself.
+workers are killed and come back, sleep past their lease and wake, are asked to leave; the client is
+killed and started again, and so is the coordinator; the broker is killed with what it has written
+down, or forgets all; messages come twice. One worker's clock is hours wrong all the time, one has
+another version of the engine. Every book must be equal to the one that a machine alone makes, byte
+for byte; lines that were made more than once are counted by the engine itself.
 
 BENCHMARK_FAULTS, BENCHMARK_VOICE_FAULTS, BENCHMARK_SEED: how many, how many on the default voice.
 """
@@ -17,6 +17,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -70,6 +71,7 @@ class Trouble:
         """What must happen later: somebody wakes, somebody is started again."""
         self._away: set[str] = set()
         self.client: subprocess.Popen[str] | None = None
+        self.leader: subprocess.Popen[bytes] | None = None
 
     def worker(self, name: str) -> Node:
         """Start a worker; the last one's clock is wrong."""
@@ -92,7 +94,7 @@ class Trouble:
             "worker killed": (5, self._kill), "worker asleep": (4, self._freeze),
             "client killed": (3, self._kill_client), "broker killed": (2, self._persistent),
             "broker forgot": (2, self._forgetful), "messages twice": (3, self._twice),
-            "worker asked to leave": (2, self._leave),
+            "worker asked to leave": (2, self._leave), "coordinator killed": (2, self._kill_leader),
         }  # fmt: skip
         weights = [weight for weight, _ in kinds.values()]
         name = self._dice.choices(list(kinds), weights)[0]
@@ -144,6 +146,32 @@ class Trouble:
         self.client.kill()
         return True
 
+    def lead(self) -> None:
+        """A coordinator over the room's broker."""
+        home = self._room.folder / "leader"
+        home.mkdir(exist_ok=True)
+        with (home / "log.txt").open("a") as log:
+            self.leader = subprocess.Popen(
+                [sys.executable, "-m", "anyrig", "coordinator", "--broker", self._room.url,
+                 "--box-port", "0", "--host", "127.0.0.1", "--json"],
+                stdout=log, stderr=log, env=self._room.person("leader"),
+            )  # fmt: skip
+
+    def end(self) -> None:
+        """The room is left as it was, and nobody leads it any more."""
+        self.settle(all=True)
+        if self.leader is not None:
+            self.leader.terminate()
+            self.leader.wait(30)
+
+    def _kill_leader(self) -> bool:
+        if self.leader is None or self.leader.poll() is not None:
+            return False
+        self.leader.kill()
+        self.leader.wait(30)
+        self._later(self.lead, 0.0, 3.0)
+        return True
+
     def _persistent(self) -> bool:
         self._room.stop_broker(kill=True)
         time.sleep(self._dice.uniform(0.0, 2.0))
@@ -174,6 +202,7 @@ def trying(folder: Path, faults: int, voice_faults: int, seed: int, tell: bool =
         for name in NAMES:
             trouble.worker(name)
         room.worker("old", environment={"COUNTING_VERSION": "0", "SHORT_LEASE_S": str(LEASE_S)})
+        trouble.lead()
         room.wait_for(*NAMES, "old")
         for engine, sentences, upto in (
             ("counting", SENTENCES, faults - voice_faults), (VOICE, SENTENCES // 3, faults),
@@ -187,7 +216,7 @@ def trying(folder: Path, faults: int, voice_faults: int, seed: int, tell: bool =
                 if tell:
                     print(f"{tried.count} faults, {tried.num_books} books, {tried.again} lines made"
                           f" again, {len(tried.wrong)} wrong", flush=True)  # fmt: skip
-        trouble.settle(all=True)
+        trouble.end()
     return tried
 
 
