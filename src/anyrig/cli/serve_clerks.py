@@ -19,7 +19,8 @@ from anyrig.cli import clerk, compute
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError
 from anyrig.server.keeper import Keeper
-from anyrig.work.live import Live
+from anyrig.server.waiting import Piece
+from anyrig.work.live import Awaited, Live
 
 if TYPE_CHECKING:
     from anyrig.work.live import Lane
@@ -58,7 +59,7 @@ class HiredClerks:
         *,
         lane: Lane = "live",
         turn: float = 0.0,
-    ) -> Future[Any]:
+    ) -> Piece[Any]:
         """A future of the task's answer. The first one starts a process: call it in a thread.
 
         Args:
@@ -118,9 +119,9 @@ def _let_go(leash: Path) -> None:
         leash.unlink(missing_ok=True)
 
 
-def _answer(work: Future[Any], held: ExitStack, leash: Path) -> Future[Any]:
+def _answer(work: Awaited[Any], held: ExitStack, leash: Path) -> Piece[Any]:
     """The task's own answer or error; cancelled with it, and the clerk given back at its end."""
-    answer: Future[Any] = Future()
+    answer: Piece[Any] = Piece(lambda: work.began)
 
     def done(found: Future[Any]) -> None:
         held.close()

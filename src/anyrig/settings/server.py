@@ -35,6 +35,8 @@ class ServerSettings:
     """Sentences or texts that may wait; over it requests are answered with 429."""
     deadline_s: float = 600.0
     """How long a request may wait for its turn."""
+    work_s: float = 1800.0
+    """How long a piece of a request's work may take once it has begun; a job takes longer."""
     idle_s: float = 900.0
     """A model that nobody asked for this long is unloaded; 0 keeps it."""
     memory_free_mb: float = 0.0
@@ -52,7 +54,7 @@ class ServerSettings:
         if not 0 <= self.port < 65536:
             raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
         for name in ("upload_mb", "body_mb", "upload_files", "text_characters", "texts", "queue",
-                     "deadline_s", "requests_per_minute"):  # fmt: skip
+                     "deadline_s", "work_s", "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
                 raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
         if not 1 <= self.jobs_at_once <= 64:
