@@ -29,6 +29,8 @@ from tests.server.conftest import Server, Start
 
 openai = pytest.importorskip("openai")
 
+ALIKE = 0.9999
+"""The least cosine: a server computes in half numbers where the device does so quickly."""
 TEXTS = ["The sea is calm tonight.", "A small green frog sat on a log.", "Stocks fell sharply."]
 URL = "/v1/embeddings"
 
@@ -64,20 +66,21 @@ def test_the_official_client_gets_the_vectors_that_are_made_offline(client: Any,
     if form == "base64":
         vectors = [np.frombuffer(base64.b64decode(one), "<f4") for one in vectors]
     assert [one.index for one in answer.data] == [0, 1, 2]
-    assert cosines(vectors, offline(*TEXTS)).min() > 0.99999
+    assert cosines(vectors, offline(*TEXTS)).min() > ALIKE
     assert (answer.object, answer.model) == ("list", "minilm")
 
 
 def test_one_text_is_not_a_list_of_letters(client: Any) -> None:
     answer = client.embeddings.create(model="minilm", input=TEXTS[1])
     assert len(answer.data) == 1
-    assert cosines([answer.data[0].embedding], offline(*TEXTS)[1:2]).min() > 0.99999
+    assert cosines([answer.data[0].embedding], offline(*TEXTS)[1:2]).min() > ALIKE
 
 
 def test_fewer_dimensions_are_the_first_ones_of_length_one(client: Any) -> None:
     answer = client.embeddings.create(model="minilm", input=TEXTS[0], dimensions=100)
     vector = np.array(answer.data[0].embedding)
-    whole = offline(*TEXTS)[0][:100]
+    both = client.embeddings.create(model="minilm", input=TEXTS[0])
+    whole = np.array(both.data[0].embedding)[:100]
     assert vector.shape == (100,)
     np.testing.assert_allclose(vector, whole / np.linalg.norm(whole), atol=1e-5)
 
@@ -86,11 +89,11 @@ def test_tokens_stand_for_their_text(client: Any) -> None:
     tokenizer = _tokenizer()
     rows = [tokenizer.encode(text, add_special_tokens=False).ids for text in TEXTS]
     many = client.embeddings.create(model="minilm", input=rows)
-    assert cosines([one.embedding for one in many.data], offline(*TEXTS)).min() > 0.99999
+    assert cosines([one.embedding for one in many.data], offline(*TEXTS)).min() > ALIKE
     assert many.usage.prompt_tokens == sum(map(len, rows))
     with_ends = tokenizer.encode(TEXTS[2]).ids
     one = client.embeddings.create(model="minilm", input=with_ends)
-    assert cosines([one.data[0].embedding], offline(*TEXTS)[2:]).min() > 0.99999
+    assert cosines([one.data[0].embedding], offline(*TEXTS)[2:]).min() > ALIKE
 
 
 def test_usage_counts_the_model_s_own_tokens(client: Any) -> None:
@@ -183,7 +186,7 @@ def test_64_clients_at_once_get_their_own_vectors_in_order(server: Server) -> No
     made = asyncio.run(all_at_once())
     assert [len(one) for one in made] == [len(one) for one in work]
     wanted = offline(*(text for texts in work for text in texts))
-    assert cosines([row for one in made for row in one], wanted).min() > 0.99999
+    assert cosines([row for one in made for row in one], wanted).min() > ALIKE
 
 
 @pytest.fixture
