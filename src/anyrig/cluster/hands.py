@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cluster.calls import Calls, Heard
 from anyrig.cluster.card import Card
-from anyrig.cluster.link import PATIENCE_S, NoBroker
+from anyrig.cluster.link import BEAT_S, PATIENCE_S, NoBroker
 from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.errors import AnyrigError, WorkFailed
 from anyrig.units import plural
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anyrig.work.outcome import Failure
 
 log = logging.getLogger(__name__)
-_LOOK_S = 1.0
+_LOOK_S, _LOOK_EACH_S = 1.0, 0.002
 _MISSING_S = 4.0
 """A broker that was started anew has heard from every worker after this."""
 _LOST_S = 6.0
@@ -189,9 +189,10 @@ class Hands:
             try:
                 now = time.monotonic()
                 if now >= following:
-                    following = now + _LOOK_S
                     self._calls.renew()
                     living = self._calls.living()
+                    # They give a sign every two seconds: of very many, none is looked at twice.
+                    following = now + min(BEAT_S, max(_LOOK_S, len(living) * _LOOK_EACH_S))
                     self._here(now)
                     self._look(living, now)
                 for heard in self._calls.answers():
