@@ -347,8 +347,12 @@ def _too_small(asked: int, budget_bytes: int) -> str:
 def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemory | DeviceUnusable:
     why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
     if any("it needs" in over.reason for over in passed):
-        return OutOfMemory(
+        error = OutOfMemory(
             f"{need.what} fits nowhere: {why}",
             hint="Raise --memory-gb, take --profile low-memory, or a smaller model.",
         )
+        small = [over.device for over in passed if "it needs" in over.reason]
+        if all(device.kind == "gpu" for device in small):
+            error.devices = tuple(device.id for device in small)
+        return error
     return DeviceUnusable(f"nothing can run {need.what}: {why}", hint="Run `anyrig doctor`.")

@@ -10,8 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli import clerk
+from anyrig.devices.describe import Device, Drive
 from anyrig.errors import AnyrigError
+from anyrig.placement import Placement
 from anyrig.work.carried import told
+from anyrig.work.engine import Recipe
+from anyrig.work.pool import Pool
+
+
+class OwnPool:
+    """A model in a process of its own."""
+
+    def __init__(self, device: str) -> None:
+        drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+        place = Placement(Device(device, "gpu", "test", device), drive)
+        recipe = Recipe("anyrig.work.rehearse:Rehearsal")
+        self.pool = Pool([place], recipe, environment=os.environ)
+
+    def pools(self) -> tuple[Pool, ...]:
+        return (self.pool,)
+
+    def __enter__(self) -> OwnPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.close()
 
 
 class DeadlyClerk(clerk.Clerk):
@@ -25,9 +48,22 @@ class DeadlyClerk(clerk.Clerk):
             return {"result": "awake"}
         if payload["task"] == "dream":
             return self._dreamt(payload)
+        if payload["task"] == "borrow":
+            return self._borrowed(payload["arguments"])
         if payload["task"] == "slip":
             return super()._one({"task": "search", "arguments": {"a secret": "text"}})
         return super()._one(payload)
+
+    def _borrowed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """A task with models in processes of their own, some of them on a GPU that is not there."""
+        try:
+            for name in arguments["names"]:
+                own = self.room.keep(name, lambda: OwnPool(arguments["device"]))
+                list(own.pool.run([0.01, 0.02], cost=float))
+            time.sleep(arguments.get("seconds", 0.0))
+            return {"result": self.room.kept}
+        finally:
+            self.room.tidy()
 
     def _dreamt(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """A long task in many steps: until nobody waits for it, or ten minutes."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 
@@ -23,7 +24,10 @@ from anyrig.cli.context import Context
 from anyrig.cli.serve_clerks import HiredClerks
 from anyrig.errors import BadInput, MissingPackage, NeedsWeights, PastLimit, WorkFailed
 from anyrig.server.keeper import Keeper
+from anyrig.server.kept import within
 from anyrig.work.carried import revived, told
+from anyrig.work.live import LANES
+from anyrig.work.seen import Held
 
 DEADLY = "tests.cli.deadly_clerk:DeadlyClerk"
 
@@ -84,6 +88,21 @@ def test_quick_tasks_do_not_wait_for_long_ones(hired: HiredClerks) -> None:
     long.add_done_callback(lambda _: over.set())
     assert hired.submit("ready", {}).result(timeout=60) == {"kept": []}
     assert not over.is_set()
+
+
+def test_what_deletes_waits_for_nobody_and_nobody_for_it(hired: HiredClerks) -> None:
+    def deleted() -> None:
+        for task in ("index_delete", "index_remove"):
+            with pytest.raises(BadInput, match="no index 'nothing'"):
+                hired.submit(task, {"index": "nothing", "files": []}).result(timeout=60)
+
+    deleted()  # its clerk is there from now on
+    for lane in LANES:
+        hired.submit("ready", {}, lane=lane).result(timeout=60)
+    naps = [hired.submit("nap", {"seconds": 5.0}, lane=lane) for lane in LANES]
+    deleted()
+    assert not any(nap.done() for nap in naps)
+    assert "documents, deletions" in hired._keeper.loaded()
 
 
 def test_what_waits_can_be_cancelled_and_the_clerk_is_given_back(hired: HiredClerks) -> None:
@@ -179,6 +198,62 @@ def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:
     room.let_go("a")
     room.let_go("nothing")
     assert (closed, room.kept) == (["b", "a"], ["c"])
+
+
+def test_what_no_task_had_for_long_goes_when_another_ends(context: Context) -> None:
+    now = 100.0
+    room = clerk.ClerkRoom(context, bulk=False, idle_s=10.0, clock=lambda: now)
+    for name in ("a", "b"):
+        room.keep(name, lambda: nullcontext("thing"))
+    now = 300.0  # a long task, which had both
+    room.tidy()
+    assert room.kept == ["a", "b"]
+    now = 309.0
+    room.keep("b", lambda: nullcontext("thing"))
+    room.tidy()
+    now = 311.0
+    room.tidy()
+    assert room.kept == ["b"]
+
+
+def test_models_in_processes_of_their_own_are_seen_and_let_go_one_by_one(
+    hired: HiredClerks,
+) -> None:
+    keeper = hired._keeper
+    for name in ("older", "newer"):
+        asked = {"names": [name], "device": "gpu-7"}
+        hired.submit("borrow", asked, lane="bulk").result(timeout=60)
+    until(lambda: [one.name for one in _held(keeper)] == ["older", "newer"])
+    until(lambda: all(one.num_items == 2 for one in _held(keeper)))
+    seen = {one.name: one.workers[0] for one in _held(keeper)}
+    assert {one.device for one in seen.values()} == {"gpu-7"}
+    assert seen["older"].holds == ("rehearsal",)
+    nap = hired.submit("nap", {"seconds": 3.0}, lane="bulk")
+    assert keeper.make_room(("gpu-8",)) == ""
+    assert keeper.make_room(("gpu-7",)) == "documents, long tasks: older"
+    assert not nap.done()  # it went while a task was at work
+    until(lambda: not psutil.pid_exists(seen["older"].pid))
+    assert psutil.pid_exists(seen["newer"].pid)
+    assert nap.result(timeout=60) == "awake"
+
+
+def test_a_model_that_the_task_at_hand_has_is_not_let_go(hired: HiredClerks) -> None:
+    keeper = hired._keeper
+    asked = {"names": ["busy"], "device": "gpu-7", "seconds": 6.0}
+    work = hired.submit("borrow", asked, lane="bulk")
+    until(lambda: any(one.busy for one in _held(keeper)))
+    (held,) = _held(keeper)
+    assert keeper.make_room(("gpu-7",)) == ""
+    live: Any = keeper.kept()[0].value
+    live.let_go("busy")
+    assert work.result(timeout=60) == ["busy"]
+    assert psutil.pid_exists(held.workers[0].pid)
+    until(lambda: not _held(keeper)[0].busy)
+    assert keeper.make_room(("gpu-7",)) == "documents, long tasks: busy"
+
+
+def _held(keeper: Keeper) -> list[Held]:
+    return [held for one in keeper.kept() for held in within(one.value)]
 
 
 def test_a_model_that_cannot_be_opened_leaves_nothing_open(context: Context) -> None:

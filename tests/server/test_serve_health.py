@@ -50,8 +50,13 @@ def speak(server: Server, text: str = "Hello there.") -> httpx.Response:
     return server.client.post("/v1/audio/speech", json=wish)
 
 
-def pid_of(worker: dict[str, Any]) -> int:
-    return int(worker["worker_id"].rpartition(":")[2])
+def rows(told: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    """Each worker: its model, its process and its fields."""
+    found = []
+    for name, row in zip(told["worker_ids"], told["workers"], strict=True):
+        model, _, pid = name.rpartition(":")
+        found.append((model, int(pid), row))
+    return found
 
 
 # -- within this process ---------------------------------------------------------------------------
@@ -60,8 +65,9 @@ def pid_of(worker: dict[str, Any]) -> int:
 def test_a_fresh_server_is_ready_and_has_no_worker(app_client: TestClient) -> None:
     answer = app_client.get("/health")
     assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "state": "ready", "workers": [], "models": [],
-                             "problems": [], "cluster": []}  # fmt: skip
+    assert answer.json() == {"ready": True, "state": "ready", "workers": [],
+                             "worker_ids": [], "models": [], "problems": [],
+                             "cluster": []}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -128,16 +134,15 @@ def test_workers_are_told_as_they_are_killed_frozen_and_healed(start: Start) -> 
     told = until(server, lambda status, told: status == 200)
     assert told["state"] == "ready"
     assert [name.split()[0] for name in told["models"]] == ["embeddings", "speech"]
-    for worker in told["workers"]:
-        assert set(worker) == FIELDS | {"worker_id"}
+    for model, pid, worker in rows(told):
+        assert set(worker) == FIELDS
         assert worker["status"] in ("ready", "busy")
         assert worker["device_type"] == "cpu"
         assert worker["gpu_available"] == (worker["gpu_count"] > 0)
         assert worker["cached_models"]
-        assert worker["tts_model_loaded"] == worker["worker_id"].startswith("speech")
-        assert psutil.pid_exists(pid_of(worker))
-    speech = [w for w in told["workers"] if w["tts_model_loaded"]]
-    victims = {pid_of(worker) for worker in speech}
+        assert worker["tts_model_loaded"] == model.startswith("speech")
+        assert psutil.pid_exists(pid)
+    victims = {pid for _, pid, worker in rows(told) if worker["tts_model_loaded"]}
     assert victims
     _killed_and_healed(server, victims)
     _frozen_and_thawed(server)
@@ -148,7 +153,7 @@ def _killed_and_healed(server: Server, victims: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
     def healed(status: int, told: dict[str, Any]) -> bool:
-        dead = {pid_of(w) for w in told["workers"] if w["status"] == "dead"}
+        dead = {pid for _, pid, worker in rows(told) if worker["status"] == "dead"}
         fresh = [w for w in told["workers"] if w["tts_model_loaded"]]
         return status == 200 and dead == victims and len(fresh) == len(victims)
 
@@ -165,12 +170,14 @@ def _killed_and_healed(server: Server, victims: set[int]) -> None:
 def _frozen_and_thawed(server: Server) -> None:
     """A worker that is stopped says nothing: it hangs, and a model that has no other is stalled."""
     told = server.client.get("/health").json()
-    frozen = [pid_of(w) for w in told["workers"] if w["tts_model_loaded"]]
+    frozen = [pid for _, pid, worker in rows(told) if worker["tts_model_loaded"]]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     try:
         told = until(server, lambda status, told: told["state"] == "stalled")
-        assert {pid_of(w) for w in told["workers"] if w["status"] == "hangs"} == set(frozen)
+        assert "\nanyrig_ready 0.0\n" in server.client.get("/metrics").text
+        hangs = {pid for _, pid, worker in rows(told) if worker["status"] == "hangs"}
+        assert hangs == set(frozen)
         assert any("says nothing" in problem for problem in told["problems"])
         assert embed(server).status_code == 200  # the others are not held up
     finally:
@@ -185,7 +192,7 @@ def test_an_idle_model_is_unloaded_and_comes_back(start: Start) -> None:
     for _ in range(2):
         assert embed(server).status_code == 200
         told = until(server, lambda status, told: status == 200)
-        workers = [psutil.Process(pid_of(worker)) for worker in told["workers"]]
+        workers = [psutil.Process(pid) for _, pid, _ in rows(told)]
         assert workers
         until(server, lambda status, told: not told["models"])
         assert psutil.wait_procs(workers, timeout=30)[1] == []

@@ -17,7 +17,8 @@ from anyrig.devices.describe import Device, Drive
 from anyrig.errors import BadInput, DeviceLost, OutOfMemory, WorkFailed
 from anyrig.monitor.sample import HostSample, Sample, Snapshot
 from anyrig.placement import Placement
-from anyrig.server.keeper import Keeper, Short
+from anyrig.server.keeper import Keeper
+from anyrig.server.kept import Short
 from anyrig.server.room import Watch, floor_bytes
 from anyrig.units import GIB
 from anyrig.work.engine import Recipe
@@ -326,15 +327,13 @@ def snapshot(moment: float, host_free: int, gpu_free: int) -> Snapshot:
 def test_memory_is_short_below_its_floor_and_told_once_of_a_sample() -> None:
     now = snapshot(1.0, 8 * GIB, 20 * GIB)
     watch = Watch(lambda: now)
-    assert watch() is None
+    assert watch() == []
     now = snapshot(2.0, 8 * GIB, GIB // 2)
-    assert watch() == Short("gpu-1", "512 MiB of memory are left on GPU")
-    assert watch() is None
-    now = snapshot(3.0, GIB // 2, GIB // 2)
-    short = watch()
-    assert short is not None
-    assert short.device == ""
-    assert Watch(lambda: None)() is None
+    assert watch() == [Short("gpu-1", "512 MiB of memory are left on GPU")]
+    assert watch() == []
+    now = snapshot(3.0, GIB // 2, GIB // 2)  # a host that is always short hides no GPU
+    assert [short.device for short in watch()] == ["gpu-1", ""]
+    assert Watch(lambda: None)() == []
 
 
 def test_the_floor_is_what_the_settings_say() -> None:
@@ -347,7 +346,7 @@ def test_a_sweep_unloads_one_when_memory_is_short(keeper: Keeper, clock: Clock) 
     use(keeper, "a")
     clock.now += 1
     use(keeper, "b")
-    told = iter([Short("", "100 MiB are left"), None])
+    told = iter([[Short("", "100 MiB are left")], []])
     keeper.short = lambda: next(told)
     assert keeper.sweep() == ["a"]
     assert keeper.sweep() == []
@@ -356,13 +355,13 @@ def test_a_sweep_unloads_one_when_memory_is_short(keeper: Keeper, clock: Clock) 
 
 def test_a_device_that_is_short_takes_nothing_from_others(keeper: Keeper) -> None:
     use(keeper, "a")  # it shows no worker on that device
-    keeper.short = lambda: Short("gpu-1", "100 MiB are left")
+    keeper.short = lambda: [Short("gpu-1", "100 MiB are left")]
     assert keeper.sweep() == []
 
 
 def test_room_is_made_before_a_load_when_memory_is_short(keeper: Keeper) -> None:
     use(keeper, "a")
-    told = iter([Short("", "100 MiB are left")])
+    told = iter([[Short("", "100 MiB are left")]])
     keeper.short = lambda: next(told)
     with keeper.lend("b", Thing):
         assert keeper.loaded() == ["b"]

@@ -13,19 +13,25 @@ import argparse
 import importlib
 import logging
 import os
+import threading
+import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from anyrig.cli.context import Context
 from anyrig.errors import AnyrigError, BadInput, WorkFailed
 from anyrig.work.carried import revived, told
 from anyrig.work.engine import Recipe, Usual
+from anyrig.work.outcome import Report
+from anyrig.work.seen import Held
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
+    from anyrig.work.pool import Pool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -36,8 +42,10 @@ TASKS: dict[str, str] = {
     "similar": "anyrig.cli.clerk_search:similar",
     "indexes": "anyrig.cli.clerk_index:indexes",
     "index_files": "anyrig.cli.clerk_index:files",
+    "index_close": "anyrig.cli.clerk_index:close",
     "index_remove": "anyrig.cli.clerk_index:remove",
     "index_delete": "anyrig.cli.clerk_index:delete",
+    "index_uploads": "anyrig.cli.clerk_index:uploads",
     "classifiers": "anyrig.cli.clerk_texts:classifiers",
     "passages": "anyrig.cli.clerk_texts:passages",
     "classify": "anyrig.cli.clerk_texts:classify",
@@ -80,37 +88,86 @@ def recipe(context: Context, *, bulk: bool, factory: str = FACTORY) -> Recipe:
     )
 
 
+@dataclass(eq=False)
+class _Opened:
+    value: Any
+    stack: ExitStack
+    opened: float
+    used: float
+    """When a task last had it."""
+
+
 class ClerkRoom:
     """What tasks stand on: a context of their own, and what is kept loaded from one to the next.
 
     Attributes:
         context: as a command has it; its options are the server's, with defaults of commands.
         bulk: whether this clerk does long work, on the chosen device; the other one is on the CPU.
+
+    Args:
+        context: see above.
+        bulk: see above.
+        most_kept: models and indexes that stay open between tasks.
+        idle_s: what no task had for so long is closed when another task ends; 0 never.
+        clock: seconds that only go forward.
     """
 
-    def __init__(self, context: Context, *, bulk: bool, most_kept: int = MOST_KEPT) -> None:
+    def __init__(
+        self, context: Context, *, bulk: bool, most_kept: int = MOST_KEPT, idle_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self.context, self.bulk = context, bulk
         self.leash = ""
         """A file that is there for as long as somebody waits for the task at hand."""
-        self._most = most_kept
-        self._kept: OrderedDict[str, tuple[Any, ExitStack]] = OrderedDict()
+        self._most, self._idle_s, self._clock = most_kept, idle_s, clock
+        self._kept: OrderedDict[str, _Opened] = OrderedDict()
+        self._at_hand: set[str] = set()
+        """What the task at hand has."""
+        self._lock = threading.Lock()
+        """For these two: a model may have to go while a task is at work with others."""
 
     def keep(self, name: str, load: Callable[[], AbstractContextManager[T]]) -> T:
         """Something under a name: opened where it is not, and open until others take its place.
 
         It may be used until the task ends; the next one asks again.
         """
-        if name not in self._kept:
+        with self._lock:
+            self._at_hand.add(name)
+            found = self._kept.get(name)
+        if found is None:
             with ExitStack() as stack:
-                value = stack.enter_context(load())
-                self._kept[name] = value, stack.pop_all()
-        self._kept.move_to_end(name)
-        return cast("T", self._kept[name][0])
+                value, now = stack.enter_context(load()), self._clock()
+                found = _Opened(value, stack.pop_all(), now, now)
+        with self._lock:
+            self._kept[name] = found
+            self._kept.move_to_end(name)
+            found.used = self._clock()
+        return cast("T", found.value)
 
     def let_go(self, name: str) -> None:
         """Close what is kept under a name, if anything is."""
-        if name in self._kept:
-            self._kept.pop(name)[1].close()
+        with self._lock:
+            found = self._kept.pop(name, None)
+        if found is not None:
+            found.stack.close()
+
+    def spare(self, name: str) -> None:
+        """Close a model from another thread than the tasks'; not one that the task at hand has.
+
+        Only what works in processes of its own: other things are their own thread's.
+        """
+        with self._lock:
+            found = self._kept.get(name)
+            if found is None or name in self._at_hand or not _pools(found.value):
+                return
+            del self._kept[name]
+        found.stack.close()
+
+    def held(self) -> list[Held]:
+        """What works in processes of its own, from any thread."""
+        with self._lock:
+            rows = [(name, one, name in self._at_hand) for name, one in self._kept.items()]
+        return [told for name, one, busy in rows if (told := _told(name, one, busy)).workers]
 
     def check(self) -> None:
         """Called between two steps of a long task: an error where nobody waits for it any more."""
@@ -120,12 +177,24 @@ class ClerkRoom:
     @property
     def kept(self) -> list[str]:
         """The names of all that is open."""
-        return list(self._kept)
+        with self._lock:
+            return list(self._kept)
 
     def tidy(self) -> None:
-        """Between tasks: close what was not used for longest, where there is too much."""
-        while len(self._kept) > self._most:
-            self.let_go(next(iter(self._kept)))
+        """Between tasks: close what was not used for longest, where there is too much; and what
+        was not used for too long.
+        """
+        now = self._clock()
+        with self._lock:
+            for name in self._at_hand & self._kept.keys():
+                self._kept[name].used = now
+            self._at_hand.clear()
+            before = now - self._idle_s if self._idle_s else -1.0
+            names = [name for name, one in self._kept.items() if one.used < before]
+            rest = [name for name in self._kept if name not in names]
+            names += rest[: max(0, len(rest) - self._most)]
+        for name in names:
+            self.let_go(name)
 
     def options(self, **changed: Any) -> Context:
         """A context with other flags; machine and settings are not looked up again."""
@@ -134,6 +203,23 @@ class ClerkRoom:
         own.__dict__.update(self.context.__dict__)
         own.options = argparse.Namespace(**{**vars(self.context.options), **changed})
         return own
+
+
+def _pools(value: Any) -> tuple[Pool, ...]:
+    """The workers of something that is kept; most have none of their own."""
+    told = getattr(value, "pools", None)
+    return tuple(told()) if callable(told) else ()
+
+
+def _told(name: str, one: _Opened, busy: bool) -> Held:
+    pools = _pools(one.value)
+    total = Report()
+    for pool in pools:
+        total.join(pool.total)
+    return Held(
+        name, one.opened, one.used, busy, tuple(seen for pool in pools for seen in pool.workers()),
+        total.num_batches, total.num_items, total.busy_s, total.num_out_of_memory,
+    )  # fmt: skip
 
 
 class Clerk(Usual):
@@ -164,11 +250,20 @@ class Clerk(Usual):
         if not bulk:
             given["device"] = "cpu"  # a question is short: a GPU takes longer to open
         context = Context(argparse.Namespace(**given), environment)
-        self.room = ClerkRoom(context, bulk=bulk)
+        idle_s = context.loaded.settings.server.idle_s
+        self.room = ClerkRoom(context, bulk=bulk, idle_s=idle_s)
 
     def holds(self) -> tuple[str, ...]:
         """What is loaded, for those who look after the process."""
         return tuple(self.room.kept)
+
+    def held(self) -> tuple[Held, ...]:
+        """Those of them that work in processes of their own, and where."""
+        return tuple(self.room.held())
+
+    def let_go(self, name: str) -> None:
+        """Close one of these, whatever else goes on; not what the task at hand has."""
+        self.room.spare(name)
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
         """What came of each task: `{"result": ...}` or `{"error": ...}`."""

@@ -50,6 +50,27 @@ def files(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def uploads(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Ids of the files that were sent and that some index holds.
+
+    One that cannot be read is an error: nobody knows what it holds.
+    """
+    from anyrig.documents.index.database import names, path_of
+
+    folder = room.context.folders.indexes
+    found: set[str] = set()
+    for name in names(folder):
+        files = [Path(os.fsdecode(one)) for one, _ in _known(path_of(folder, name))]
+        found |= {file.name.partition(".")[0] for file in files if _sent(room, file)}
+    return {"uploads": sorted(found)}
+
+
+def close(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Let go of an index, before another clerk overwrites what was in it."""
+    closed(room, arguments["index"])
+    return {}
+
+
 def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Take files or folders out of an index for good, with what is kept of them elsewhere."""
     path = _path(room, arguments["index"])

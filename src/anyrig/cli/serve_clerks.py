@@ -1,7 +1,8 @@
-"""The server's clerks: one process for what is quick, one for what takes long; kept by the keeper.
+"""The server's clerks: one process for what is quick, one for what takes long, one for what is to
+be deleted; each started at need and kept by the keeper.
 
-Two pools rather than one of two: what waits for the quick one is never behind a long task, and a
-task that kills its process takes nothing of the other kind with it.
+Pools of one each, rather than one of several: what waits for the quick one is never behind a long
+task, and a task that kills its process takes nothing of the other kinds with it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from anyrig.work.live import Awaited, Live
 
 if TYPE_CHECKING:
     from anyrig.work.live import Lane
+    from anyrig.work.pool import Pool
 
 _NAMES: dict[Lane, str] = {"live": "documents", "bulk": "documents, long tasks"}
 """What each clerk is called by the keeper, and in `/health`."""
+_APART = dict.fromkeys(("index_delete", "index_remove"), "documents, deletions")
+"""Tasks with a clerk of their own. What is deleted is overwritten on the disk, and searches must
+not wait for it; nor must it wait for long work, which may take hours."""
 
 
 def made(context: Context, stack: ExitStack, keeper: Keeper) -> HiredClerks:
@@ -71,7 +76,7 @@ class HiredClerks:
         settings = self._context.loaded.settings.server
         leash = self._leashes / str(next(self._numbers))
         with ExitStack() as stack:
-            live = self._open(stack, lane)
+            live = self._open(stack, lane, _APART.get(task, _NAMES[lane]))
             leash.touch()
             stack.callback(_let_go, leash)
             work = live.submit(
@@ -81,16 +86,16 @@ class HiredClerks:
             held = stack.pop_all()
         return _answer(work, held, leash)
 
-    def _open(self, stack: ExitStack, lane: Lane) -> Live[Any, Any]:
-        """The lane's counter; another where the last one broke down."""
-        live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
+    def _open(self, stack: ExitStack, lane: Lane, name: str) -> Live[Any, Any]:
+        """A clerk's counter; another where the last one broke down."""
+        live = stack.enter_context(self._keeper.lend(name, lambda: self._started(lane)))
         if not live.open:
-            self._keeper.drop(_NAMES[lane], live)
+            self._keeper.drop(name, live)
             stack.close()
-            live = stack.enter_context(self._keeper.lend(_NAMES[lane], lambda: self._started(lane)))
+            live = stack.enter_context(self._keeper.lend(name, lambda: self._started(lane)))
         return live
 
-    def _started(self, lane: Lane) -> Live[Any, Any]:
+    def _started(self, lane: Lane) -> Counter:
         from anyrig.devices.choose import Wish, choose
         from anyrig.placement import Need
         from anyrig.work.pool import Pool
@@ -101,9 +106,7 @@ class HiredClerks:
         placed = compute.placed(context, cpu, need)
         recipe = clerk.recipe(context, bulk=lane == "bulk", factory=self._factory)
         pool = Pool(placed.placements[:1], recipe, environment=context.environment)
-        live: Live[Any, Any] = Live(
-            pool, cost=lambda _: 1.0, ahead=1, most_waiting=context.loaded.settings.server.queue
-        )
+        live = Counter(pool, context.loaded.settings.server.queue)
         # A process that has answered once is known to be good: if it dies, the task is to blame.
         try:
             clerk.raised(live.submit({"task": "ready", "arguments": {}}).result())
@@ -111,6 +114,18 @@ class HiredClerks:
             live.close()
             raise
         return live
+
+
+class Counter(Live[Any, Any]):
+    """Where tasks wait for a clerk; its models can be let go one by one."""
+
+    def __init__(self, clerks: Pool, most_waiting: int) -> None:
+        super().__init__(clerks, cost=lambda _: 1.0, ahead=1, most_waiting=most_waiting)
+        self._clerks = clerks
+
+    def let_go(self, name: str) -> None:
+        """Have a model closed, also while a task is at work with others."""
+        self._clerks.let_go(name)
 
 
 def _let_go(leash: Path) -> None:

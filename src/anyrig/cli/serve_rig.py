@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.devices.choose import suggested_workers
 from anyrig.errors import DeviceUnusable, NoSuchDevice
-from anyrig.server.keeper import Keeper, counter
+from anyrig.server.keeper import Keeper
+from anyrig.server.kept import everybody
 
 if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
@@ -219,13 +220,12 @@ class WatchedRig:
             uses = {use.pid: use for use in sample.processes or ()}
         rows = []
         for one in self._keeper.kept():
-            live = counter(one.value)
-            for worker in live.workers() if live is not None else ():
+            for name, worker in everybody(one.name, one.value):
                 if worker.device != device.id or worker.state == "dead":
                     continue
                 use = uses.pop(worker.pid, None)
                 memory = use.memory_bytes if use is not None else resident.get(worker.pid)
-                rows.append({"pid": worker.pid, "name": one.name, "memory_bytes": memory,
+                rows.append({"pid": worker.pid, "name": name, "memory_bytes": memory,
                              "ours": True})  # fmt: skip
         rows += [{"pid": use.pid, "name": use.name or "", "memory_bytes": use.memory_bytes,
                   "ours": use.ours} for use in uses.values()]  # fmt: skip

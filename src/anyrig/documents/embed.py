@@ -131,6 +131,10 @@ class Embedder:
         """Its processes as last seen; none where the model is in this one."""
         return self._pool.workers() if self._pool is not None else ()
 
+    def pools(self) -> tuple[Pool, ...]:
+        """Its workers, where it has any now."""
+        return (self._pool,) if self._pool is not None else ()
+
     def found(self, texts: Sequence[str], use: Use = "passage") -> None:
         """Count those that were cut, of texts whose vectors were kept: that is told every time."""
         if self.long == "cut" and self._tokeniser is not None and texts:

@@ -109,6 +109,10 @@ class Transcriber:
             gathered.add(piece, heard, kept=kept)
         return gathered.finished(found, translated=self._wishes.translate)
 
+    def pools(self) -> tuple[Pool, ...]:
+        """Its workers, where it has any now."""
+        return tuple(pool for pool, _ in list(self._pools.values()))
+
     def close(self) -> None:
         """End every worker."""
         for pool, _ in self._pools.values():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from anyrig.server.keeper import Kept, counter
+from anyrig.server.kept import Kept, counter, everybody, inner_name
 
 if TYPE_CHECKING:
     from anyrig.work.outcome import Report
+    from anyrig.work.seen import Held
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -31,7 +32,7 @@ class Figures:
             "first_audio_seconds", "Until audio began", [], buckets=_SECONDS, **made
         )
         self.texts = Counter("texts_embedded", "Texts embedded", ["model"], **made)
-        self.tasks = Counter("tasks", "Tasks on documents", ["task", "outcome"], **made)
+        self.tasks = Counter("tasks", "Tasks on files and texts", ["task", "outcome"], **made)
         self.batches = Counter("batches", "Calls of engines", ["model"], **made)
         self.items = Counter("batch_items", "Items in these calls", ["model"], **made)
         self.busy = Counter("engine_busy_seconds", "Time inside engines", ["model"], **made)
@@ -39,7 +40,7 @@ class Figures:
             "out_of_memory", "Batches or loads that found too little memory", ["model"], **made
         )
         self.deaths = Counter("worker_deaths", "Workers that died", ["model"], **made)
-        self._seen: dict[int, tuple[Report, list[float]]] = {}
+        self._seen: dict[Hashable, tuple[Report | Held, list[float]]] = {}
         """By a report's id, what of it was counted; the report is held so that ids stay its own."""
         self._died: set[int] = set()
         self._lock = threading.Lock()
@@ -49,28 +50,33 @@ class Figures:
         enough between that none is unloaded unseen.
         """
         with self._lock:
-            reports: set[int] = set()
+            reports: set[Hashable] = set()
             pids: set[int] = set()
             for one in kept:
                 live = counter(one.value)
                 if live is None:
                     continue
-                self._count(one.name, live.report)
+                self._count(one.name, id(live.report), live.report)
                 reports.add(id(live.report))
                 for worker in live.workers():
+                    for held in worker.held:
+                        key = (worker.pid, held.name, held.opened)
+                        self._count(inner_name(one.name, held.name), key, held)
+                        reports.add(key)
+                for name, worker in everybody(one.name, one.value):
                     if worker.state != "dead":
                         continue
                     pids.add(worker.pid)
                     if worker.pid not in self._died:
-                        self.deaths.labels(one.name).inc()
+                        self.deaths.labels(name).inc()
             self._died = pids
             self._seen = {key: told for key, told in self._seen.items() if key in reports}
 
-    def _count(self, name: str, report: Report) -> None:
+    def _count(self, name: str, key: Hashable, report: Report | Held) -> None:
         now = [float(report.num_batches), float(report.num_items), report.busy_s,
                float(report.num_out_of_memory)]  # fmt: skip
-        before = self._seen.get(id(report), (report, [0.0] * len(now)))[1]
+        before = self._seen.get(key, (report, [0.0] * len(now)))[1]
         counters = (self.batches, self.items, self.busy, self.out_of_memory)
         for figure, new, old in zip(counters, now, before, strict=True):
             figure.labels(name).inc(max(0.0, new - old))
-        self._seen[id(report)] = (report, now)
+        self._seen[key] = (report, now)

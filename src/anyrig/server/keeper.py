@@ -5,7 +5,8 @@
 `load` is called once, whoever asks first; others wait for it, and hear of its failure; whoever
 comes after that tries again. What is lent is never closed: one that is dropped leaves when the last
 who has it gives it back. A value whose work is done by workers is a `Counter`, or has one as
-`live`: so health and metrics can look at its processes and its queue.
+`live`: so health and metrics can look at its processes and its queue. Where such a worker has
+models in processes of its own, as a clerk has, each of these is idle and unloaded on its own.
 """
 
 from __future__ import annotations
@@ -14,83 +15,30 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
 
 from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from anyrig.work.live import Lane
-    from anyrig.work.outcome import Report
-    from anyrig.work.seen import Seen
+from anyrig.server.kept import (
+    Closes,
+    Kept,
+    Short,
+    Tally,
+    counter,
+    devices_of,
+    inner_name,
+    places,
+    within,
+)
 
 log = logging.getLogger(__name__)
-
-
-class Closes(Protocol):
-    """Something that holds a device's memory."""
-
-    def close(self) -> None:
-        """Give it back."""
-
-
-class Counter(Protocol):
-    """Where a model's items wait and are worked on, as in a `Live`. Looking takes no time."""
-
-    report: Report
-
-    @property
-    def open(self) -> bool:
-        """Whether it takes anything."""
-
-    @property
-    def running(self) -> int:
-        """Items at work."""
-
-    def waiting(self, lane: Lane) -> int:
-        """Items that wait."""
-
-    def workers(self) -> Sequence[Seen]:
-        """Its processes, as they were last seen."""
+_LET_GO_S = 5.0
+"""How long a model within a worker may take to go; its worker says so at once."""
 
 
 M = TypeVar("M", bound=Closes)
-
-
-class Short(NamedTuple):
-    """Memory that is short."""
-
-    device: str
-    """Whose memory; empty is the host's."""
-    said: str
-
-
-class Kept(NamedTuple):
-    """A model that is loaded, as it stands."""
-
-    name: str
-    value: Closes
-    lent: int
-    idle_s: float
-
-
-@dataclass
-class Tally:
-    """What a keeper has done so far."""
-
-    loads: int = 0
-    load_s: float = 0.0
-    failures: int = 0
-    unloads: dict[str, int] = field(
-        default_factory=lambda: {"idle": 0, "memory": 0, "broken": 0, "renewed": 0}
-    )
-    """By reason."""
-    out_of_memory: int = 0
-    """Loads that found too little memory, whether a second try went well or not."""
 
 
 @dataclass(eq=False)
@@ -103,6 +51,20 @@ class _Slot:
     used: float = 0.0
     leaves: str = ""
     """Why it is no longer lent to anybody new."""
+
+
+class _Idle(NamedTuple):
+    """Something that could be unloaded."""
+
+    slot: _Slot
+    held: str
+    """A model within the slot's value; empty is all of it."""
+    used: float
+    devices: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return inner_name(self.slot.name, self.held) if self.held else self.slot.name
 
 
 class Keeper:
@@ -121,8 +83,8 @@ class Keeper:
         """Dropped, and closed once nobody has them any more."""
         self._closed = False
         self.tally = Tally()
-        self.short: Callable[[], Short | None] = lambda: None
-        """Says whether memory is short; set by whoever watches it."""
+        self.short: Callable[[], Collection[Short]] = tuple
+        """Says which memory is short; set by whoever watches it."""
 
     @contextlib.contextmanager
     def lend(self, name: str, load: Callable[[], M]) -> Iterator[M]:
@@ -156,7 +118,7 @@ class Keeper:
     # -- unloading ---------------------------------------------------------------------------------
 
     def sweep(self) -> list[str]:
-        """Unload what is idle or broken, and one more when memory is short; their names.
+        """Unload what is idle or broken, and one more for each memory that is short; their names.
 
         It takes as long as closing does: call it in a thread.
         """
@@ -167,28 +129,24 @@ class Keeper:
         gone = self._see_off()
         if self._idle_s:
             before = self._clock() - self._idle_s
-            gone += [slot.name for slot in self._idle() if slot.used < before
-                     and self._unload(slot, "idle")]  # fmt: skip
-        short = self.short()
-        if short is not None and (name := self.make_room(short.device)):
-            log.info("unloaded %s: %s", name, short.said)
-            gone.append(name)
-        return gone
+            # What stands by itself first: with a clerk goes all that it has.
+            for idle in sorted(self._idle(), key=lambda idle: bool(idle.held)):
+                if idle.used < before and self._unload(idle, "idle"):
+                    gone.append(idle.name)
+        return gone + self._room_where_short()
 
-    def make_room(self, device: str = "") -> str:
+    def make_room(self, devices: Collection[str] = ()) -> str:
         """Unload the one that was idle for the longest; its name, or nothing.
 
         Args:
-            device: only one that works there; any when empty.
+            devices: only one that works on any of these; anything when empty.
         """
         gone = self._see_off()
         if gone:
             return gone[0]
-        for slot in self._idle():
-            if device and device not in _places(slot.value):
-                continue
-            if self._unload(slot, "memory"):
-                return slot.name
+        for one in self._idle():
+            if (not devices or one.devices & set(devices)) and self._unload(one, "memory"):
+                return one.name
         return ""
 
     def drop(self, name: str, value: Any) -> None:
@@ -276,28 +234,62 @@ class Keeper:
 
     def _load(self, load: Callable[[], Closes]) -> Closes:
         """Load with room made before, and again each time that memory does not suffice."""
-        short = self.short()
-        if short is not None and (name := self.make_room(short.device)):
-            log.info("unloaded %s to load another: %s", name, short.said)
+        self._room_where_short()
         while True:
             try:
                 return load()
             except OutOfMemory as error:
                 with self._lock:
                     self.tally.out_of_memory += 1
-                name = self.make_room()
+                # What works on another GPU than the full one would go for nothing.
+                name = self.make_room(error.devices)
                 if not name:
                     raise
                 log.info("unloaded %s to load another: %s", name, error.message)
 
-    def _idle(self) -> list[_Slot]:
-        """Loaded and not lent, the longest idle first."""
-        with self._lock:
-            idle = [slot for slot in self._slots.values() if slot.value is not None
-                    and not slot.lent]  # fmt: skip
-        return sorted(idle, key=lambda slot: slot.used)
+    def _room_where_short(self) -> list[str]:
+        """Unload one for each memory that is short; their names."""
+        gone = []
+        for short in self.short():
+            if name := self.make_room(short.devices):
+                log.info("unloaded %s: %s", name, short.said)
+                gone.append(name)
+        return gone
 
-    def _unload(self, slot: _Slot, why: str) -> bool:
+    def _idle(self) -> list[_Idle]:
+        """What could be unloaded, the longest idle first."""
+        with self._lock:
+            found = [(slot, slot.value, slot.lent, slot.used) for slot in self._slots.values()
+                     if slot.value is not None]  # fmt: skip
+        idle = []
+        for slot, value, lent, used in found:
+            idle += [_Idle(slot, held.name, held.used, devices_of(held.workers))
+                     for held in within(value) if not held.busy]  # fmt: skip
+            if not lent:
+                idle.append(_Idle(slot, "", used, places(value)))
+        return sorted(idle, key=lambda one: one.used)
+
+    def _unload(self, one: _Idle, why: str) -> bool:
+        return self._let_go(one, why) if one.held else self._close(one.slot, why)
+
+    def _let_go(self, one: _Idle, why: str) -> bool:
+        """Have a model within closed; whether it has gone, as a task may just have taken it."""
+        value = one.slot.value
+        close = getattr(counter(value), "let_go", None)
+        if close is None:
+            return False
+        close(one.held)
+        end = time.monotonic() + _LET_GO_S
+        while left := [held for held in within(value) if held.name == one.held]:
+            if left[0].busy or time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        with self._lock:
+            self.tally.unloads[why] += 1
+        log.info("unloaded: %s (%s)", one.name, why)
+        return True
+
+    def _close(self, slot: _Slot, why: str) -> bool:
         with self._lock:
             if slot.lent or slot.value is None or self._slots.get(slot.name) is not slot:
                 return False
@@ -329,17 +321,6 @@ class Keeper:
             if value is not None:
                 _shut(value)
         return [slot.name for slot in free]
-
-
-def counter(value: object) -> Counter | None:
-    """What a model's items wait at, where it shows that."""
-    found = getattr(value, "live", value)
-    return cast("Counter", found) if hasattr(found, "workers") else None
-
-
-def _places(value: object) -> set[str]:
-    live = counter(value)
-    return {seen.device for seen in live.workers()} if live is not None else set()
 
 
 def _shut(value: Closes) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.server.keeper import counter
+from anyrig.server.kept import everybody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,23 +29,22 @@ class Worker(NamedTuple):
     """One worker process."""
 
     model: str
-    """By the keeper's name."""
+    """By the keeper's name; of a process of a worker's own, with the name of its model."""
     seen: Seen
     status: Status
     silent_s: float
 
 
 def workers(parts: Parts) -> list[Worker]:
-    """Every worker of every model that is loaded, and those that died lately."""
+    """Every worker of every model that is loaded, those that workers have of their own, and those
+    that died lately.
+    """
     now = time.monotonic()
-    found = []
-    for one in parts.keeper.kept():
-        live = counter(one.value)
-        for seen in live.workers() if live is not None else ():
-            if seen.state == "dead" and now - seen.heard > DEAD_TOLD_S:
-                continue
-            found.append(Worker(one.name, seen, status(seen, now), now - seen.heard))
-    return found
+    return [
+        Worker(name, seen, status(seen, now), now - seen.heard)
+        for one in parts.keeper.kept() for name, seen in everybody(one.name, one.value)
+        if seen.state != "dead" or now - seen.heard <= DEAD_TOLD_S
+    ]  # fmt: skip
 
 
 def status(seen: Seen, now: float) -> Status:
@@ -59,10 +58,12 @@ def status(seen: Seen, now: float) -> Status:
     return "hangs" if now - seen.busy_since > max(_LONG_S, _LONG * seen.expected_s) else "busy"
 
 
-def health(parts: Parts) -> list[dict[str, Any]]:
-    """For `/health`: the fields of each worker."""
+def health(parts: Parts) -> tuple[list[str], list[dict[str, Any]]]:
+    """For `/health`: what each worker is called, and its fields."""
     answering = gpus(parts.rig.now())
-    return [_fields(worker, answering) for worker in workers(parts)]
+    found = workers(parts)
+    names = [f"{worker.model}:{worker.seen.pid}" for worker in found]
+    return names, [_fields(worker, answering) for worker in found]
 
 
 def gpus(now: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -78,7 +79,6 @@ def _fields(worker: Worker, answering: Mapping[str, Mapping[str, Any]]) -> dict[
     rows = mine if seen.kind == "gpu" else list(answering.values())
     free = [row["memory_free_bytes"] for row in rows if row["memory_free_bytes"] is not None]
     return {
-        "worker_id": f"{worker.model}:{seen.pid}",
         "status": worker.status,
         "device_type": seen.word.partition(":")[0],
         "gpu_available": bool(rows),

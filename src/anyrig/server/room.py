@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anyrig.server.keeper import Short
+from anyrig.server.kept import Short
 from anyrig.units import GIB, MIB, bytes_text
 
 if TYPE_CHECKING:
@@ -34,18 +34,23 @@ class Watch:
         """When the sample was taken by which something was called short: it is so once, as an
         unloading shows only in the next."""
 
-    def __call__(self) -> Short | None:
-        """The first memory that is short by the last sample; nothing twice of one sample."""
+    def __call__(self) -> list[Short]:
+        """Every memory that is short by the last sample; nothing twice of one sample.
+
+        GPUs come first: what leaves one makes room on the host as well.
+        """
         snapshot = self._latest()
         if snapshot is None or snapshot.monotonic_s == self._told:
-            return None
+            return []
         host = snapshot.host
-        rows = [("", "the host", host.memory_total_bytes, host.memory_available_bytes)]
-        rows += [(one.device, one.name, one.memory_total_bytes, one.memory_free_bytes)
-                 for one in snapshot.devices[:-1] if not one.lost]  # fmt: skip
-        for device, name, total, free in rows:
-            if not total or free is None or free >= floor_bytes(total, self._free_mb):
-                continue
+        rows = [(one.device, one.name, one.memory_total_bytes, one.memory_free_bytes)
+                for one in snapshot.devices[:-1] if not one.lost]  # fmt: skip
+        rows.append(("", "the host", host.memory_total_bytes, host.memory_available_bytes))
+        found = [
+            Short(device, f"{bytes_text(free)} of memory are left on {name}")
+            for device, name, total, free in rows
+            if total and free is not None and free < floor_bytes(total, self._free_mb)
+        ]
+        if found:
             self._told = snapshot.monotonic_s
-            return Short(device, f"{bytes_text(free)} of memory are left on {name}")
-        return None
+        return found

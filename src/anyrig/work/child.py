@@ -43,9 +43,11 @@ def main() -> int:
         line.send(_refusal(error))
         return 0
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(line, inbox), daemon=True).start()
+    loaded: list[Engine] = []
+    threading.Thread(target=_read, args=(line, inbox, loaded), daemon=True).start()
     try:
         engine = _load(request, line)
+        loaded.append(engine)
     except Exception as error:  # noqa: BLE001 - whatever a library throws is the answer
         line.send(_refusal(error))
         return 0
@@ -74,13 +76,27 @@ def _wire() -> wire.Wire:
     return wire.Wire(reading, writing)
 
 
-def _read(line: wire.Wire, inbox: queue.SimpleQueue[Any]) -> None:
+def _read(line: wire.Wire, inbox: queue.SimpleQueue[Any], loaded: list[Engine]) -> None:
     """Until the pool is gone, whatever the reason: then this process has nothing to live for."""
     try:
         while True:
-            inbox.put(line.receive())
+            message = line.receive()
+            if isinstance(message, wire.LetGo):  # at once: a task at hand may take hours
+                given = (line, message.name, list(loaded))
+                threading.Thread(target=_let_go, args=given, daemon=True).start()
+            else:
+                inbox.put(message)
     finally:
         os._exit(1)
+
+
+def _let_go(line: wire.Wire, name: str, loaded: list[Engine]) -> None:
+    """Close a model that nobody needs; said at once, as somebody waits for its memory."""
+    with contextlib.suppress(OSError, ValueError):
+        for engine in loaded:
+            if callable(close := getattr(engine, "let_go", None)):
+                close(name)
+            line.send(_alive(engine))
 
 
 def _load(request: wire.Load, line: wire.Wire) -> Engine:
@@ -89,7 +105,7 @@ def _load(request: wire.Load, line: wire.Wire) -> Engine:
     engine = make(request.factory, request.placement, request.options)
     if engine.bound is not None and request.placement.budget_bytes is not None:
         engine.bound.limit(request.placement.budget_bytes)
-    line.send(wire.Beat(_holds(engine)))
+    line.send(_alive(engine))
     line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
     beat = threading.Thread(target=_beat, args=(engine, line), name="anyrig-beat", daemon=True)
     beat.start()
@@ -101,13 +117,16 @@ def _beat(engine: Engine, line: wire.Wire) -> None:
     with contextlib.suppress(OSError, ValueError):
         while True:
             time.sleep(BEAT_S)
-            line.send(wire.Beat(_holds(engine)))
+            line.send(_alive(engine))
 
 
-def _holds(engine: Engine) -> tuple[str, ...]:
-    """The models that are loaded here: an engine of several says which."""
-    told = getattr(engine, "holds", None)
-    return tuple(told()) if callable(told) else (engine.name,)
+def _alive(engine: Engine) -> wire.Beat:
+    """With the models that are loaded here: an engine of several says which."""
+    holds, held = getattr(engine, "holds", None), getattr(engine, "held", None)
+    return wire.Beat(
+        tuple(holds()) if callable(holds) else (engine.name,),
+        tuple(held()) if callable(held) else (),
+    )
 
 
 def _refusal(error: Exception) -> wire.Refused:

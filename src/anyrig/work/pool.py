@@ -94,6 +94,16 @@ class Pool:
         """Its processes as they were last seen, and the last that died; asks nobody."""
         return self._staff.seen()
 
+    @property
+    def total(self) -> Report:
+        """The figures of all its runs so far."""
+        return self._staff.total
+
+    def let_go(self, name: str) -> None:
+        """Have a model closed of workers that keep several; one that is in use stays."""
+        for worker in list(self._staff.ready.values()):
+            worker.let_go(name)
+
     def wait_ready(self) -> None:
         """Wait until every worker has loaded its engine or was set aside."""
         later: list[Said] = []

@@ -31,3 +31,22 @@ class Seen(NamedTuple):
     """How long that should take, by what it did before; 0 when nobody knows."""
     said: str = ""
     """How it ended, of one that is dead."""
+    held: tuple[Held, ...] = ()
+    """Models that it has in processes of its own, on other devices perhaps."""
+
+
+class Held(NamedTuple):
+    """A model that a worker has in processes of its own."""
+
+    name: str
+    """As among those that the worker says it holds."""
+    opened: float
+    used: float
+    """When a task last had it."""
+    busy: bool
+    """Whether the task at hand has it."""
+    workers: tuple[Seen, ...]
+    num_batches: int = 0
+    num_items: int = 0
+    busy_s: float = 0.0
+    num_out_of_memory: int = 0

@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
-from anyrig.errors import AnyrigError, DeviceLost, WorkFailed
+from anyrig.errors import AnyrigError, DeviceLost, OutOfMemory, WorkFailed
 from anyrig.memory.limits import Key, Limits
 from anyrig.units import seconds_text
 from anyrig.work import known, wire
 from anyrig.work.blame import Ledger
 from anyrig.work.engine import Recipe
 from anyrig.work.known import Sizes
+from anyrig.work.outcome import Report
 from anyrig.work.schedule import Lane
 from anyrig.work.seen import Seen, State
 from anyrig.work.worker import Gone, Said, Worker
@@ -61,6 +62,8 @@ class Staff:
         self._lock = threading.Lock()
         self.ledger = Ledger()
         self.warnings: list[str] = []
+        self.total = Report()
+        """The figures of everything so far."""
         self._dead: deque[Seen] = deque(maxlen=_DEAD_KEPT)
 
     @property
@@ -81,8 +84,11 @@ class Staff:
 
     def _fact(self, worker: Worker, state: State, said: str = "") -> Seen:
         placement, lane = worker.placement, self._lanes.get(worker.number)
-        if worker.ended and not said:  # where nothing runs, nobody has heard of it yet
+        # Where nothing runs, nobody has heard yet of what became of it.
+        if worker.ended and not said:
             state, said = "dead", worker.ended
+        elif state == "loading" and worker.holds:
+            state = "ready"
         hand = list(lane.hand.values()) if lane is not None else []
         rate = lane.rate if lane is not None else None
         return Seen(
@@ -97,6 +103,7 @@ class Staff:
             lane.since if lane is not None and hand else None,
             sum(item.cost for item in hand) / rate if rate else 0.0,
             said,
+            worker.held if state == "ready" else (),
         )
 
     def hire(self, placement: Placement) -> None:
@@ -165,6 +172,8 @@ class Staff:
     def learned(self, worker: Worker, told: wire.Done) -> None:
         """How large batches are on a device, for its next worker and the next run."""
         self._learnt[worker.placement.device.id] = (worker.placement, told)
+        self.total.batches_done(told)
+        self.total.num_items += len(told.parcels) + len(told.failures)
 
     def lose(self, worker: Worker, said: str, suspects: list[int]) -> None:
         """A ready worker is gone: strike it off, and hire another where the device may go on."""
@@ -243,6 +252,8 @@ class Staff:
         hint = message.hint or "That is the engine's own error; -vv says more."
         name = worker.placement.device.name
         self._refusal = kind(message.said, hint=hint)
+        if isinstance(self._refusal, OutOfMemory) and worker.placement.device.kind == "gpu":
+            self._refusal.devices = (worker.placement.device.id,)
         self._warn(f"the engine cannot be loaded on {name}: {message.said}")
 
     def _died_loading(self, worker: Worker, message: Gone) -> None:

@@ -12,6 +12,7 @@ import threading
 from typing import IO, Any, NamedTuple
 
 from anyrig.work.outcome import Failure
+from anyrig.work.seen import Held
 
 _LENGTH = struct.Struct("<Q")
 
@@ -57,6 +58,12 @@ class Drop(NamedTuple):
     indices: tuple[int, ...]
 
 
+class LetGo(NamedTuple):
+    """To a worker: close this model of several, unless the task at hand has it."""
+
+    name: str
+
+
 class Ready(NamedTuple):
     """From a worker: the engine is loaded."""
 
@@ -69,6 +76,8 @@ class Beat(NamedTuple):
     """From a worker, every few seconds: it lives, and has these models loaded."""
 
     holds: tuple[str, ...]
+    held: tuple[Held, ...] = ()
+    """Those of them that are in processes of its own."""
 
 
 class Refused(NamedTuple):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.work.engine import Recipe
     from anyrig.work.pack import Item
+    from anyrig.work.seen import Held
 
 log = logging.getLogger(__name__)
 _LAST_WORDS_S = 2.0
@@ -61,6 +62,8 @@ class Worker:
         """When it last said anything."""
         self.holds: tuple[str, ...] = ()
         """The models it says that it has loaded."""
+        self.held: tuple[Held, ...] = ()
+        """Those of them that are in processes of its own."""
         self.ended = ""
         """How the process ended; empty while it lives."""
         self._stopped = False
@@ -95,6 +98,11 @@ class Worker:
         return self._process.pid
 
     @property
+    def at_it(self) -> bool:
+        """Nothing is heard of a process between two answers."""
+        return False
+
+    @property
     def place(self) -> str:
         """The id of its device."""
         return self.placement.device.id
@@ -121,6 +129,10 @@ class Worker:
         """These are done elsewhere; it leaves them out where they have not begun."""
         self._tell(wire.Drop(tuple(indices)))
 
+    def let_go(self, name: str) -> None:
+        """It closes this model of several, busy with others or not."""
+        self._tell(wire.LetGo(name))
+
     def _tell(self, message: Any) -> None:
         """Send from a thread of its own: a worker that does not read stops nobody."""
         self._outbox.put(wire.encode(message))
@@ -142,7 +154,7 @@ class Worker:
                 message = self._wire.receive()
                 self.heard = time.monotonic()
                 if isinstance(message, wire.Beat):
-                    self.holds = message.holds
+                    self.holds, self.held = message.holds, message.held
                 else:
                     self._events.put(Said(self.number, message))
         except (EOFError, OSError, ValueError):

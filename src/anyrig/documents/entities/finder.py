@@ -104,6 +104,10 @@ class Finder:
                 fallback=placed.fallback, limits=limits, stamp=stamp,
             )  # fmt: skip
 
+    def pools(self) -> tuple[Pool, ...]:
+        """Its workers, where it has any now."""
+        return (self._pool,) if self._pool is not None else ()
+
     def wait_ready(self) -> None:
         """Wait until the model is loaded everywhere."""
         if self._pool is not None:

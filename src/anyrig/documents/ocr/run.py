@@ -79,6 +79,10 @@ class Pages:
             self._pool.close()
         self._pool = None
 
+    def pools(self) -> tuple[Pool, ...]:
+        """Its workers, where it has any now."""
+        return (self._pool,) if self._pool is not None else ()
+
     def read(self, pictures: Iterable[bytes]) -> Iterator[ReadPicture]:
         """What stands on each picture, or why it cannot be read."""
         for found in self.pages(pictures):

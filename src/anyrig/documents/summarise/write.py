@@ -86,6 +86,10 @@ class Scribe:
         """What went wrong with devices so far."""
         return self._pool.warnings
 
+    def pools(self) -> tuple[Pool, ...]:
+        """Its workers."""
+        return (self._pool,)
+
     def close(self) -> None:
         """End the workers."""
         self._pool.close()

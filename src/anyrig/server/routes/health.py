@@ -52,18 +52,21 @@ def told(parts: Parts) -> dict[str, Any]:
     error = parts.state.get("error")
     if error:
         problems.insert(0, str(error))
-    state = _state(parts)
+    state = state_of(parts)
+    worker_ids, workers = observed.health(parts)
     return {
         "ready": state == "ready",
         "state": state,
-        "workers": observed.health(parts),
+        "workers": workers,
+        "worker_ids": worker_ids,
         "models": parts.keeper.loaded(),
         "problems": [*problems, *observed.cluster_problems(parts)],
         "cluster": parts.cluster.now()["workers"] if parts.cluster is not None else [],
     }
 
 
-def _state(parts: Parts) -> str:
+def state_of(parts: Parts) -> str:
+    """One word for how the server stands; `anyrig_ready` of the figures says the same."""
     if parts.state.get("ending"):
         return "ending"
     if parts.state.get("error"):

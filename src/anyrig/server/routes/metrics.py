@@ -14,17 +14,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from anyrig.jobs import ENDED, State
 from anyrig.monitor.report import prometheus_text
 from anyrig.server import observed
-from anyrig.server.keeper import counter
+from anyrig.server.kept import counter
 from anyrig.server.parts import Parts
+from anyrig.server.routes.health import state_of
 from anyrig.server.schemas.health import Gpus
 from anyrig.work.live import LANES
 
 log = logging.getLogger(__name__)
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_STATES: tuple[State, ...] = ("queued", "running", "paused", *ENDED)
 _STATUSES: tuple[observed.Status, ...] = ("ready", "busy", "loading", "hangs", "dead")
 _MACHINES = ("ready", "busy", "loading", "draining", "lost", "refused")
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -78,7 +77,7 @@ class Now(Collector):
     def collect(self) -> Iterator[Family]:
         """Every figure that is read rather than counted."""
         parts = self._parts
-        yield _gauge("ready", "1 once the server is ready.", parts.state.get("ready", False))
+        yield _gauge("ready", "1 while the server is ready.", state_of(parts) == "ready")
         yield from self._models()
         yield from self._workers()
         yield from self._keeper()
@@ -126,10 +125,8 @@ class Now(Collector):
 
     def _jobs(self) -> Iterator[Family]:
         found = GaugeMetricFamily("anyrig_jobs", "Jobs by state.", labels=["state"])
-        counts = dict.fromkeys(_STATES, 0)
         try:
-            for job in self._parts.jobs.list():
-                counts[job.state] += 1
+            counts = self._parts.jobs.listing(0).counts
         except Exception:
             # Figures of everything else are wanted most when one thing is broken.
             log.exception("jobs cannot be counted")

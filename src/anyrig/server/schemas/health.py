@@ -18,7 +18,6 @@ class Alive(BaseModel):
 class WorkerHealth(BaseModel):
     """A worker process as it was last seen."""
 
-    worker_id: str = Field(description="The model's name and the number of the process.")
     status: Literal["ready", "busy", "loading", "hangs", "dead"]
     device_type: str = Field(description="By what the device is driven: `cuda`, `rocm`, `cpu`.")
     gpu_available: bool = Field(description="Whether a GPU for it answered when last sampled.")
@@ -37,11 +36,11 @@ class Health(BaseModel):
                 {
                     "ready": True, "state": "ready", "models": ["speech hibari"], "problems": [],
                     "workers": [
-                        {"worker_id": "speech hibari:4711", "status": "busy",
-                         "device_type": "cuda", "gpu_available": True, "gpu_count": 1,
-                         "gpu_memory_free_mb": 21034, "tts_model_loaded": True,
+                        {"status": "busy", "device_type": "cuda", "gpu_available": True,
+                         "gpu_count": 1, "gpu_memory_free_mb": 21034, "tts_model_loaded": True,
                          "cached_models": ["hibari"]}
                     ],
+                    "worker_ids": ["speech hibari:4711"],
                 }
             ]
         }
@@ -50,6 +49,10 @@ class Health(BaseModel):
     ready: bool
     state: Literal["starting", "ready", "failed", "stalled", "ending"]
     workers: list[WorkerHealth]
+    worker_ids: list[str] = Field(
+        description="What each of these is called, in their order: the model's name and the number "
+        "of the process."
+    )
     models: list[str] = Field(description="Those that are loaded.")
     problems: list[str]
     cluster: list[ClusterWorker] = Field(

@@ -1,0 +1,203 @@
+"""The keeper and models that a worker has in processes of its own, on other devices perhaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.errors import OutOfMemory
+from anyrig.server import observed
+from anyrig.server.figures import Figures
+from anyrig.server.keeper import Keeper
+from anyrig.server.kept import Short
+from anyrig.work.live import Lane
+from anyrig.work.outcome import Report
+from anyrig.work.seen import Held, Seen
+from tests.server.conftest import MakeApp
+from tests.server.test_serve_keeper import Clock
+
+
+def seen(pid: int, device: str, held: tuple[Held, ...] = (), heard: float = 0.0) -> Seen:
+    kind, word = ("gpu", "cuda:0") if device.startswith("gpu") else ("cpu", "cpu")
+    return Seen(pid, device, kind, word, "ready", 0.0, heard, ("a model",), held=held)  # type: ignore[arg-type]
+
+
+class Clerks:
+    """What a clerk's counter shows: one process, and models in others."""
+
+    open, running = True, 0
+
+    def __init__(self, *held: Held, device: str = "cpu", heard: float = 0.0) -> None:
+        self.held, self.device, self.heard = list(held), device, heard
+        self.report = Report()
+        self.closed = False
+        self.taken = ""
+        """A model that a task takes just when it should go."""
+
+    def waiting(self, lane: Lane) -> int:
+        return 0
+
+    def workers(self) -> tuple[Seen, ...]:
+        return (seen(1, self.device, tuple(self.held), self.heard),)
+
+    def let_go(self, name: str) -> None:
+        if name == self.taken:
+            self.held = [one._replace(busy=one.name == name) for one in self.held]
+        self.held = [one for one in self.held if one.name != name or one.busy]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def model(name: str, used: float, device: str, *, busy: bool = False) -> Held:
+    return Held(name, 90.0, used, busy, (seen(int(used), device),), 4, 9, 1.5, 2)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def keeper(clock: Clock) -> Iterator[Keeper]:
+    made = Keeper(10.0, clock)
+    yield made
+    made.close()
+
+
+def names(clerks: Clerks) -> list[str]:
+    return [one.name for one in clerks.held]
+
+
+def test_the_longest_unused_of_a_gpu_goes_first_wherever_it_is_kept(
+    keeper: Keeper, clock: Clock
+) -> None:
+    clerks = Clerks(model("ocr", 95, "gpu-1"), model("ears", 99, "gpu-1"), model("b", 91, "gpu-2"))
+    voice = Clerks(device="gpu-1")
+    with keeper.lend("documents", lambda: clerks):
+        clock.now = 97.0
+        with keeper.lend("speech", lambda: voice):
+            pass
+        # The clerk itself is lent, and on the CPU: its models go all the same.
+        assert keeper.make_room(("gpu-1",)) == "documents: ocr"
+        assert keeper.make_room(("gpu-1",)) == "speech"
+        assert keeper.make_room(("gpu-1",)) == "documents: ears"
+        assert keeper.make_room(("gpu-1",)) == ""
+        assert names(clerks) == ["b"]
+    assert not clerks.closed
+    assert voice.closed
+    assert keeper.tally.unloads["memory"] == 3
+
+
+def test_what_the_task_at_hand_has_stays(keeper: Keeper) -> None:
+    clerks = Clerks(model("ocr", 95, "gpu-1", busy=True), model("ears", 96, "gpu-1"))
+    clerks.taken = "ears"
+    with keeper.lend("documents", lambda: clerks):
+        assert keeper.make_room(("gpu-1",)) == ""
+        assert names(clerks) == ["ocr", "ears"]
+    assert keeper.tally.unloads["memory"] == 0
+
+
+def test_a_model_within_is_idle_on_its_own(keeper: Keeper, clock: Clock) -> None:
+    clerks = Clerks(model("ocr", 95, "gpu-1"), model("ears", 99, "gpu-1"))
+    for moment in (100.0, 104.0):
+        clock.now = moment
+        with keeper.lend("documents", lambda: clerks):
+            pass
+    clock.now = 106.0  # the clerk was asked two seconds ago
+    assert keeper.sweep() == ["documents: ocr"]
+    assert names(clerks) == ["ears"]
+    assert keeper.tally.unloads == {"idle": 1, "memory": 0, "broken": 0, "renewed": 0}
+    clock.now = 200.0  # with a clerk goes all that it has
+    assert keeper.sweep() == ["documents"]
+    assert clerks.closed
+
+
+def test_each_memory_that_is_short_gets_room_of_its_own(keeper: Keeper) -> None:
+    clerks = Clerks(model("ocr", 95, "gpu-1"), model("b", 96, "gpu-2"), model("c", 97, "gpu-2"))
+    keeper.short = lambda: [Short("gpu-2", "little is left"), Short("", "little is left")]
+    with keeper.lend("documents", lambda: clerks):
+        clerks.held.append(model("d", 98, "gpu-1"))
+        assert keeper.sweep() == ["documents: b", "documents: ocr"]
+
+
+def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock: Clock) -> None:
+    others = [Clerks(device="gpu-2"), Clerks(device="cpu")]
+    for number, one in enumerate(others):
+        with keeper.lend(f"other {number}", lambda one=one: one):  # type: ignore[misc]
+            clock.now += 1
+    clerks = Clerks(model("ocr", 150, "gpu-1"))
+    keeper_has = keeper.lend("documents", lambda: clerks)
+    tries = []
+
+    def load() -> Clerks:
+        tries.append(names(clerks))
+        error = OutOfMemory("the GPU is full", hint="Take a smaller model.")
+        error.devices = ("gpu-1",)
+        if len(tries) < 2:
+            raise error
+        return Clerks(device="gpu-1")
+
+    with keeper_has, keeper.lend("speech", load):
+        assert tries == [["ocr"], []]
+    assert not any(one.closed for one in others)
+
+    def never() -> Clerks:
+        error = OutOfMemory("the GPU is full", hint="Take a smaller model.")
+        error.devices = ("gpu-1",)
+        raise error
+
+    with pytest.raises(OutOfMemory), keeper.lend("more", never):
+        pass
+    assert keeper.loaded() == ["documents", "other 0", "other 1"]  # the voice made way in vain
+
+
+def test_models_within_are_in_health_and_figures(make_app: MakeApp) -> None:
+    import time
+
+    now = time.monotonic()
+    inner = Held("ocr", now, now, False, (seen(4712, "gpu-1", heard=now),), 4, 9, 1.5, 2)
+    clerks = Clerks(inner, heard=now)
+    with TestClient(make_app(), base_url="http://127.0.0.1:3000") as client:
+        parts = client.app.state.parts  # type: ignore[attr-defined]
+        with parts.keeper.lend("documents", lambda: clerks):
+            told = client.get("/health").json()
+            figures = client.get("/metrics").text
+    assert told["worker_ids"] == ["documents:1", "documents: ocr:4712"]
+    assert [row["device_type"] for row in told["workers"]] == ["cpu", "cuda"]
+    assert told["workers"][1]["cached_models"] == ["a model"]
+    assert not told["workers"][1]["tts_model_loaded"]
+    assert 'anyrig_workers{model="documents: ocr",status="ready"} 1.0' in figures
+    assert 'anyrig_batches_total{model="documents: ocr"} 4.0' in figures
+    assert 'anyrig_out_of_memory_total{model="documents: ocr"} 2.0' in figures
+
+
+def test_figures_of_a_model_that_was_opened_anew_are_added(keeper: Keeper) -> None:
+    clerks = Clerks(model("ocr", 95, "gpu-1"))
+    figures = Figures()
+
+    def counted() -> float | None:
+        figures.observe(keeper.kept())
+        labels = {"model": "documents: ocr"}
+        return figures.registry.get_sample_value("anyrig_batch_items_total", labels)
+
+    with keeper.lend("documents", lambda: clerks):
+        assert (counted(), counted()) == (9.0, 9.0)
+        clerks.held[0] = clerks.held[0]._replace(num_items=11)
+        assert counted() == 11.0
+        clerks.held[0] = clerks.held[0]._replace(opened=99.0, num_items=3)
+        assert counted() == 14.0
+
+
+def test_a_process_of_a_clerks_own_that_falls_silent_is_told(make_app: MakeApp) -> None:
+    import time
+
+    now = time.monotonic()
+    inner = Held("ocr", now, now, False, (seen(4712, "gpu-1", heard=now - 60),))
+    app = make_app()
+    parts = app.state.parts
+    with parts.keeper.lend("documents", lambda: Clerks(inner, heard=now)):
+        (problem,) = observed.problems(parts)
+    assert "documents: ocr: worker 4712 says nothing" in problem
