@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import AnyrigError, BadInput, PastLimit
+from anyrig.server.expiry import expire
+from anyrig.server.parts import Parts
 from anyrig.server.uploads import NoSuchUpload, Uploads, clean
-from tests.server.conftest import MakeApp, Server
+from tests.server.conftest import MakeApp, Server, environment_of
 
 
 def test_a_file_is_sent_listed_read_and_deleted_for_good(server: Server) -> None:
@@ -109,6 +115,71 @@ def test_files_that_are_coming_count(uploads: Uploads) -> None:
         one.abandon()
         one.abandon()  # twice does no harm
     _sent(uploads, "b.txt")
+
+
+def test_all_files_together_have_an_end(tmp_path: Path) -> None:
+    folder = tmp_path / "uploads"
+    uploads = Uploads(folder, most_bytes=100_000, most_files=30, most_total=200_000)
+    first = _sent(uploads, "a.txt", b"x" * 90_000)
+    coming = uploads.receive("b.txt")
+    coming.write(b"x" * 90_000)
+    with pytest.raises(PastLimit, match="0.2 MB together") as caught:
+        _sent(uploads, "c.txt", b"x" * 30_000)  # what was there, with this one, is too much
+    assert "server.upload_total_mb" in caught.value.hint
+    coming.finish()
+    _sent(uploads, "d.txt", b"x" * 20_000)
+    with pytest.raises(PastLimit, match="together"):
+        _sent(uploads, "e.txt", b"x")
+    assert len(uploads.all()) == 3
+    uploads.delete(first)
+    _sent(uploads, "e.txt", b"x")
+    assert not [one for one in folder.iterdir() if one.name.startswith(("part-", "card-"))]
+
+
+def test_what_nobody_uses_is_unused(uploads: Uploads, tmp_path: Path) -> None:
+    old, used, new = (_sent(uploads, name) for name in ("old.txt", "used.txt", "new.txt"))
+    for one in (old, used):
+        os.utime(tmp_path / "uploads" / f"{one}.json", (1000, 1000))
+    uploads.get(old)  # a look at the list is no use
+    uploads.given(f"upload:{used}")
+    assert uploads.unused(time.time() - 3600) == [old]
+    assert new in uploads.unused(time.time() + 3600)
+
+
+def test_old_uploads_go_unless_a_job_or_an_index_needs_them(make_app: MakeApp) -> None:
+    app = make_app("--no-jobs", environment={"ANYRIG_DOCUMENTS_MODEL": "hashing"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        parts = app.state.parts
+        files = [("files", (f"{name}.txt", f"CHAPTER I\n\n{name} came in.".encode()))
+                 for name in ("old", "indexed", "queued", "fresh")]  # fmt: skip
+        sent = client.post("/uploads", files=files).json()["files"]
+        old, indexed, queued, fresh = (one["id"] for one in sent)
+        assert expire(parts) == []  # no clerk is asked where nothing is old
+        assert parts.keeper.loaded() == []
+        order = {"kind": "book", "arguments": {"file": f"upload:{queued}"}}
+        assert client.post("/jobs", json=order).status_code in (201, 202)
+        _index(parts, parts.uploads.path(indexed))
+        for one in (old, indexed, queued):
+            os.utime(parts.data / "uploads" / f"{one}.json", (1000, 1000))
+        assert expire(parts) == [old]
+        assert {one["id"] for one in client.get("/uploads").json()["files"]} == {
+            indexed, queued, fresh}  # fmt: skip
+        (parts.places["indexes"] / "broken.sqlite").write_bytes(b"no database" * 500)
+        os.utime(parts.data / "uploads" / f"{fresh}.json", (1000, 1000))
+        with pytest.raises(AnyrigError):  # nobody knows what a broken index holds
+            expire(parts)
+        assert client.get(f"/uploads/{fresh}").status_code == 200
+
+
+def _index(parts: Parts, path: Path) -> None:
+    """An index of one file, as a job makes it."""
+    home = parts.data.parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "anyrig", "index", str(path), "--index", "post", "--model",
+         "hashing", "--no-bench"],
+        env=environment_of(home), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
 
 
 def test_another_process_sees_them(uploads: Uploads, tmp_path: Path) -> None:

@@ -16,4 +16,5 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> Uploads:
         context.folders.server / "uploads",
         most_bytes=int(settings.upload_mb * 1e6),
         most_files=settings.upload_files,
+        most_total=int(settings.upload_total_mb * 1e6),
     )

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from anyrig.errors import AnyrigError
 from anyrig.memory.host import trim
+from anyrig.server.expiry import expiring
 from anyrig.server.parts import PRELOADS, Parts
 from anyrig.server.room import Watch
 from anyrig.server.schemas.documents import ClassifyOptions, EntitiesOptions, SummariseOptions
@@ -36,7 +37,8 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     parts.state["ready"] = not parts.preload
     with ExitStack() as stack:
         stack.enter_context(working(parts))
-        tasks = [asyncio.create_task(_sweeping(parts)), asyncio.create_task(_preloading(parts))]
+        beside = (_sweeping(parts), _preloading(parts), expiring(parts))
+        tasks = [asyncio.create_task(one) for one in beside]
         try:
             yield
         finally:

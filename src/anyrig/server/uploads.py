@@ -58,15 +58,19 @@ class Uploads:
         folder: theirs alone.
         most_bytes: of one file.
         most_files: kept at once.
+        most_total: bytes of all files together, those that are coming included.
     """
 
-    def __init__(self, folder: Path, *, most_bytes: int, most_files: int) -> None:
-        self.most_bytes, self.most_files = most_bytes, most_files
+    def __init__(
+        self, folder: Path, *, most_bytes: int, most_files: int, most_total: int = 1 << 60
+    ) -> None:
+        self.most_bytes, self.most_files, self.most_total = most_bytes, most_files, most_total
         self._folder = folder
         self._lock = threading.Lock()
         self.steady = threading.Lock()
-        """Held while a job that names uploads is queued, and while one is deleted for a client: so
-        that no job is queued whose file has just gone."""
+        """Held for a moment: while a job that names uploads is queued, having looked that they are
+        still there, and while one is deleted for a client. So no job is queued whose file has just
+        gone."""
         self._coming = 0
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
@@ -106,7 +110,31 @@ class Uploads:
         path = self._data(self.get(upload_id))
         if not path.is_file():
             raise NoSuchUpload("the upload is gone", hint="Send it again.")
+        with contextlib.suppress(OSError):  # whoever asks for the path uses the file
+            os.utime(self._card(upload_id))
         return path
+
+    def unused(self, before: float) -> list[str]:
+        """Ids of those that nobody asked for since a time, in seconds since 1970."""
+        found = []
+        for upload_id in self._ids():
+            with contextlib.suppress(OSError):  # deleted a moment ago
+                if self._card(upload_id).stat().st_mtime < before:
+                    found.append(upload_id)
+        return found
+
+    def check_total(self) -> None:
+        """`PastLimit` where all files together are too much; looks at every file."""
+        total = 0
+        with os.scandir(self._folder) as rows:
+            for row in rows:
+                with contextlib.suppress(OSError):
+                    total += row.stat().st_size if not row.name.endswith(".json") else 0
+        if total > self.most_total:
+            raise PastLimit(
+                f"the files that are kept are over {self.most_total / 1e6:,.6g} MB together",
+                hint="Delete some that are done with, or raise server.upload_total_mb.",
+            )
 
     def given(self, word: str) -> Path:
         """The path of a file that a request names as `upload:ID`."""
@@ -220,6 +248,7 @@ class Receiving:
         try:
             with self._disk():
                 self._file.flush()
+                self._uploads.check_total()
                 os.fsync(self._file.fileno())
                 self._file.close()
                 self.made = self._uploads._keep(self._part, self._name, self._size)
@@ -246,6 +275,7 @@ class Receiving:
         self._checked = size
         if shutil.disk_usage(self._part.parent).free < _SPARE_BYTES:
             raise StoreFailed("the disk is nearly full", hint="Free some space on the server.")
+        self._uploads.check_total()
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:

@@ -25,6 +25,10 @@ class ServerSettings:
     """The largest file that may be uploaded."""
     upload_files: int = 1000
     """How many uploaded files are kept at once."""
+    upload_total_mb: float = 50_000.0
+    """How large all uploaded files together may be."""
+    upload_days: float = 30.0
+    """A file that nobody used for this long, and no job or index needs, is deleted; 0 keeps it."""
     body_mb: float = 32.0
     """The largest request that is no upload."""
     text_characters: int = 200_000
@@ -53,10 +57,12 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
-        for name in ("upload_mb", "body_mb", "upload_files", "text_characters", "texts", "queue",
-                     "deadline_s", "work_s", "requests_per_minute"):  # fmt: skip
+        for name in ("upload_mb", "upload_total_mb", "body_mb", "upload_files", "text_characters",
+                     "texts", "queue", "deadline_s", "work_s", "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
                 raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
+        if not 0 <= self.upload_days < 1e6:
+            raise BadSetting("server.upload_days is no time", hint="Days; 0 keeps files.")
         if not 1 <= self.jobs_at_once <= 64:
             raise BadSetting("server.jobs_at_once is no number of jobs", hint="From 1 to 64.")
         if not 0 <= self.memory_free_mb < 1e9:

@@ -9,9 +9,7 @@ def takes_files(path: str) -> bool:
     """Whether forms that are sent there go to disk as they come."""
     if path in ("/uploads", "/v1/audio/transcriptions"):
         return True
-    return path.startswith("/_nicegui/") or (
-        path.startswith("/documents/") and path.endswith("/upload")
-    )
+    return path.startswith("/documents/") and path.endswith("/upload")
 
 
 def is_furniture(path: str) -> bool:
