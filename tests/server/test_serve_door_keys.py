@@ -13,6 +13,7 @@ from starlette.testclient import WebSocketDenialResponse
 from anyrig.server.guard import demand
 from anyrig.server.guarding import login
 from anyrig.server.guarding.scopes import scopes_of
+from anyrig.server.page.main import PAGES
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -128,6 +129,27 @@ def test_what_is_not_named_is_the_pages() -> None:
     assert scopes_of("TRACE", "/metrics", for_people=False) == ("page",)
 
 
+def test_a_person_who_asks_for_a_page_gets_one_and_nothing_else_is_the_pages() -> None:
+    for page in PAGES:
+        for method in ("GET", "HEAD"):
+            assert scopes_of(method, page.path, for_people=True) == ("page",)
+    for method, path in (
+        ("POST", "/jobs"), ("POST", "/documents/analyse"), ("GET", "/jobs/1/files/1"),
+        ("GET", "/metrics"), ("GET", "/health"), ("PUT", "/cluster/workers/a"), ("GET", "/nothing"),
+    ):  # fmt: skip
+        assert scopes_of(method, path, for_people=True) == scopes_of(method, path, for_people=False)
+
+
+def test_html_that_is_no_page_needs_no_key_for_the_page(locked: TestClient) -> None:
+    html = {"Accept": "text/html"}
+    documents, jobs = _add(locked, "a", "documents"), _add(locked, "b", "jobs", "read")
+    report = locked.post("/documents/analyse", json={}, headers={**html, **documents})
+    assert report.status_code == 422, report.text  # let in, and asked what to look at
+    assert locked.get("/jobs/none/files/1", headers={**html, **jobs}).status_code == 404
+    assert locked.get("/metrics", headers={**html, **jobs}).status_code == 200
+    assert locked.get("/jobs/none/files/1", headers={**html, **documents}).status_code == 403
+
+
 def test_every_route_of_the_app_has_a_scope_of_its_own(app_client: TestClient) -> None:
     """None falls to the page by mistake: that would shut out keys that were made for it."""
     found = app_client.get("/openapi.json").json()["paths"]
@@ -177,12 +199,16 @@ def test_a_broken_file_of_keys_lets_nobody_in(locked: TestClient) -> None:
     assert "retry-after" in answer.headers
 
 
-def test_the_pages_own_client_comes_through(locked: TestClient) -> None:
+def test_the_pages_own_client_comes_under_any_name_but_not_without_a_key(
+    locked: TestClient,
+) -> None:
     app: Any = locked.app
     token = app.state.parts.state["inside"]
-    assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 200
+    key = {**_add(locked, "a", "page"), "Host": "elsewhere.example"}
+    assert locked.get("/uploads", headers={**key, "X-Anyrig-Inside": token}).status_code == 200
+    assert locked.get("/uploads", headers={"X-Anyrig-Inside": token}).status_code == 401
     for wrong in ("", token[:-1], token.lower(), "None"):
-        assert locked.get("/uploads", headers={"X-Anyrig-Inside": wrong}).status_code == 401
+        assert locked.get("/uploads", headers={**key, "X-Anyrig-Inside": wrong}).status_code == 421
 
 
 def test_behind_a_proxy_a_key_is_needed_though_it_listens_here_alone(make_app: MakeApp) -> None:
@@ -216,7 +242,8 @@ def test_a_person_signs_in_and_out(locked: TestClient) -> None:
     assert "SameSite=Strict" in cookie
     assert text not in cookie
     assert locked.get("/uploads").status_code == 200  # the client carries the cookie
-    assert locked.get("/metrics").status_code == 403  # as the key may
+    assert locked.get("/metrics").status_code == 200  # as the page may
+    assert locked.put("/devices/chosen", json={"device": "cpu"}).status_code == 403
     assert (
         locked.delete(f"/uploads/{'0' * 32}", headers={"Origin": "https://e.example"}).status_code
         == 403

@@ -28,20 +28,17 @@ from anyrig.server.guarding.addresses import Addresses, hostname, is_loopback, w
 from anyrig.server.guarding.bodies import CLOSE, bounded
 from anyrig.server.guarding.buckets import Buckets
 from anyrig.server.guarding.headers import PREFLIGHT, added
+from anyrig.server.guarding.inside import INSIDE, KEYED, NO_KEY
 from anyrig.server.guarding.paths import is_furniture, route_of, takes_files
-from anyrig.server.guarding.scopes import ANYBODY, scopes_of
+from anyrig.server.guarding.scopes import ANYBODY, on_the_page, scopes_of
 from anyrig.server.guarding.sessions import Sessions, cookies
 from anyrig.server.keys import Key
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
 
 log = logging.getLogger("anyrig.requests")
-INSIDE = b"x-anyrig-inside"
-"""The header with which the page's own client comes through."""
 KEY = "anyrig.key"
 """In a request's scope: the key that was shown, or None where none is needed."""
-NO_KEY = "anyrig.no_key"
-"""In a request's scope: whether it needs no key, wherever it goes."""
 _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 _SAFE = frozenset("GET HEAD OPTIONS".split())
 _UPLOADS = 4
@@ -169,15 +166,14 @@ class Guard:
     def _refusal(self, call: _Call, scope: Scope) -> Response | None:
         """The answer to somebody who may not come in."""
         scope[KEY] = None
-        scope[NO_KEY] = call.inside or not self._needs_key(call)
-        if call.inside:
-            return None
+        scope[NO_KEY] = not self._needs_key(call)
         try:
-            self._check_host(call)
-            self._check_page(call)
-            if call.cors and call.method == "OPTIONS":
-                return Response(None, 204, PREFLIGHT)
-            self._check_size(call)
+            if not call.inside:
+                self._check_host(call)
+                self._check_page(call)
+                if call.cors and call.method == "OPTIONS":
+                    return Response(None, 204, PREFLIGHT)
+                self._check_size(call)
             if call.path not in ANYBODY and not scope[NO_KEY]:
                 scope[KEY] = call.key = self._check_key(call, scope)
             elif call.path == "/login" and call.method == "POST":
@@ -243,7 +239,7 @@ class Guard:
 
     def _needs_key(self, call: _Call) -> bool:
         """Who comes under another name than this machine's own came from elsewhere: by a proxy."""
-        if not self._parts.open:
+        if not self._parts.open or KEYED in call.headers:
             return True
         passed_on = any(one in call.headers for one in _PASSED_ON)
         local = is_loopback(hostname(call.host)) and not passed_on
@@ -257,13 +253,15 @@ class Guard:
             log.error("%s", error.message)
             raise Problem(503, "nobody can be let in", hint="The server's log says why.") from None
         if key is None:
-            self._check_wrong(scope, taking=bool(shown))
+            self._check_wrong(scope, taking=bool(shown) and not call.inside)
             raise Problem(
                 401, "that key is not known, or has expired" if shown else "a key is needed",
                 hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes one.",
             )  # fmt: skip
         most = key.requests_per_minute or self._parts.settings.requests_per_minute
-        wait_s = 0 if is_furniture(call.path) else self._buckets.take(f"key {key.id}", most)
+        # An open page looks at things again and again, which is nothing that its visitor does.
+        free = is_furniture(call.path) or (call.inside and call.method in _SAFE)
+        wait_s = 0 if free else self._buckets.take(f"key {key.id}", most)
         if wait_s:
             raise Problem(
                 429, f"over {most} requests a minute", hint=f"Try again in {wait_s} s.",
@@ -277,7 +275,8 @@ class Guard:
     def _key_of(self, call: _Call, scope: Scope) -> Key | None:
         """The key that is shown, or that a session stands for, as it is now."""
         if shown := _shown(call):
-            return self._parts.keys.check(shown)
+            key = self._parts.keys.check(shown)
+            return on_the_page(key) if key is not None and call.inside else key
         return self._sessions.key(cookies(scope["headers"]).get(self._sessions.cookie, ""))
 
     def _while_good(self, call: _Call, scope: Scope, receive: Receive, watch: _Watch) -> Receive:

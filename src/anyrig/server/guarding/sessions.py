@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from anyrig.server.guarding.scopes import on_the_page
 from anyrig.server.keys import Key, Keys
 
 LASTS_S = 7 * 24 * 3600
@@ -43,11 +44,12 @@ class Sessions:
         return word
 
     def key(self, word: str) -> Key | None:
-        """The key that a session stands for, while both hold."""
+        """The key that a session stands for, as the page has it, while both hold."""
         if not word:
             return None
         key_id, until = self._open.get(_digest(word), ("", 0.0))
-        return self._keys.get(key_id) if self._clock() < until else None
+        key = self._keys.get(key_id) if self._clock() < until else None
+        return None if key is None else on_the_page(key)
 
     def end(self, word: str) -> None:
         """Forget one."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 from fastapi import FastAPI
 
+from anyrig.server.guarding.inside import NO_KEY, carried
+from anyrig.server.page.words import Words
 from anyrig.server.parts import Parts
-
-INSIDE = "x-anyrig-inside"
-"""The header that tells the guards that it is the page that asks."""
-
 
 ENGLISH = "en"
 """What the routes say is English, whatever language the page is in; readers must know."""
@@ -35,7 +34,7 @@ class Refused(Exception):
 
 
 class Api:
-    """Asks the routes of the app that the page is on.
+    """Asks the routes of the app that the page is on, for one visitor: `api.of(request.scope)`.
 
     `ASGITransport` hands an answer over when it is whole, so streams are not for here: the browser
     fetches sound itself, and progress is asked for again.
@@ -43,10 +42,21 @@ class Api:
 
     def __init__(self, app: FastAPI, parts: Parts) -> None:
         self._parts = parts
+        self._visit: Mapping[str, Any] = {}
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app, raise_app_exceptions=False),
             base_url="http://127.0.0.1", timeout=None,
         )  # fmt: skip
+
+    def of(self, visit: Mapping[str, Any]) -> Api:
+        """The same for one visitor, who can do as much as the key that they came with.
+
+        Args:
+            visit: the scope of the request that the page was opened with.
+        """
+        mine = copy.copy(self)
+        mine._visit = visit
+        return mine
 
     @property
     def folders(self) -> list[str]:
@@ -57,7 +67,7 @@ class Api:
     @property
     def locked(self) -> bool:
         """Whether a person came in with a key, and so can leave."""
-        return not self._parts.open
+        return not self._visit.get(NO_KEY)
 
     async def get(self, path: str, **query: Any) -> Any:
         """The JSON of an answer."""
@@ -76,7 +86,7 @@ class Api:
         return await self._ask("DELETE", path)
 
     async def _ask(self, method: str, path: str, **more: Any) -> Any:
-        headers = {INSIDE: str(self._parts.state.get("inside", ""))}
+        headers = carried(str(self._parts.state.get("inside", "")), self._visit)
         answer = await self._client.request(method, path, headers=headers, **more)
         if answer.is_success:
             kind = answer.headers.get("content-type", "")
@@ -96,3 +106,10 @@ def refusal(answer: httpx.Response) -> Refused:
     hint = str(told.get("hint") or told.get("detail") or "")
     results = told.get("results") or ()
     return Refused(answer.status_code, title, hint, lang=ENGLISH, results=results)
+
+
+def for_admins(t: Words, refused: Refused) -> Refused:
+    """The refusal of something that is for admins alone, in the page's own words."""
+    if refused.status != 403:
+        return refused
+    return Refused(403, t("login.admin"), t("login.admin.do"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from anyrig.server.page.api import ENGLISH
+from anyrig.server.page.api import ENGLISH, Refused, for_admins
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs_ask import Ask
 from anyrig.server.page.pieces import (
@@ -107,7 +107,7 @@ class ClusterPage:
     async def drain(self, name: str, on: bool) -> None:
         """Let a worker leave, or stay."""
         path = f"/cluster/workers/{quote(name, safe='')}"
-        self.show(await self._here.api.put(path, {"drain": on}))
+        await self._change(self._here.api.put(path, {"drain": on}))
         toast(self._here.t("cluster.drained" if on else "cluster.undrained", name=name), "good")
 
     def forget(self, name: str) -> None:
@@ -115,11 +115,17 @@ class ClusterPage:
         t = self._here.t
 
         async def gone() -> None:
-            self.show(await self._here.api.delete(f"/cluster/workers/{quote(name, safe='')}"))
+            await self._change(self._here.api.delete(f"/cluster/workers/{quote(name, safe='')}"))
 
         self._ask.open(
             t("cluster.forget.ask", name=name), t("cluster.forget.what"), t("cluster.forget"), gone
         )
+
+    async def _change(self, asked: Awaitable[Told]) -> None:
+        try:
+            self.show(await asked)
+        except Refused as refused:
+            raise for_admins(self._here.t, refused) from refused
 
 
 class _Row:

@@ -68,7 +68,8 @@ def here(client: Client, api: Api, path: str) -> Here:
     theme = request.cookies.get(THEME_COOKIE, "")
     if theme not in THEMES:
         theme = "auto"
-    return Here(words(language), api, theme, path, dict(request.query_params))
+    mine = api.of(request.scope)
+    return Here(words(language), mine, theme, path, dict(request.query_params))
 
 
 def dress(client: Client, here: Here, title: str, version: str) -> None:

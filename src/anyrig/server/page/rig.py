@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyrig.server.page import rig_reasons
+from anyrig.server.page.api import Refused, for_admins
 from anyrig.server.page.frame import Here
 from anyrig.server.page.pieces import Field, card, copyable, empty, heading, tag, toast
 from anyrig.server.page.rig_bench import BenchCard
@@ -81,7 +82,12 @@ class RigPage:
                 rig_reasons.write(rig_reasons.reason(t, str(one)))
 
     async def _choose(self, device: str) -> None:
-        told = await self._here.api.put("/devices/chosen", {"device": device})
+        api = self._here.api
+        try:
+            told = await api.put("/devices/chosen", {"device": device})
+        except Refused as refused:
+            self._use.show(_word(await api.get("/devices")))  # what holds, not what was wished for
+            raise for_admins(self._here.t, refused) from refused
         self._tell(told)
         name = dict(self._options(told))[_word(told)]
         said = [piece.text for one in told["warnings"]
