@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
 
-from anyrig.cli.keys import until
+from anyrig.cli.context import Context
+from anyrig.cli.keys import opened, until
+from anyrig.cli.parse import command_line
+from anyrig.cli.serve_keys import demand
 from anyrig.errors import BadInput
 from tests.conftest import Anyrig
 
@@ -73,6 +77,33 @@ def test_other_machines_need_keys(anyrig: Anyrig) -> None:
     assert "callers need keys" in done.stderr
     assert "anyrig keys add" in done.stderr
     assert "--insecure" in done.stderr
+
+
+def test_a_server_whose_keys_have_expired_does_not_start() -> None:
+    _, options = command_line(["serve"])
+    context = Context(options, dict(os.environ))
+    keys = opened(context)
+    keys.add("old", expires_at=1.0)
+    with pytest.raises(BadInput, match="all of them have expired") as refused:
+        demand(context, keys, host="0.0.0.0", container=False)
+    assert "anyrig keys add" in refused.value.hint
+    keys.add("new", expires_at=time.time() + 600)
+    demand(context, keys, host="0.0.0.0", container=False)
+
+
+def test_a_container_whose_keys_have_expired_makes_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, options = command_line(["serve", "--json"])
+    context = Context(options, dict(os.environ))
+    keys = opened(context)
+    keys.add("container", expires_at=1.0)
+    for _ in range(2):  # the second time there is one that holds
+        demand(context, keys, host="0.0.0.0", container=True)
+    told = json.loads(capsys.readouterr().out)
+    found = keys.check(told["key"])
+    assert found is not None
+    assert (told["name"], found.name) == ("container 2", "container 2")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 from anyrig.cli.context import Context
@@ -19,7 +21,7 @@ def made(context: Context, stack: ExitStack, keeper: Keeper) -> Keys:
 
 
 def demand(context: Context, keys: Keys, *, host: str, container: bool) -> None:
-    """Somebody must be able to come in: without any key the server does not start.
+    """Somebody must be able to come in: without any key that holds the server does not start.
 
     Args:
         context: of the command.
@@ -27,16 +29,25 @@ def demand(context: Context, keys: Keys, *, host: str, container: bool) -> None:
         host: the address that it is about to listen on.
         container: in one nobody is there to make a key, so it makes its own and prints it once.
     """
-    if keys.all():
+    there = keys.all()
+    if any(keys.get(one.id) for one in there):
         return
     if not container:
+        why = "all of them have expired" if there else "there are none"
         raise BadInput(
-            f"on {host} callers need keys, and there are none",
+            f"on {host} callers need keys, and {why}",
             hint="`anyrig keys add NAME` makes one; --insecure lets anybody in.",
         )
-    text, _ = keys.add("container")
+    taken = {one.name for one in there}
+    name = next(one for one in _names("container") if one not in taken)
+    text, _ = keys.add(name)
     if context.options.json:
-        print(json.dumps({"event": "key", "name": "container", "key": text}))
+        print(json.dumps({"event": "key", "name": name, "key": text}))
     else:
         print(f"A key was made; it is shown this once:\n\n  {text}\n")
     sys.stdout.flush()
+
+
+def _names(name: str) -> Iterator[str]:
+    """A name, and others like it: one of an expired key is taken."""
+    return itertools.chain([name], (f"{name} {number}" for number in itertools.count(2)))
