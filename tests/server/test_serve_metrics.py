@@ -14,10 +14,13 @@ from fastapi.testclient import TestClient
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from anyrig import __version__
+from anyrig.cluster.card import Card, Roll
 from anyrig.monitor.report import DEVICE, HOST, PREFIX, PROCESS_MEMORY, THROTTLED
 from anyrig.server.figures import Figures
+from tests.cluster.conftest import Broker
 from tests.conftest import ROOT
-from tests.server.conftest import Server, running
+from tests.server.conftest import Server, Start, running
 
 DASHBOARD = ROOT / "deploy" / "grafana" / "anyrig.json"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -72,6 +75,19 @@ def test_everything_is_there_before_anything_happens(app_client: TestClient) -> 
     assert value(found, "anyrig_models_loaded") == 0
 
 
+def test_ready_is_what_health_says(app_client: TestClient) -> None:
+    state = app_client.app.state.parts.state  # type: ignore[attr-defined]
+    for more in ({"error": "speech could not be loaded"}, {"ready": False}, {"ending": True}):
+        before = dict(state)
+        state.update(more)
+        assert app_client.get("/health").status_code == 503
+        assert value(figures(app_client), "anyrig_ready") == 0, more
+        state.clear()
+        state.update(before)
+        assert app_client.get("/health").status_code == 200
+        assert value(figures(app_client), "anyrig_ready") == 1
+
+
 def test_requests_are_counted_by_route_and_never_by_path(app_client: TestClient) -> None:
     for _ in range(3):
         app_client.get("/health/live")
@@ -119,6 +135,27 @@ def test_jobs_are_counted_by_state(served: Server) -> None:
     found = figures(served.client)
     states = {sample.labels["state"] for sample in found["anyrig_jobs"].samples}
     assert states == {"queued", "running", "paused", "done", "failed", "cancelled"}
+
+
+def test_the_cluster_has_figures(
+    new_broker: Callable[..., Broker], start: Start, app_client: TestClient
+) -> None:
+    assert figures(app_client)["anyrig_cluster_up"].samples == []  # it has none
+    over = new_broker()
+    with over.link_open() as link:
+        for name, version in (("w1", __version__), ("w2", "0.0.1"), ("w3", __version__)):
+            Roll(link).write(Card(name, version))
+            link.redis.persist(link.name("alive", name))
+        link.redis.delete(link.name("alive", "w3"))  # as when it falls silent
+    server = start("--cluster", over.url)
+    found = until(server.client, lambda now: value(now, "anyrig_cluster_up") == 1)
+    states = {s.labels["status"]: s.value for s in found["anyrig_cluster_workers"].samples}
+    assert states == {
+        "ready": 1, "busy": 0, "loading": 0, "draining": 0, "lost": 1, "refused": 1,
+    }  # fmt: skip
+    over.stop(kill=True)
+    found = until(server.client, lambda now: value(now, "anyrig_cluster_up") == 0)
+    assert value(found, "anyrig_cluster_workers", status="ready") == 1  # as it was last seen
 
 
 def test_gpu_figures_have_a_history_that_has_an_end(served: Server) -> None:

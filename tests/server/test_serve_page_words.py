@@ -117,8 +117,8 @@ def test_voices_are_told_apart() -> None:
 
 def test_a_job_tells_its_place_and_how_long_it_took() -> None:
     t = words("en")
-    jobs = [{"id": str(n), "kind": "batch", "state": "queued", "created": float(n)}
-            for n in range(3)]  # fmt: skip
+    jobs = [{"id": str(n), "kind": "batch", "state": "queued", "created": float(n),
+             "place": n + 1} for n in range(3)]  # fmt: skip
     told = [jobs_facts.course(t, job).words for job in jobs_facts.newest(jobs)]
     assert told == ["number 3 in the queue", "number 2 in the queue", "next in the queue"]
     job = {"kind": "batch", "state": "done", "created": 5.0, "started": 10.0, "ended": 85.0,

@@ -10,10 +10,12 @@
 from __future__ import annotations
 
 from anyrig.jobs.job import (
+    ACTIVE,
     ENDED,
     Event,
     Job,
     Jobs,
+    Listing,
     NoSuchJob,
     Plain,
     Run,
@@ -27,10 +29,12 @@ from anyrig.jobs.local import LocalJobs
 from anyrig.jobs.work import work
 
 __all__ = [
+    "ACTIVE",
     "ENDED",
     "Event",
     "Job",
     "Jobs",
+    "Listing",
     "LocalJobs",
     "NoSuchJob",
     "Plain",

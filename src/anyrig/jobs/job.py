@@ -15,6 +15,7 @@ Plain: TypeAlias = "None | bool | int | float | str | Sequence[Plain] | Mapping[
 """What JSON can hold."""
 State = Literal["queued", "running", "paused", "done", "failed", "cancelled"]
 Wish = Literal["", "pause", "cancel"]
+ACTIVE: tuple[State, ...] = ("queued", "running", "paused")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 
@@ -73,6 +74,19 @@ class Event(NamedTuple):
     data: Mapping[str, Plain]
 
 
+class Listing(NamedTuple):
+    """Some jobs, and how many there are besides."""
+
+    jobs: Sequence[Job]
+    """The oldest first."""
+    counts: Mapping[State, int]
+    """Of the kinds that were asked for, by state; those that are not listed too."""
+    older: int | None
+    """Given as `before`, the next ones are listed; None where there are none."""
+    places: Mapping[str, int]
+    """Where jobs stand that wait for their turn, by id; 1 is the next one, of whatever kind."""
+
+
 class Jobs(Protocol):
     """Where jobs are kept, whoever works on them: this machine or many."""
 
@@ -82,8 +96,18 @@ class Jobs(Protocol):
     def get(self, id: str) -> Job:
         """A job by its id; `NoSuchJob`."""
 
-    def list(self) -> Sequence[Job]:
-        """All of them, the oldest first."""
+    def list(self, *, kinds: Sequence[str] = (), states: Sequence[State] = ()) -> Sequence[Job]:
+        """Those of some kinds and states, or all; the oldest first."""
+
+    def listing(
+        self,
+        most: int,
+        *,
+        before: int | None = None,
+        kinds: Sequence[str] = (),
+        states: Sequence[State] = (),
+    ) -> Listing:
+        """The newest that fit, so many at most; with 0 it only counts."""
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[Event]:
         """What happened after the event of a number; with `follow` until the job is over."""

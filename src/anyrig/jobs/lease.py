@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 
 from anyrig.jobs import owner
 from anyrig.jobs.job import Job, Plain, State, Trouble, Wish
-from anyrig.jobs.local import LocalJobs, Row
-from anyrig.jobs.rows import FIELDS, job_of, move, to_text
+from anyrig.jobs.local import LocalJobs
+from anyrig.jobs.rows import FIELDS, Row, job_of, move, to_text
 
 _DOUBTFUL, _MOST_DEATHS = 3, 100
 _DIED = Trouble(

@@ -10,16 +10,16 @@ import contextlib
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from anyrig.errors import BadInput
 from anyrig.jobs import owner
 from anyrig.jobs.file import File
-from anyrig.jobs.job import Event, Job, NoSuchJob, Plain, State
-from anyrig.jobs.rows import FIELDS, add_event, event_of, job_of, move, to_text
+from anyrig.jobs.job import Event, Job, Listing, NoSuchJob, Plain, State
+from anyrig.jobs.marks import Chosen, Mark, chosen, counts, marks, places, rows
+from anyrig.jobs.rows import FIELDS, Row, add_event, event_of, job_of, move, to_text
 
-Row = tuple[object, ...]
 MOST_ARGUMENT_BYTES = 1 << 20
 _LOOK_S = 0.2
 
@@ -91,14 +91,41 @@ class LocalJobs:
         """A job by its id."""
         return self.file.read(lambda connection: self._job(self._row(connection, id)))
 
-    def list(self) -> tuple[Job, ...]:
-        """All of them, the oldest first."""
-        return self.file.read(
-            lambda connection: tuple(
-                self._job(row)
-                for row in connection.execute(f"SELECT {FIELDS} FROM jobs ORDER BY number")
-            )
-        )
+    def list(
+        self, *, kinds: Sequence[str] = (), states: Sequence[State] = ()
+    ) -> tuple[Job, ...]:  # fmt: skip
+        """Those of some kinds and states, or all; the oldest first."""
+
+        def work(connection: sqlite3.Connection) -> Sequence[Row]:
+            if not kinds and not states:
+                return rows(connection)
+            some = [one.number for one in marks(connection, self.left)
+                    if one.fits(kinds, states)]  # fmt: skip
+            return rows(connection, some)
+
+        # Made into jobs once the file is free again: others wait for it.
+        return tuple(map(self._job, self.file.read(work)))
+
+    def listing(
+        self,
+        most: int,
+        *,
+        before: int | None = None,
+        kinds: Sequence[str] = (),
+        states: Sequence[State] = (),
+    ) -> Listing:
+        """The newest that fit, so many at most; with 0 it only counts."""
+
+        def work(connection: sqlite3.Connection) -> tuple[Sequence[Mark], Chosen, Sequence[Row]]:
+            all_of_them = marks(connection, self.left)
+            found = chosen(all_of_them, most, before=before, kinds=kinds, states=states)
+            return all_of_them, found, rows(connection, found.numbers)
+
+        all_of_them, found, some = self.file.read(work)
+        return Listing(
+            tuple(map(self._job, some)), counts(all_of_them, kinds), found.older,
+            places(all_of_them),
+        )  # fmt: skip
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[Event]:
         """What happened after the event of a number; with `follow` until the job is over."""

@@ -11,6 +11,7 @@ from anyrig.errors import BadInput
 from anyrig.jobs.file import damaged
 from anyrig.jobs.job import Event, Job, Plain, State, Trouble, Wish
 
+Row = tuple[object, ...]
 FIELDS = (
     "number, id, kind, arguments, state, wish, created, started, ended, progress, error, hint,"
     " result, attempts, owner, beat"
@@ -44,7 +45,7 @@ def _object(text: str | None) -> dict[str, Plain]:
     return found
 
 
-def job_of(row: tuple[object, ...], *, left: bool) -> Job:
+def job_of(row: Row, *, left: bool) -> Job:
     """A row as a job; `left` says that nobody works on it any more though the row says running."""
     (_, id, kind, arguments, state, wish, created, started, ended, progress, error, hint, result,
      attempts, _, _) = row  # fmt: skip
@@ -64,7 +65,7 @@ def job_of(row: tuple[object, ...], *, left: bool) -> Job:
     )
 
 
-def event_of(row: tuple[object, ...]) -> Event:
+def event_of(row: Row) -> Event:
     """A row as an event."""
     number, time, kind, data = row
     return Event(cast(int, number), cast(float, time), str(kind), _object(cast(str, data)))

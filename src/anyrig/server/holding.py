@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from anyrig.jobs import ACTIVE
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ USES = "uses"
 def holders(parts: Parts) -> dict[str, Job]:
     """The job that needs each upload, by the upload's id."""
     found: dict[str, Job] = {}
-    for job in parts.jobs.list():
+    for job in parts.jobs.list(states=ACTIVE):
         uses = job.arguments.get(USES)
-        if not job.over and isinstance(uses, list):
+        if isinstance(uses, list):
             found |= {str(upload): job for upload in uses}
     return found
 

@@ -34,7 +34,7 @@ from anyrig.services.jobs import KINDS, check
 
 OUT = "out"
 """Below a job's folder: what it made."""
-_LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 200_000, 1_000_000
+_LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 20_000, 1_000_000
 _NAME = re.compile(r"[\w][\w .@-]{0,99}")
 _VOICE = re.compile(r"[\w][\w .:+@-]{0,199}")
 _MODEL = re.compile(r"[\w][\w.@-]{0,99}")
@@ -53,6 +53,8 @@ class Asked:
     arguments: Mapping[str, Any]
     uses: list[str] = field(default_factory=list)
     """Ids of uploads that the job itself will read."""
+    read: list[str] = field(default_factory=list)
+    """Those, and the ones that are read before it is queued."""
     voices: list[str] = field(default_factory=list)
     """That its lines or its cast name."""
 
@@ -73,15 +75,29 @@ def ordered(
     _sound(arguments)
     folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
+    asked = Asked(parts, kind, folder, arguments)
     try:
-        asked = Asked(parts, kind, folder, arguments)
         found, called = _translated(asked)
         checked = check(kind, found, folder)
         told: dict[str, Plain] = {"asked": _remembered(arguments), "called": called}
         yield {**checked, **told, USES: list[Plain](asked.uses)}
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, BadInput | OSError):
+            for upload_id in asked.read:  # somebody may have deleted it since it was named
+                parts.uploads.path(upload_id)
         raise
+
+
+def still_there(parts: Parts, checked: Mapping[str, Plain]) -> None:
+    """That nobody has deleted a file of an order while it was looked at.
+
+    That takes a while, and others must not wait for it; so it is asked again when the job is
+    queued, with `uploads.steady` held.
+    """
+    uses = checked[USES]
+    for upload_id in uses if isinstance(uses, list) else ():
+        parts.uploads.path(str(upload_id))
 
 
 def _remembered(arguments: Mapping[str, Any]) -> dict[str, Plain]:
@@ -178,7 +194,9 @@ def upload(asked: Asked, name: str, value: Any) -> str:
 def _used(asked: Asked, word: str) -> str:
     """The path of `upload:ID`, which the job will need."""
     path = asked.parts.uploads.given(word)
-    asked.uses.append(word.partition(":")[2])
+    upload_id = word.partition(":")[2]
+    asked.uses.append(upload_id)
+    asked.read.append(upload_id)
     return str(path)
 
 

@@ -6,6 +6,7 @@ machine, and are not handed out.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from anyrig.server.working import FOLDER
 
 _HIDDEN = ("folder", "files", "beside", "run")
 _MOST_FILES = 500
+_MOST_LISTED = 100
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,30 @@ def files_of(parts: Parts, job: Job) -> list[MadeFile]:
         return []
     if job.kind == "batch":
         numbered = ((int(path.stem), path) for path in (folder / OUT).glob("*.*")
-                    if path.stem.isdecimal() and not path.name.startswith("."))  # fmt: skip
+                    if _is_line(path.name))  # fmt: skip
         return _made(job, sorted(numbered))
     result = job.result if isinstance(job.result, Mapping) else {}
     named = [Path(str(path)) for name in ("files", "beside") for path in _list(result.get(name))]
     inside = [one for path in named if _below(path, folder) for one in _within(path)]
     return _made(job, enumerate(inside, 1))
+
+
+def _num_files(parts: Parts, job: Job) -> int:
+    """How many these are; a batch may have thousands, which are not looked at one by one."""
+    folder = folder_of(parts, job)
+    if folder is None or job.kind != "batch":
+        return len(files_of(parts, job))
+    try:
+        with os.scandir(folder / OUT) as found:
+            return sum(_is_line(one.name) and one.is_file(follow_symlinks=False) for one in found)
+    except OSError:
+        return 0
+
+
+def _is_line(name: str) -> bool:
+    """Whether a file of a batch is one of its lines."""
+    stem, dot, _ = name.rpartition(".")
+    return bool(dot) and stem.isdecimal()
 
 
 def _within(path: Path) -> list[Path]:
@@ -118,21 +138,36 @@ def remove_files(folder: Path | None) -> None:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def shown(parts: Parts, job: Job) -> dict[str, Any]:
-    """A job for outsiders."""
+def shown(
+    parts: Parts, job: Job, *, place: int | None = None, brief: bool = False
+) -> dict[str, Any]:  # fmt: skip
+    """A job for outsiders.
+
+    Args:
+        parts: of the server.
+        job: as it stands.
+        place: in the queue.
+        brief: as one of many: without whatever is long.
+    """
     clean = _Clean(parts, job)
     asked = job.arguments.get("asked")
-    arguments = asked if isinstance(asked, Mapping) else _words(job.arguments)
+    arguments = dict(asked) if isinstance(asked, Mapping) else _words(job.arguments)
     result = job.result if isinstance(job.result, Mapping) else None
+    if brief:
+        lines = arguments.get("lines")
+        arguments |= {"lines": f"{len(lines)} lines"} if isinstance(lines, list) else {}
+        result = result and {name: one[:_MOST_LISTED] if isinstance(one, list) else one
+                             for name, one in result.items()}  # fmt: skip
     return {
         "id": job.id, "kind": job.kind, "title": title_of(job), "state": job.state,
         "asked": job.asked, "created": job.created, "started": job.started, "ended": job.ended,
-        "attempts": job.attempts, "arguments": dict(arguments),
+        "attempts": job.attempts, "arguments": arguments,
         "progress": clean(job.progress), "error": _trouble(parts, job),
         "result": None if result is None else
         clean({name: one for name, one in result.items() if name not in _HIDDEN}),
-        "num_files": len(files_of(parts, job)),
+        "num_files": _num_files(parts, job),
         "here": folder_of(parts, job) is not None,
+        "place": place,
     }  # fmt: skip
 
 

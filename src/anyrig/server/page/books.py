@@ -12,13 +12,13 @@ from typing import Any
 
 from nicegui import ui
 
-from anyrig.server.page import jobs_facts
 from anyrig.server.page.api import Refused
 from anyrig.server.page.books_card import BookCard
 from anyrig.server.page.books_plan import PlanCard
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs import LOOK_S, Cards
 from anyrig.server.page.jobs_ask import Ask
+from anyrig.server.page.jobs_asked import Looking
 from anyrig.server.page.pieces import Drop, button, card, empty, heading, tag, toast, trouble
 
 ACCEPT = ".epub,.pdf,.docx,.odt,.fb2,.html,.htm,.xhtml,.md,.txt,.rtf,.mobi,.azw3"
@@ -45,6 +45,7 @@ class _Page:
         self._nothing.set_visibility(False)
         ask = Ask(t)
         self._cards = Cards(here, lambda job: BookCard(here, ask, job, self.refresh))
+        self._looking = Looking(here.api, "book")
         if "file" not in here.query:
             self.offer()
 
@@ -104,10 +105,10 @@ class _Page:
 
     async def refresh(self) -> None:
         """The books as they stand."""
-        told = await self._here.api.get("/jobs")
-        books = jobs_facts.newest(told["jobs"], "book")
-        self._nothing.set_visibility(not books)
-        for job in self._cards.show(books):
-            found = self._cards.cards[str(job["id"])]
-            assert isinstance(found, BookCard)
-            await found.look(job)
+        found = await self._looking.look(self._cards.most)
+        self._nothing.set_visibility(not found.jobs)
+        self._cards.show(found.jobs, found.num)
+        for job in found.jobs:
+            one = self._cards.cards[str(job["id"])]
+            assert isinstance(one, BookCard)
+            await one.look(job)

@@ -39,9 +39,8 @@ async def build(here: Here) -> None:
     here.soon(index.list)
 
     async def look() -> None:
-        jobs = (await here.api.get("/jobs"))["jobs"]
         for follow in desk.followers:
-            await follow(jobs)
+            await follow()
 
     here.every(LOOK_S, look)
 

@@ -13,7 +13,7 @@ from anyrig.server.page.pieces import Field, Tag, button, tag, trouble
 
 Told = Mapping[str, Any]
 Listener = Callable[[], None]
-Follower = Callable[[Sequence[Told]], Awaitable[None]]
+Follower = Callable[[], Awaitable[None]]
 SOUNDS = ("wav", "flac", "mp3", "ogg", "m4a", "mp4", "webm", "aac", "aiff", "amr")
 PICTURES = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif")
 
@@ -32,7 +32,7 @@ class Desk:
         self.unread: dict[str, str] = {}
         """Why a file could not be read, by the id of its upload."""
         self.followers: list[Follower] = []
-        """Called with all jobs, now and again."""
+        """Called now and again, to look how jobs stand."""
         self.take: Callable[[Sequence[Told]], Awaitable[None]] = _nothing
         """Adds files that were sent to those that are chosen."""
         self.forget: Callable[[str], None] = _nowhere

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -10,11 +10,13 @@ from anyrig.server.page import jobs_facts
 from anyrig.server.page.api import ENGLISH
 from anyrig.server.page.documents_desk import Desk
 from anyrig.server.page.jobs import Cards
+from anyrig.server.page.jobs_asked import Looking
 from anyrig.server.page.jobs_card import JobCard
 from anyrig.server.page.pieces import Field, button, card, row, tag, toast
 
 DEFAULT = "default"
 _MOST_NAMED = 10
+_FEW = 10
 Told = Mapping[str, Any]
 
 
@@ -23,6 +25,7 @@ class IndexCard:
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._here, self._t = desk, desk.here, desk.here.t
+        self._looking = Looking(desk.here.api, "index")
         self._over: set[str] = set()
         self._first = True
         t = self._t
@@ -41,7 +44,7 @@ class IndexCard:
                 self._here, lambda job: JobCard(self._here, desk.ask, job, self.refresh, level=3)
             )
             self._unread = tag("div")
-        desk.followers.append(self.follow)
+        desk.followers.append(self.refresh)
 
     def _by_folder(self) -> None:
         """Only below what the server's owner allows: a request may name no other."""
@@ -65,12 +68,8 @@ class IndexCard:
         await self.refresh()
 
     async def refresh(self) -> None:
-        """What the API tells now."""
-        await self.follow((await self._here.api.get("/jobs"))["jobs"])
-
-    async def follow(self, jobs: Sequence[Told]) -> None:
-        """Jobs that index: those at work, and the last one that ended."""
-        jobs = jobs_facts.newest(jobs, "index")
+        """Jobs that index, as the API tells them: those at work, and the last one that ended."""
+        jobs = (await self._looking.look(_FEW)).jobs
         at_work = [job for job in jobs if job["state"] in jobs_facts.ACTIVE]
         last = [job for job in jobs[:1] if job["state"] == "failed"]
         self._cards.show(at_work or last)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anyrig.server.page import jobs_facts
 from anyrig.server.page.api import Refused
 from anyrig.server.page.documents_desk import SOUNDS, Desk
 from anyrig.server.page.jobs import Cards
+from anyrig.server.page.jobs_asked import Looking
 from anyrig.server.page.jobs_card import JobCard
 from anyrig.server.page.pieces import Drop, button, tag
 
@@ -45,14 +45,15 @@ class Recordings:
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._here, t = desk, desk.here, desk.here.t
+        self._looking = Looking(desk.here.api, "transcribe")
         tag("p", t("documents.recordings.what"), classes="soft")
         Drop(t, self._dropped, what=t("documents.recordings.kinds"), accept=ACCEPT)
         button(t("documents.recordings.do"), self._chosen, kind="primary", icon_name="letters",
                data_do="recordings")  # fmt: skip
         with tag("div", classes="stack", data_answer="recordings"):
             self._cards = Cards(desk.here, lambda job: TranscriptCard(
-                desk.here, desk.ask, job, self._refresh, level=3))  # fmt: skip
-        desk.followers.append(self.follow)
+                desk.here, desk.ask, job, self.refresh, level=3))  # fmt: skip
+        desk.followers.append(self.refresh)
 
     async def _dropped(self, files: Sequence[Told]) -> None:
         await self._desk.take(files)
@@ -68,14 +69,13 @@ class Recordings:
         for one in files:
             asked = {"file": f"upload:{one['id']}", "format": _FORMS}
             await self._here.api.post("/jobs", {"kind": "transcribe", "arguments": asked})
-        await self._refresh()
+        await self.refresh()
 
-    async def _refresh(self) -> None:
-        await self.follow((await self._here.api.get("/jobs"))["jobs"])
-
-    async def follow(self, jobs: Sequence[Told]) -> None:
+    async def refresh(self) -> None:
         """Bring the cards up to date."""
-        for job in self._cards.show(jobs_facts.newest(jobs, "transcribe")):
-            found = self._cards.cards[str(job["id"])]
-            assert isinstance(found, TranscriptCard)
-            await found.look(job)
+        found = await self._looking.look(self._cards.most)
+        self._cards.show(found.jobs, found.num)
+        for job in found.jobs:
+            one = self._cards.cards[str(job["id"])]
+            assert isinstance(one, TranscriptCard)
+            await one.look(job)

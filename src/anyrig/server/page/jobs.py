@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from anyrig.server.page import jobs_facts
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs_ask import Ask
+from anyrig.server.page.jobs_asked import Looking
 from anyrig.server.page.jobs_card import Changed, JobCard
 from anyrig.server.page.jobs_facts import Told
 from anyrig.server.page.pieces import Tag, button, empty, heading, link, row, safely, tag
 
 LOOK_S = 1.0
 MOST = 40
+_MORE = 100
+"""How many older ones are drawn each time that some are asked for."""
 Card = Callable[[Told], JobCard]
 _SHOWN: Mapping[str, Sequence[str]] = {
     "all": (), "active": jobs_facts.ACTIVE, "over": ("done", "failed", "cancelled"),
@@ -27,24 +29,29 @@ class Cards:
     """
 
     def __init__(self, here: Here, card: Card, most: int = MOST) -> None:
-        self._card, self._most, self._t = card, most, here.t
+        self._card, self._t = card, here.t
+        self.most = most
+        """How many are to be asked for."""
         self._place = tag("div", classes="stack")
-        self._older = button("", self._all, kind="quiet", data_do="older")
+        self._older = button("", self._more, kind="quiet", data_do="older")
         with self._older:
             self._words = tag("span")
         self._older.set_visibility(False)
         self.cards: dict[str, JobCard] = {}
 
-    def _all(self) -> None:
-        self._most = sys.maxsize
+    def _more(self) -> None:
+        self.most += _MORE
 
-    def show(self, jobs: Sequence[Told]) -> Sequence[Told]:
-        """Bring all up to date, take away those that went, add new ones on top; those shown."""
-        old = [job for job in jobs[self._most :] if job["state"] not in jobs_facts.ACTIVE]
-        self._older.set_visibility(bool(old))
-        self._words.text = self._t("jobs.older", count=self._t.number(len(old)))
-        left_out = {str(job["id"]) for job in old}
-        jobs = [job for job in jobs if str(job["id"]) not in left_out]
+    def show(self, jobs: Sequence[Told], num: int = 0) -> None:
+        """Bring all up to date, take away those that went, add new ones on top.
+
+        Args:
+            jobs: the newest first.
+            num: how many there are; those that are not among the jobs can be asked for.
+        """
+        num_older = min(_MORE, num - len(jobs))
+        self._older.set_visibility(num_older > 0)
+        self._words.text = self._t("jobs.older", count=self._t.number(max(0, num_older)))
         there = {str(job["id"]) for job in jobs}
         for id in [id for id in self.cards if id not in there]:
             self._place.remove(self.cards.pop(id).element)
@@ -56,7 +63,6 @@ class Cards:
             with self._place:
                 self.cards[id] = self._card(job)
             self.cards[id].element.move(target_index=at)
-        return jobs
 
 
 async def build(here: Here) -> None:
@@ -70,13 +76,13 @@ async def build(here: Here) -> None:
     nothing = tag("div")
     ask = Ask(t)
     cards = Cards(here, lambda job: JobCard(here, ask, job, refresh))
+    looking = Looking(here.api)
 
     async def refresh() -> None:
-        told = jobs_facts.newest((await here.api.get("/jobs"))["jobs"])
-        wanted = _SHOWN[shown["which"]]
-        some = [job for job in told if not wanted or job["state"] in wanted]
-        _say_none(here, nothing, any_jobs=bool(told), any_shown=bool(some))
-        await _offer(cards, cards.show(some))
+        found = await looking.look(cards.most, _SHOWN[shown["which"]])
+        _say_none(here, nothing, any_jobs=bool(found.num_all), any_shown=bool(found.jobs))
+        cards.show(found.jobs, found.num)
+        await _offer(cards, found.jobs)
 
     def choose(which: str) -> Changed:
         async def chosen() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from anyrig.server.page.pieces import Mood
@@ -90,7 +90,7 @@ def course(t: Words, job: Told) -> Course:
 
 
 def _place(t: Words, job: Told) -> str:
-    """Its place in the queue, where `newest` has told it."""
+    """Its place in the queue."""
     place = job.get("place")
     if not place:
         return ""
@@ -148,10 +148,6 @@ def since(moment: float | None, now: float | None = None) -> str:
     return time.strftime(form, time.localtime(moment))
 
 
-def newest(jobs: Sequence[Told], *kinds: str) -> list[Told]:
-    """Those of some kinds, or all, the newest first; one that waits with its place in the queue."""
-    waiting = [job["id"] for job in jobs if job["state"] == "queued"]  # told the oldest first
-    places = {id: place for place, id in enumerate(waiting, 1)}
-    found = [{**job, "place": places.get(job["id"])} for job in jobs
-             if not kinds or job["kind"] in kinds]  # fmt: skip
-    return sorted(found, key=lambda job: float(job["created"]), reverse=True)
+def newest(jobs: Iterable[Told]) -> list[Told]:
+    """The newest first."""
+    return sorted(jobs, key=lambda job: float(job["created"]), reverse=True)

@@ -39,8 +39,8 @@ class BenchCard:
         self._here.every(_EVERY_S, self._watch)
 
     async def _find(self) -> None:
-        jobs = (await self._here.api.get("/jobs"))["jobs"]
-        running = [job for job in jobs if job["kind"] == "bench" and job["state"] in _ACTIVE]
+        told = await self._here.api.get("/jobs", kind="bench", state=list(_ACTIVE))
+        running = told["jobs"]
         if running:
             self._job = str(running[0]["id"])
             self._busy(True)

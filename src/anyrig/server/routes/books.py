@@ -24,6 +24,7 @@ from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
+from anyrig.server.reading import Unhurried
 from anyrig.server.routes.jobs import BINARY, PARTS, FileNumber, JobId
 from anyrig.server.schemas.books import BookAsked, BookPlan, MadeChapters
 
@@ -36,7 +37,7 @@ UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["books"])
+    routes = APIRouter(tags=["books"], route_class=Unhurried)
     desk = Desk(parts)
     covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
 

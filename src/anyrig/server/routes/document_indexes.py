@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -10,6 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from anyrig.server.documents import Desk
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
+from anyrig.server.reading import Unhurried
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.shelf import Shelf
@@ -21,7 +23,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import answered
 
-    routes = APIRouter()
+    routes = APIRouter(route_class=Unhurried)
     shelf = Shelf(parts)
 
     @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)
@@ -56,7 +58,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     ) -> Response:
         """With the vectors and pages that are kept of its texts. Files of folders stay."""
         shelf.check(name)
-        work = desk.ask("index_delete", {"index": name})
+        work = _overwritten(desk, "index_delete", {"index": name})
         return await answered(request, _gone(shelf, name, work, uploads=uploads))
 
     @routes.post("/indexes/{name}/remove", summary="Take files out of an index for good",
@@ -64,7 +66,8 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
         shelf.check(name)
-        work = desk.ask("index_remove", {"index": name, "files": shelf.words(body.files)})
+        files = shelf.words(body.files)
+        work = _overwritten(desk, "index_remove", {"index": name, "files": files})
         return await answered(request, _gone(shelf, name, work, uploads=body.uploads))
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=told.Classifiers)
@@ -99,6 +102,12 @@ async def _files(desk: Desk, shelf: Shelf, name: str, start: int, limit: int) ->
     found = await desk.ask("index_files", {"index": name, "start": start, "limit": limit})
     await to_thread.run_sync(shelf.named, found["files"])
     return {"index": name, **found}
+
+
+async def _overwritten(desk: Desk, task: str, arguments: Mapping[str, Any]) -> Any:
+    """Done by a clerk of its own, once the one that searches has let go of the index."""
+    await desk.ask("index_close", {"index": arguments["index"]})
+    return await desk.ask(task, arguments)
 
 
 async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[str, Any]:

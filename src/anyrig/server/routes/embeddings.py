@@ -15,6 +15,7 @@ from anyrig.errors import BadInput, PastLimit, WorkFailed
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, about, answers, is_json, not_json, status_of
+from anyrig.server.reading import read
 from anyrig.server.schemas.embeddings import (
     EmbeddingsAnswer,
     EmbeddingsAsked,
@@ -130,7 +131,7 @@ async def _asked(request: Request) -> EmbeddingsAsked:
     if not is_json(request):
         raise not_json()
     try:
-        return EmbeddingsAsked.model_validate_json(await request.body())
+        return await read(EmbeddingsAsked, request)
     except ValidationError as error:
         found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
         raise RequestValidationError(found) from None

@@ -9,24 +9,27 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from anyrig.errors import BadInput, TooBusy
-from anyrig.jobs import Job, NoSuchJob
+from anyrig.jobs import Job, Listing, NoSuchJob
 from anyrig.server import results
 from anyrig.server.following import Following
 from anyrig.server.guard import demand
-from anyrig.server.orders import ordered
+from anyrig.server.orders import ordered, still_there
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.ranged import file_answer
+from anyrig.server.reading import Unhurried
 from anyrig.server.schemas.jobs import (
     JobDeleted,
     JobFile,
     JobFiles,
+    JobKind,
     JobShown,
     JobsShown,
+    JobState,
     NewJob,
 )
 
@@ -44,6 +47,21 @@ _BEAT_S = 15.0
 _MOST_NUMBER = 2**53
 _STOPS_S, _LOOK_S = 8.0, 0.2
 JobId = Annotated[str, Path(description="As POST /jobs told.", examples=["k3vq2mzx7a4hn5we"])]
+_Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.", examples=[30])]
+_Before = Annotated[
+    int | None,
+    Query(ge=1, le=_MOST_NUMBER, description="`older` of an answer: those that come before it.",
+          examples=[41]),
+]  # fmt: skip
+_Kinds = Annotated[
+    list[JobKind],
+    Query(default_factory=list, description="Only of these kinds.", examples=[["book"]]),
+]
+_States = Annotated[
+    list[JobState],
+    Query(default_factory=list, description="Only in these states.",
+          examples=[["queued", "running", "paused"]]),
+]  # fmt: skip
 FileNumber = Annotated[int, Path(ge=1, le=_MOST_NUMBER, examples=[1])]
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 PARTS: dict[int | str, dict[str, Any]] = {
@@ -67,7 +85,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/jobs", tags=["jobs"])
+    routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=Unhurried)
     jobs = parts.jobs
     following = Following(jobs)
     few = anyio.CapacityLimiter(8)  # threads: requests for jobs must not take those of others
@@ -82,15 +100,22 @@ def router(parts: Parts) -> APIRouter:
         demand(request, _scope(new.kind))
         return await inside(partial(_begun, parts, new))
 
-    @routes.get("", response_model=JobsShown, summary="List all jobs")
-    async def listed() -> dict[str, Any]:
-        """The oldest first."""
-        return await inside(lambda: {"jobs": [results.shown(parts, job) for job in jobs.list()]})
+    @routes.get("", response_model=JobsShown, summary="List jobs")
+    async def listed(
+        limit: _Limit = 100, before: _Before = None, *, kind: _Kinds, state: _States
+    ) -> Response:
+        """The newest that fit, told from the oldest of them to the newest.
+
+        Each is told in short: the number of a batch's lines, and the first hundred of whatever a
+        result lists. `GET /jobs/{id}` has all of it.
+        """
+        look = partial(jobs.listing, limit, before=before, kinds=kind, states=state)
+        return await inside(lambda: _listed(parts, look()))
 
     @routes.get("/{id}", response_model=JobShown, summary="How a job stands",
                 responses=answers(404))  # fmt: skip
     async def one(id: JobId) -> dict[str, Any]:
-        return await inside(lambda: results.shown(parts, jobs.get(id)))
+        return await inside(lambda: _one(parts, jobs.get(id)))
 
     @routes.get("/{id}/events", summary="Follow a job", response_class=StreamingResponse,
                 responses={**_STREAM, **answers(404)})  # fmt: skip
@@ -173,7 +198,7 @@ def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: s
 
         def work() -> dict[str, Any]:
             with_word: Callable[[str], Job] = getattr(parts.jobs, word)
-            return results.shown(parts, _possible(lambda: with_word(id)))
+            return _one(parts, _possible(lambda: with_word(id)))
 
         return await inside(work)
 
@@ -183,13 +208,32 @@ def _scope(kind: str) -> str:
     return "train" if kind == "train" else "jobs"
 
 
+def _one(parts: Parts, job: Job) -> dict[str, Any]:
+    places = parts.jobs.listing(0).places if job.state == "queued" else {}
+    return results.shown(parts, job, place=places.get(job.id))
+
+
+def _listed(parts: Parts, found: Listing) -> Response:
+    """Written one by one: a thread that writes all at once stops the others for as long."""
+    rows = [
+        json.dumps(results.shown(parts, job, place=found.places.get(job.id), brief=True),
+                   ensure_ascii=False, allow_nan=False)
+        for job in found.jobs
+    ]  # fmt: skip
+    rest = json.dumps({"counts": found.counts, "older": found.older})
+    body = f'{{"jobs": [{", ".join(rows)}], {rest[1:]}'
+    return Response(body.encode("utf-8", "replace"), media_type="application/json")
+
+
 def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
-    waiting = sum(job.state in ("queued", "paused") for job in parts.jobs.list())
+    counts = parts.jobs.listing(0).counts
+    waiting = counts["queued"] + counts["paused"]
     if waiting >= parts.settings.queue:
         raise TooBusy(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
-    with parts.uploads.steady, ordered(parts, new.kind, new.arguments) as checked:
+    with ordered(parts, new.kind, new.arguments) as checked, parts.uploads.steady:
+        still_there(parts, checked)
         job = parts.jobs.submit(new.kind, checked)
-    return results.shown(parts, job)
+    return _one(parts, job)
 
 
 def _deleted(parts: Parts, job: Job) -> None:

@@ -81,8 +81,7 @@ def _named(parts: Parts, id: str) -> Listed:
 
 
 def _jobs(parts: Parts) -> dict[str, str]:
-    return {str(job.arguments.get("run")): job.id for job in parts.jobs.list()
-            if job.kind == "train"}  # fmt: skip
+    return {str(job.arguments.get("run")): job.id for job in parts.jobs.list(kinds=("train",))}
 
 
 def _shown(run: Listed, jobs: Mapping[str, str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from anyrig.server import problems
 from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
+from anyrig.server.reading import Unhurried
 from anyrig.server.schemas.speech import (
     MEDIA_TYPES,
     Config,
@@ -49,7 +50,7 @@ _SPEECH: dict[int | str, dict[str, Any]] = {
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["speech"])
+    routes = APIRouter(tags=["speech"], route_class=Unhurried)
     threads = Threads()
     asking = anyio.CapacityLimiter(2)
 

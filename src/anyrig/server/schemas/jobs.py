@@ -17,7 +17,12 @@ JOB: dict[str, Any] = {
     "arguments": {"file": "upload:9f0c1e2d3b4a59687786950413223140", "rate": 1.1},
     "progress": {"stage": "making", "done": 0.42, "chapter": 3, "num_chapters": 7,
                  "title": "The harbour", "speed": 21.5, "left_s": 48.0},
-    "error": None, "result": None, "num_files": 0, "here": True,
+    "error": None, "result": None, "num_files": 0, "here": True, "place": None,
+}  # fmt: skip
+_WAITS = {
+    **JOB, "id": "uztmk4z5hrphsxul", "kind": "batch", "title": "The tide came in.",
+    "state": "queued", "created": 1794700900.0, "started": None, "attempts": 0,
+    "arguments": {"lines": "200 lines"}, "progress": None, "place": 1,
 }  # fmt: skip
 
 
@@ -74,12 +79,37 @@ class JobShown(BaseModel):
     result: dict[str, Any] | None
     num_files: int = Field(description="How many files of it can be had.")
     here: bool = Field(description="Whether it came over HTTP: only then its files can be had.")
+    place: int | None = Field(
+        description="Of one that is queued, where it stands: 1 is the next, of whatever kind."
+    )
+
+
+_COUNTS: dict[str, Any] = {
+    "queued": 1,
+    "running": 1,
+    "paused": 0,
+    "done": 38,
+    "failed": 2,
+    "cancelled": 0,
+}
 
 
 class JobsShown(BaseModel):
-    """All jobs, the oldest first."""
+    """Some jobs, the oldest first, and how many there are."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"jobs": [JOB, _WAITS], "counts": _COUNTS, "older": 41}],
+        }
+    )
 
     jobs: list[JobShown]
+    counts: dict[JobState, int] = Field(
+        description="All that there are of the kinds that were asked for, listed here or not."
+    )
+    older: int | None = Field(
+        description="Given as `before`, those that come before these are listed; null at the end."
+    )
 
 
 class JobFile(BaseModel):
