@@ -80,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput(f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one.")
     options.preload = _preloads(options.preload)
     inside = in_container(context.environment)
-    serve_log.configure(as_json=options.log_json or inside, verbose=options.verbose)
+    serve_log.configure(
+        as_json=options.log_json or inside, verbose=options.verbose, texts=settings.log_texts
+    )
     with _ends_well(), ExitStack() as stack:
         door = stack.enter_context(serve_door.bound(host, port))
         parts = build(context, stack, local=serve_door.is_local(host))

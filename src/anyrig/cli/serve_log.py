@@ -1,7 +1,8 @@
 """What a server says while it runs: a line a request, for people or for programs.
 
 No line holds anything that a user sent: routes are named by their pattern, never by the address
-that was asked for, because that may hold a text or a key.
+that was asked for, because that may hold a text or a key. Errors are told by their kind and by
+where they came from, unless the setting `server.log_texts` allows their words.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import json
 import logging
 import sys
 import time
+import traceback
 from typing import Any
 
+from anyrig.errors import AnyrigError
+
+_UNSAID = "(server.log_texts shows what it says)"
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -30,8 +35,59 @@ class JsonLines(logging.Formatter):
             if name not in _USUAL and name not in ("message", "asctime", "color_message"):
                 line[name] = value
         if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+            line["trace"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class WithoutTexts(logging.Filter):
+    """Takes out of a record what an error says, which may quote a user's text.
+
+    What kind of error it was and where it came from stays, of what caused it too. Errors of our own
+    that are put into a message are told as they are: they quote nothing at length.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_named, record.args))
+        if error is not None:
+            record.exc_text = _where(error)  # formatters take it in place of their own
+            record.msg, record.args = _unsaid(record.getMessage(), error), ()
+        return True
+
+
+def _named(value: object) -> object:
+    """What is put into a message; an error of somebody else by its name alone."""
+    strange = isinstance(value, Exception) and not isinstance(value, AnyrigError | OSError)
+    return f"{type(value).__name__} {_UNSAID}" if strange else value
+
+
+def _unsaid(message: str, error: BaseException) -> str:
+    """A message without the words of an error: asyncio and the page put them in as well."""
+    for one in _chain(error):
+        for words in (repr(one), str(one)):
+            if len(words) > 1:
+                message = message.replace(words, f"{type(one).__name__} {_UNSAID}")
+    return message
+
+
+def _where(error: BaseException) -> str:
+    """The way of an error and of what caused it, without a word that they say."""
+    told = []
+    for one in _chain(error):
+        frames = "".join(traceback.format_tb(one.__traceback__)).rstrip()
+        told.append(f"{type(one).__name__} {_UNSAID}" + (f"\n{frames}" if frames else ""))
+    return "\nfrom ".join(told)
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An error, what caused that, and so on."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
 
 
 class _Refused(logging.Filter):
@@ -44,10 +100,18 @@ class _Refused(logging.Filter):
         return "without completing handshake" not in record.getMessage()
 
 
-def configure(*, as_json: bool, verbose: int) -> None:
-    """Set the log of a server up; whatever libraries say goes the same way."""
+def configure(*, as_json: bool, verbose: int, texts: bool = False) -> None:
+    """Set the log of a server up; whatever libraries say goes the same way.
+
+    Args:
+        as_json: a line of JSON for each record.
+        verbose: how often `-v` was said.
+        texts: whether it may hold texts of the users.
+    """
     root = logging.getLogger()
     for handler in root.handlers:
+        if not texts:
+            handler.addFilter(WithoutTexts())
         screen = getattr(handler, "stream", None) is sys.stderr
         if not (screen and getattr(handler, "anyrig", False)):
             continue
