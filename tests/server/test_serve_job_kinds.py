@@ -73,4 +73,4 @@ def test_words_that_a_command_would_refuse_are_refused_at_once(
     answer = client.post("/jobs", json={"kind": kind, "arguments": arguments})
     assert answer.status_code == (404 if kind == "transcribe" else 400), answer.text
     assert answer.json()["hint"]
-    assert client.get("/jobs").json() == {"jobs": []}
+    assert client.get("/jobs").json()["jobs"] == []

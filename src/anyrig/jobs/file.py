@@ -94,7 +94,7 @@ class File:
             self._connection = None
 
     def _do(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
-        with self._lock, self._translated():
+        with self._lock, self.translated():
             connection = self._ready()
             connection.execute(begin)
             try:
@@ -166,7 +166,7 @@ class File:
         return int(form)
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """SQLite's errors, and the system's, as ours."""
         try:
             yield

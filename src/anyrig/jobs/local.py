@@ -103,8 +103,7 @@ class LocalJobs:
                     if one.fits(kinds, states)]  # fmt: skip
             return rows(connection, some)
 
-        # Made into jobs once the file is free again: others wait for it.
-        return tuple(map(self._job, self.file.read(work)))
+        return self._jobs(self.file.read(work))
 
     def listing(
         self,
@@ -123,7 +122,7 @@ class LocalJobs:
 
         all_of_them, found, some = self.file.read(work)
         return Listing(
-            tuple(map(self._job, some)), counts(all_of_them, kinds), found.older,
+            self._jobs(some), counts(all_of_them, kinds), found.older,
             places(all_of_them),
         )  # fmt: skip
 
@@ -246,6 +245,11 @@ class LocalJobs:
             raise NoSuchJob(f"there is no job {id}", hint="`anyrig jobs` lists them.")
         found: Row = row
         return found
+
+    def _jobs(self, some: Sequence[Row]) -> tuple[Job, ...]:
+        """Rows as jobs, once the file is free again: others wait for it."""
+        with self.file.translated():
+            return tuple(map(self._job, some))
 
     def _job(self, row: Row) -> Job:
         return job_of(row, left=self.left(row))
