@@ -16,11 +16,14 @@ from fastapi.testclient import TestClient
 from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
+from anyrig.cluster.card import Roll
 from anyrig.server.page.api import Api, Refused
 from anyrig.server.page.words import words
+from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, visiting
 from tests.server.conftest import MakeApp, Start, environment_of
 from tests.server.long_work import send
+from tests.server.test_serve_cluster_page import lost
 
 HERE = "http://127.0.0.1:3000"
 T = words("en")
@@ -223,6 +226,23 @@ class TestInABrowser:
             )
         assert asked.get("/devices").json()["word"] == before
         asked.close()
+
+    def test_the_workers_of_a_cluster_are_not_theirs(
+        self, driver: webdriver.Chrome, broker: Broker, start: Start, tmp_path: Path
+    ) -> None:
+        lost(broker, "ghost")
+        home = tmp_path / "home of keys"
+        key = _made(home, "ada", "page")
+        server = start("--require-keys", "--cluster", broker.url, home=home)
+        browser = next(visiting(driver, server.url))
+        driver.get(f"{server.url}/cluster")
+        browser.find("#key").send_keys(key + Keys.ENTER)
+        browser.click("[data-worker='ghost'] [data-do=forget]")
+        browser.click("[data-ask=yes]")
+        browser.toast(T("login.admin"))
+        link = broker.link
+        assert "ghost" in Roll(link).names()
+        link.close()
 
 
 def _made(home: Path, name: str, scopes: str) -> str:
