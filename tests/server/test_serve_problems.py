@@ -28,7 +28,8 @@ SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hol
         (errors.Protected, 400), (errors.NoSuchDevice, 404), (NoSuchJob, 404), (NoSuchUpload, 404),
         (errors.PastLimit, 413), (errors.TooBusy, 429), (errors.MissingPackage, 501),
         (errors.NeedsWeights, 501), (errors.OutOfMemory, 503), (errors.DeviceLost, 503),
-        (errors.StoreFailed, 507), (errors.WorkFailed, 500),
+        (errors.StoreFailed, 507), (errors.StoreBusy, 503), (errors.WorkFailed, 500),
+        (errors.Deadly, 422), (errors.WorkersGone, 503),
     ],
 )  # fmt: skip
 def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], status: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from anyrig.server.keeper import Keeper
 from anyrig.server.sounding import Sounding, Threads
 from anyrig.server.speaking import Wish
+from anyrig.settings.server import ServerSettings
 
 
 class Reading:
@@ -144,7 +145,8 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
             assert loaded.wait(30)
         return Reading()
 
-    parts = SimpleNamespace(speech=SimpleNamespace(begin=begin))
+    settings = ServerSettings(queue=200)
+    parts = SimpleNamespace(speech=SimpleNamespace(begin=begin), settings=settings)
     threads = Threads()
 
     async def open_(engine: str) -> None:
@@ -162,7 +164,7 @@ def test_those_who_wait_for_an_engine_that_loads_keep_nobody_else_out() -> None:
         finally:
             loaded.set()
         await asyncio.gather(*waiting)
-        assert threads.beginning.borrowed_tokens == 0
+        assert threads.beginning.num == 0
         assert not threads._alike
 
     asyncio.run(all_of_them())

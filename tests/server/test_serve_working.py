@@ -130,3 +130,35 @@ def test_many_who_follow_are_served_by_one_reader(tmp_path: Path) -> None:
         told = [event.data["state"] for event in events if event is not None]
         assert told == ["queued", "cancelled"][n % 2 :]
         assert None in events  # beats, while nothing happened
+
+
+class Stumbling(LocalJobs):
+    """Fails in a way that nobody foresaw, for a while."""
+
+    num_failed = 0
+    said = "a secret of the user"  # not where a traceback quotes it
+
+    def events(self, id: str, after: int = 0, *, follow: bool = False) -> Any:
+        if self.num_failed < 3:
+            self.num_failed += 1
+            raise ValueError(self.said)
+        return super().events(id, after, follow=follow)
+
+
+def test_who_follows_hears_again_after_any_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def follow() -> list[Event | None]:
+        following = Following(jobs, look_s=0.05)
+        events = following.events(job.id, beat_s=60)
+        return [event async for event in events]
+
+    jobs = Stumbling(tmp_path / "jobs.sqlite")
+    with jobs:
+        job = jobs.submit("bench", {})
+        jobs.cancel(job.id)
+        heard = asyncio.run(asyncio.wait_for(follow(), 20))
+    assert [event.data["state"] for event in heard if event] == ["queued", "cancelled"]
+    assert jobs.num_failed == 3
+    assert caplog.text.count("jobs cannot be followed: ValueError") == 1
+    assert "a secret" not in caplog.text

@@ -1,0 +1,326 @@
+"""Requests that end: those that kill, fail, take too long, wait too long, or are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from websockets.sync.client import connect
+
+from anyrig.server.parts import Parts
+from tests.server import odd_clerk
+from tests.server.conftest import environment_of
+from tests.server.test_serve_jobs import begun, over, sent, until
+from tests.server.test_serve_stream import heard
+
+WAV = (
+    b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00"
+)
+STORY = b"".join(b"CHAPTER %s\n\nIt was ten.\n\n" % one for one in (b"I", b"II", b"III", b"IV"))
+TASKS = ("transcribe", "book_plan", "book_cover", "book_chapter")
+
+
+@dataclass
+class Door:
+    """A server in this process, and what its clerks do."""
+
+    url: str
+    client: httpx.Client
+    parts: Parts
+    marks: Path
+    upload: str
+    job: str
+    numbers: list[int]
+    """Of the chapters of its book."""
+
+    @contextmanager
+    def way(self, way: str) -> Iterator[None]:
+        """Tasks that die, fail or go on for long."""
+        for task in TASKS:
+            (self.marks / task).write_text(way)
+        try:
+            yield
+        finally:
+            for path in self.marks.iterdir():
+                path.unlink()
+
+    @contextmanager
+    def limits(self, **changed: Any) -> Iterator[None]:
+        """Other settings."""
+        before = self.parts.settings
+        self.parts.settings = replace(before, **changed)
+        try:
+            yield
+        finally:
+            self.parts.settings = before
+
+    def ask(self, task: str, timeout: float = 60.0) -> httpx.Response:
+        """A request that has a task done."""
+        with httpx.Client(base_url=self.url, timeout=timeout, trust_env=False) as client:
+            if task == "transcribe":
+                return client.post("/v1/audio/transcriptions", files={"file": ("a.wav", WAV)})
+            if task == "book_plan":
+                return client.post("/books/plan", json={"file": self.upload, "engine": "tone"})
+            if task == "book_cover":  # those that were seen are remembered
+                return client.get(f"/books/cover/{sent(client, STORY, 'a.txt').partition(':')[2]}")
+            return client.get(f"/jobs/{self.job}/chapters/{self.numbers[0]}")
+
+    def counted(self, task: str, outcome: str) -> float:
+        """How often a task ended so, by the figures."""
+        line = f'anyrig_tasks_total{{outcome="{outcome}",task="{task}"}} '
+        found = [one for one in self.client.get("/metrics").text.splitlines() if line in one]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """One for all tests here."""
+    from anyrig.cli.context import Context
+    from anyrig.cli.parse import command_line
+    from anyrig.cli.serve import build
+    from anyrig.server.app import create_app
+
+    folder = tmp_path_factory.mktemp("ends")
+    marks, plugins = folder / "marks", folder / "plugins"
+    marks.mkdir()
+    plugins.mkdir()
+    odd_clerk.plugged(plugins)
+    paths = [str(plugins), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    more = {odd_clerk.FOLDER: str(marks), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "ANYRIG_SERVER_TEXTS": "8", "ANYRIG_SERVER_QUEUE": "8"}  # fmt: skip
+    _, options = command_line(["serve", "--no-bench"])
+    with ExitStack() as stack:
+        sys.path.insert(0, str(plugins))
+        stack.callback(sys.path.remove, str(plugins))
+        parts = build(Context(options, environment_of(folder, more)), stack, local=True)
+        clerks: Any = parts.clerks
+        clerks._factory = odd_clerk.FACTORY
+        url = stack.enter_context(_listening(create_app(parts, page=False)))
+        client = stack.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
+        upload = sent(client, STORY, "story.txt")
+        job = until(client, begun(client, "book", file=upload, engine="tone")["id"], over)
+        assert job["state"] == "done", job
+        chapters = client.get(f"/jobs/{job['id']}/chapters").json()["chapters"]
+        numbers = [row["number"] for row in chapters]
+        yield Door(url, client, parts, marks, upload, job["id"], numbers)
+
+
+@contextmanager
+def _listening(app: Any) -> Iterator[str]:
+    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        _until(lambda: server.started)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+
+
+def _until(true: Callable[[], Any], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def _is_problem(answer: httpx.Response, status: int) -> Any:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["hint"]
+    return told
+
+
+# -- work that kills or fails ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_that_fails_unforeseen_is_no_500_and_is_counted(door: Door, task: str) -> None:
+    before = door.counted(task, "failed")
+    with door.way("fails"):
+        assert "failed" in _is_problem(door.ask(task), 422)["title"]
+    assert door.counted(task, "failed") == before + 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_that_kills_its_clerk_is_no_500_and_fails_alone(door: Door, task: str) -> None:
+    with door.way("dies"):
+        _is_problem(door.ask(task), 422)
+    plan = door.ask("book_plan")
+    assert plan.status_code == 200, plan.text
+
+
+def test_plans_and_chapters_are_counted(door: Door) -> None:
+    before = [door.counted(task, "done") for task in ("book_plan", "book_chapter")]
+    assert door.ask("book_plan").status_code == 200
+    heard = door.ask("book_chapter")
+    assert heard.status_code == 200, heard.text
+    assert door.counted("book_plan", "done") == before[0] + 1
+    assert door.counted("book_chapter", "done") == before[1] + 1
+    _unmade(door)
+
+
+def _unmade(door: Door) -> None:
+    """Chapters are made once; the next test wants them made again."""
+    for path in door.parts.data.glob("jobs/*/chapters/*.mp3"):
+        path.unlink()
+
+
+def test_a_text_that_kills_its_voice_is_no_500_and_fails_alone(door: Door) -> None:
+    def said(text: str) -> httpx.Response:
+        body = {"input": text, "engine": "deadly", "voice": "tone", "response_format": "pcm"}
+        return door.client.post("/v1/audio/speech", json=body)
+
+    assert said("All is well.").status_code == 200
+    assert "poison" in _is_problem(said("Here is poison."), 422)["title"]
+    assert said("All is well again.").status_code == 200
+    address = door.url.replace("http", "ws", 1)
+    query = "engine=deadly&text=More+poison."
+    with connect(f"{address}/stream?{query}", compression=None, proxy=None) as socket:
+        _, events, code = heard(socket)
+    assert events[-1]["event"] == "backend_error"
+    assert "poison" in events[-1]["data"]["message"]
+    assert code == 1008  # what was sent is at fault
+
+
+# -- clients that leave ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_who_leaves_takes_the_work_along(
+    door: Door, task: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert door.ask("book_plan").status_code == 200  # the clerk is there
+    before = door.counted(task, "given up")
+    with door.way("long"):
+        with pytest.raises(httpx.ReadTimeout):
+            door.ask(task, timeout=1.5)
+        assert (door.marks / f"{task} begun").exists()
+        _until((door.marks / f"{task} ended").exists)
+    _until(lambda: door.counted(task, "given up") == before + 1)
+    assert "ClientGone" not in caplog.text
+    figures = door.client.get("/metrics").text
+    assert 'status="499"' in figures
+    assert 'status="500"' not in figures
+
+
+def test_who_leaves_a_chapter_leaves_it_to_those_who_want_it_too(door: Door) -> None:
+    answers: list[httpx.Response] = []
+    other = threading.Thread(target=lambda: answers.append(door.ask("book_chapter")))
+
+    def joined() -> None:
+        _until((door.marks / "book_chapter begun").exists)
+        (door.marks / "book_chapter").unlink()  # the next one is made as always
+        other.start()
+
+    joining = threading.Thread(target=joined)
+    with door.way("long"):
+        joining.start()
+        with pytest.raises(httpx.ReadTimeout):
+            door.ask("book_chapter", timeout=3.0)
+        joining.join()
+        other.join(timeout=60)
+    assert answers[0].status_code == 200, answers[0].text
+    _unmade(door)
+
+
+def test_chapters_that_fail_leave_no_locks(door: Door) -> None:
+    def locks() -> int:
+        gc.collect()
+        return sum(isinstance(one, asyncio.Lock) for one in gc.get_objects())
+
+    with door.way("fails"):
+        before = locks()
+        assert len(door.numbers) == 4
+        for number in door.numbers:
+            path = f"/jobs/{door.job}/chapters/{number}"
+            _is_problem(door.client.get(path), 422)
+        # The thread that told of the last one holds its error, and so its request, for now.
+        _until(lambda: locks() <= before + 1, 5)
+
+
+# -- work that takes too long ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_work_that_has_begun_has_an_end_and_a_job_is_named(door: Door, task: str) -> None:
+    assert door.ask("book_plan").status_code == 200
+    with door.way("long"), door.limits(work_s=0.3):
+        began = time.monotonic()
+        answer = door.ask(task)
+        told = _is_problem(answer, 504)
+        assert time.monotonic() - began < 10
+        _until((door.marks / f"{task} ended").exists)
+    assert "POST /jobs" in told["hint"]
+    assert "server.work_s" in told["hint"]
+    assert answer.headers["x-should-retry"] == "false"  # as OpenAI's client would
+    if task == "transcribe":
+        assert "kind transcribe" in told["hint"]
+
+
+# -- vectors of many passages ----------------------------------------------------------------------
+
+
+def test_a_file_of_more_passages_than_may_wait_has_vectors(door: Door) -> None:
+    pages = "\n\n".join(f"Passage {n}. " + f"Word{n} and others follow. " * 60 for n in range(40))
+    answer = door.client.post(
+        "/documents/embed/upload", files={"files": ("long.txt", pages)}, data={"model": "hashing"}
+    )
+    assert answer.status_code == 200, answer.text
+    passages = answer.json()["results"][0]["result"]["passages"]
+    assert len(passages) > 3 * door.parts.settings.texts
+    assert {len(one["vector"]) for one in passages} == {256}
+    asked = {"input": [passages[-1]["text"]], "model": "hashing"}
+    alone = door.client.post("/v1/embeddings", json=asked).json()["data"][0]["embedding"]
+    assert passages[-1]["vector"] == pytest.approx(alone, abs=1e-6)
+
+
+def test_vectors_of_many_passages_have_an_end(door: Door) -> None:
+    with door.limits(work_s=1e-9):
+        told = _is_problem(
+            door.client.post("/documents/embed", json={"texts": ["a"], "model": "hashing"}), 504
+        )
+    assert "kind index" in told["hint"]
+
+
+# -- models that load ------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_model_that_loads_has_a_deadline(door: Door) -> None:
+    body = {"input": "All is well.", "engine": "slow", "voice": "tone", "response_format": "pcm"}
+    with door.limits(deadline_s=0.5):
+        began = time.monotonic()
+        answer = door.client.post("/v1/audio/speech", json=body)
+        assert time.monotonic() - began < 2.5, "it takes three seconds to load"
+        assert "begin" in _is_problem(answer, 429)["title"]
+        assert int(answer.headers["retry-after"]) > 0
+    assert door.client.post("/v1/audio/speech", json=body).status_code == 200
+    slow = [one for one in door.parts.keeper.kept() if "slow" in one.name]
+    assert len(slow) == 1, "it was loaded once, for whoever came next"
+    _until(lambda: next(o for o in door.parts.keeper.kept() if "slow" in o.name).lent == 0)
+
+
+def test_vectors_and_tasks_have_a_deadline_before_they_begin(door: Door) -> None:
+    with door.limits(deadline_s=1e-9):
+        for path, body in (
+            ("/v1/embeddings", {"input": ["a"], "model": "hashing"}),
+            ("/documents/embed", {"texts": ["a"], "model": "hashing"}),
+            ("/documents/entities", {"texts": ["a"], "engine": "grammar"}),
+        ):
+            told = _is_problem(door.client.post(path, json=body), 429)
+            assert "did not begin" in told["title"], path

@@ -1,0 +1,129 @@
+"""Waiting to begin: so many, so long, and nothing is left behind by those who give up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import pytest
+
+from anyrig.errors import TooBusy
+from anyrig.server.routes.documents import _admitted
+from anyrig.server.waiting import Beginning, Piece, TookTooLong, within
+from anyrig.settings.server import ServerSettings
+
+
+def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
+    go_on = threading.Event()
+
+    async def all_of_them() -> list[Any]:
+        beginning, limits = Beginning(2), ServerSettings(queue=3)
+        calls = [beginning.run(lambda: go_on.wait(10), limits) for _ in range(9)]
+        those = [asyncio.ensure_future(call) for call in calls]
+        refused, _ = await asyncio.wait(those, timeout=1)
+        assert len(refused) == 4
+        go_on.set()
+        found = await asyncio.gather(*those, return_exceptions=True)
+        assert beginning.num == 0
+        return found
+
+    found = asyncio.run(all_of_them())
+    assert [one for one in found if one is True] == [True] * 5
+    assert sum(isinstance(one, TooBusy) for one in found) == 4
+
+
+def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
+    go_on, undone = threading.Event(), list[str]()
+
+    def call() -> str:
+        assert go_on.wait(10)
+        return "begun"
+
+    async def one() -> None:
+        beginning, gate = Beginning(1), asyncio.Semaphore(1)
+        short = ServerSettings(deadline_s=0.1)
+        for _ in range(2):  # the first one has the thread, the second one waits at the gate
+            with pytest.raises(TooBusy, match="did not begin within 0.1 seconds"):
+                await beginning.run(call, short, gate=gate, undo=undone.append)
+        assert beginning.num == 1, "its thread is still at work"
+        assert gate.locked()
+        go_on.set()
+        assert await beginning.run(call, ServerSettings(), gate=gate) == "begun"
+        assert undone == ["begun"]
+        assert beginning.num == 0
+        assert not gate.locked()
+
+    asyncio.run(one())
+
+
+def test_who_leaves_before_it_begins_is_let_go_at_once() -> None:
+    go_on, undone = threading.Event(), list[int]()
+
+    def call(number: int) -> int:
+        assert go_on.wait(10)
+        return number
+
+    async def one() -> None:
+        beginning = Beginning(1)
+        limits = ServerSettings()
+        those = [
+            asyncio.ensure_future(beginning.run(partial(call, n), limits, undo=undone.append))
+            for n in (1, 2, 3)
+        ]
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        for those_who_leave in those[:2]:
+            those_who_leave.cancel()
+        await asyncio.wait(those[:2])
+        assert time.monotonic() - began < 5, "the thread goes on without them"
+        go_on.set()
+        assert await those[2] == 3
+        assert undone == [1], "the second one had not begun"
+
+    asyncio.run(one())
+
+
+def test_an_error_of_the_call_is_its_own() -> None:
+    def call() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(Beginning(1).run(call, ServerSettings()))
+
+
+def test_work_has_its_time_from_when_it_began() -> None:
+    async def one() -> None:
+        began: list[float] = []
+        piece: Piece[str] = Piece(lambda: began[0] if began else None)
+        waiting = asyncio.ensure_future(within(piece, 0.2))
+        await asyncio.sleep(0.6)
+        assert not waiting.done(), "it waits for its turn"
+        began.append(time.monotonic())
+        with pytest.raises(TookTooLong):
+            await asyncio.wait_for(waiting, 5)
+        assert piece.cancelled(), "whoever does it is told"
+        done: Piece[str] = Piece(time.monotonic)
+        done.set_result("here")
+        assert await within(done, 0.2) == "here"
+
+    asyncio.run(one())
+
+
+def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
+    tries: list[float] = []
+
+    async def hand_in() -> list[Future[Any]]:
+        tries.append(time.monotonic())
+        if len(tries) % 3:
+            raise TooBusy("full", hint="wait")
+        return []
+
+    assert asyncio.run(_admitted(hand_in, 30.0)) == []
+    assert len(tries) == 3
+    with pytest.raises(TooBusy):
+        asyncio.run(_admitted(hand_in, 0.0))
+    assert len(tries) == 4
