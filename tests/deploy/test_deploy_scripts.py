@@ -229,3 +229,13 @@ def test_powershell_has_the_names_that_people_know() -> None:
     for name in ("ListGpus", "Device", "GpuIndex", "Model", "Port", "AutoClone", "Help"):
         assert f"]${name}" in text
     assert '"--device", "${kind}:$GpuIndex"' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [("start-server", "serve"), ("start-worker", "worker")]
+)
+def test_powershell_hands_its_own_v_on(name: str, command: str) -> None:
+    """[CmdletBinding()] takes -v as -Verbose: it must be told to anyrig."""
+    text = files.text(SCRIPTS / f"{name}.ps1")
+    assert 'if ($PSBoundParameters.ContainsKey("Verbose")) { $words += "-v" }' in text
+    assert command_line([command, "-v"])

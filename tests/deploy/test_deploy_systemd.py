@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from anyrig.cli.parse import command_line
+from anyrig.errors import MissingPackage
+from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import UNITS
 
@@ -69,6 +71,24 @@ def test_a_unit_is_shut_in_and_sees_gpus(path: Path) -> None:
     assert set(homes) == {"HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
     assert all(value.startswith("/var/lib/anyrig") for value in homes.values())
     assert found["StateDirectory"] == ["anyrig"]
+
+
+def test_secrets_are_for_their_owner_alone_and_need_no_folder_before() -> None:
+    page = files.text(ROOT / "docs" / "deploy.md")
+    for whole in (page, *map(files.text, UNITS)):
+        lines = [line.lstrip("# ") for line in whole.splitlines()]
+        assert not [line for line in lines if "tee /etc/anyrig" in line]
+        made = [at for at, line in enumerate(lines) if "install -d -m 700 /etc/anyrig" in line]
+        used = [at for at, line in enumerate(lines) if "| sudo install" in line]
+        assert all("-m 600 /dev/stdin /etc/anyrig/" in lines[at] for at in used)
+        assert not used or made[0] < used[0]
+
+
+def test_a_unit_starts_without_its_file_and_not_again_without_a_package() -> None:
+    for path in UNITS:
+        found = keys(path)
+        assert all(one.startswith("-/etc/anyrig/") for one in found["EnvironmentFile"])
+        assert found["RestartPreventExitStatus"] == [str(MissingPackage.exit_code)]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -26,7 +26,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from tests.cluster.conftest import _one_broker, broker, workers  # noqa: F401 - fixtures
+from tests.cluster.conftest import (  # noqa: F401 - fixtures
+    _one_broker,
+    broker,
+    new_broker,
+    workers,
+)  # fmt: skip
 from tests.conftest import _SHAPING
 from tests.server.browsing import axe, browser, driver  # noqa: F401 - fixtures
 from tests.server.long_work import busy, folders, person  # noqa: F401 - fixtures
