@@ -14,11 +14,10 @@ import pytest
 
 from anyrig.cli.coordinator_place import bound
 from anyrig.cluster import box as client
-from anyrig.cluster import notice, place
+from anyrig.cluster import notice, parcel
 from anyrig.cluster.box_server import Box, BoxServer
 from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Offer
-from anyrig.cluster.loaded import About
 from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
@@ -162,16 +161,14 @@ def test_large_answers_go_by_the_box(
     """A worker's side: what the broker does not take lies in the box, and its key is found."""
     served, link = serve(), broker.link
     notice.write(link, notice.Notice("1", 1, box=served.url, box_key=KEY))
-    monkeypatch.setattr(place, "MOST_BYTES", 1000)
-    about = About("w1", "cpu", "cpu", "cpu", ())
-    there = place.Workplace(link, about, lambda *_: pytest.fail("nothing is loaded"))
+    monkeypatch.setattr(parcel, "MOST_BYTES", 1000)
     order = Order(ID, "run", Offer("tone", "1", "", ""), (), box=served.url)
     whole = answer()
-    sent = there._fitting(order, whole)
+    sent = parcel.fitting(link, "", order, whole)
     assert (sent.box, sent.recordings) == (served.url, {})
     assert client.get(sent, KEY) == whole
     # Nothing, least of all the key, goes to an address that only an order names.
-    elsewhere = there._fitting(replace(order, box=served.url + "/x"), whole)
+    elsewhere = parcel.fitting(link, "", replace(order, box=served.url + "/x"), whole)
     assert elsewhere.box == ""
     link.close()
 

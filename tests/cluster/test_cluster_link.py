@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from anyrig.cluster import app, token
 from anyrig.cluster.link import Link, NoBroker, checked, open_to_the_world, shown
 from anyrig.errors import BadInput
 from tests.cluster.conftest import Broker
@@ -89,3 +90,27 @@ def test_a_broker_whose_disk_is_full_is_waited_for_and_other_refusals_are_not() 
     said.append("WRONGTYPE Operation against a key")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         link.patiently(write)
+
+
+def test_a_machine_whose_name_is_too_long_is_none_and_may_be_a_part_of_a_token() -> None:
+    whole = token.Token("redis://:secret@host:6379/0", "key").text
+    with pytest.raises(BadInput) as told:
+        checked(whole[1:])
+    assert whole[5:25] not in told.value.message
+    assert checked(f"anyrig worker --join {whole}") == "redis://:secret@host:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ({"COORDINATOR_IP": "10.0.0.5"}, "redis://10.0.0.5:6379/0"),
+        ({"COORDINATOR_IP": "10.0.0.5:7379"}, "redis://10.0.0.5:7379/0"),
+        ({"COORDINATOR_IP": "fd00::5"}, "redis://[fd00::5]:6379/0"),
+        ({"COORDINATOR_IP": "h", "REDIS_PASSWORD": "a/b"}, "redis://:a%2Fb@h:6379/0"),
+        ({"COORDINATOR_IP": "rediss://h:1/0"}, "rediss://h:1/0"),
+        ({"COORDINATOR_IP": "h", "REDIS_URL": "redis://other:1/0"}, "redis://other:1/0"),
+        ({}, "redis://127.0.0.1:6379/0"),
+    ],
+)
+def test_the_variables_that_operators_know(given: dict[str, str], url: str) -> None:
+    assert app.named(given) == url

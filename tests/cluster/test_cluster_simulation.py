@@ -11,7 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.cluster_fates import FATES, SPEEDS, Worker, fates, ideal, segments, speeds
+from benchmarks.cluster_fates import (
+    FATES,
+    SPEEDS,
+    Worker,
+    fates,
+    ideal,
+    segments,
+    speeds,
+    unlearnt,
+)
 from benchmarks.cluster_world import FAR, NEAR, Settings, play
 
 MOST = 1.08
@@ -47,6 +56,20 @@ def test_and_where_speeds_must_be_learnt_and_vary(count: int, fate: str, kind: s
     assert ratio(count, kind, fate, LEARNT, 120) <= MOST
 
 
+@pytest.mark.parametrize("kind", ["mixed", "two kinds"])
+def test_and_in_a_short_run_of_many(kind: str) -> None:
+    """The longest segment alone takes a quarter of it, and every shard up to a tenth longer."""
+    assert max(ratio(100, kind, "none", LEARNT, 30, seed) for seed in (0, 1)) <= MOST
+
+
+def test_in_the_shortest_runs_nobody_can_be_so_near() -> None:
+    rng = random.Random(0)
+    paces = speeds("mixed", 100, rng)
+    costs = segments(round(6 * sum(paces)) + 20, rng)
+    assert unlearnt(costs, paces) > MOST * ideal(costs, paces)
+    assert unlearnt(costs * 10, paces) < 1.001 * ideal(costs * 10, paces)
+
+
 @pytest.mark.parametrize("kind", SPEEDS)
 def test_and_among_devices_of_one_machine(kind: str) -> None:
     assert ratio(4, kind, "none", NEAR, 150) <= MOST
@@ -73,6 +96,34 @@ def test_a_stream_of_segments_ends_soon_after_its_last(kind: str, load: float) -
     comes = sorted(rng.uniform(0, until) for _ in costs)
     told = play(costs, paces, FAR, comes=comes)
     assert told.end <= MOST * ideal(costs, paces, comes=comes)
+
+
+@pytest.mark.parametrize("load", [1.0, 3.0])
+@pytest.mark.parametrize("count", [20, 100])
+@pytest.mark.parametrize("fate", ["restarted", "leaves"])
+def test_a_stream_goes_on_while_workers_are_restarted_or_leave(
+    fate: str, count: int, load: float
+) -> None:
+    """A worker that is started anew is gone and there in the same moment, with its speed known."""
+    rng = random.Random(count)
+    paces = speeds("mixed", count, rng)
+    costs = segments(round(100 * sum(paces)), rng)
+    least = sum(costs) / sum(paces)
+    comes = sorted(rng.uniform(0, least / load) for _ in costs)
+    workers = fates(fate, paces, least, rng)
+    assert sum(one.restarts or one.leaves for one in workers) > count / 5
+    told = play(costs, workers, FAR, comes=comes)
+    assert told.end <= MOST * ideal(costs, workers, lost=told.lost, comes=comes)
+
+
+def test_one_that_leaves_brings_what_it_has_and_is_given_nothing_more() -> None:
+    costs = [1.0] * 40
+    leaves = Worker(1.0, dies=10.5, leaves=True)
+    told = play(costs, [Worker(1.0), leaves], FAR)
+    assert -2.6 < told.lost < -0.4, "the second that it was at, and perhaps the one that lay ready"
+    assert told.end <= 1.08 * ideal(costs, [Worker(1.0), leaves], lost=told.lost)
+    back = replace(leaves, back=20.0)
+    assert play(costs, [Worker(1.0), back], FAR).end < told.end - 4
 
 
 def test_two_fast_workers_and_one_of_a_fortieth() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -287,6 +288,40 @@ def test_nodes_of_one_machine_end_with_their_parent(broker: Broker, workers: Wor
     assert parent.end() == 0, parent.log()
     assert broker.living() == {}
     assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert "Fatal" not in parent.log()
+
+
+def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Workers) -> None:
+    (parent,) = workers(1, "--nodes", "2", wait=False)
+    until(lambda: sorted(broker.living()) == ["w1-1", "w1-2"], 60, what="two nodes")
+    with broker.link_open() as link:
+        Roll(link).drain("w1-2")
+    until(lambda: "w1-2 left: it was asked to" in parent.log(), 30, what="its end")
+    time.sleep(2.5)
+    assert sorted(broker.living()) == ["w1-1"]
+    assert "Fatal" not in parent.log()
+    assert "started again" not in parent.log()
+
+
+def test_who_was_asked_to_leave_may_stay_after_all(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    wanted(broker, "r1", "long")
+    app = made(broker.url)
+    text = "The tide came in at noon and took the boat."
+    asked = app.send_task(
+        "anyrig.shard", (order("long", text, options={"sleep_s": 12.0 / len(text)}),),
+        queue="anyrig.w1", task_id="long",
+    )  # fmt: skip
+    until(lambda: "long" in broker.living()["w1"].holds, 30, what="the shard at work")
+    with broker.link_open() as link:
+        Roll(link).drain("w1")
+        until(lambda: broker.living()["w1"].status == "draining", 20)
+        Roll(link).drain("w1", on=False)
+    until(lambda: broker.living()["w1"].status == "busy", 20, what="that it stays")
+    assert len(asked.get(timeout=60, disable_sync_subtasks=False)["recordings"]) == 1
+    app.close()
+    until(lambda: broker.living()["w1"].status == "ready", 20)
+    assert worker.process.poll() is None
 
 
 def test_nodes_do_not_outlive_a_parent_that_was_killed(broker: Broker, workers: Workers) -> None:

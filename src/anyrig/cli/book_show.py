@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from anyrig.cli import fleet
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError
@@ -62,6 +63,7 @@ class Show:
     """Tells how far a book is."""
 
     def __init__(self, context: Context, teller: Chosen, plan: Plan) -> None:
+        self._context = context
         self._json = bool(context.options.json)
         self._live = not self._json and sys.stderr.isatty()
         self._teller, self._plan = teller, plan
@@ -137,7 +139,8 @@ class Show:
         if self._json:
             self._put(_plain(self._teller, self._plan, made))
         else:
-            for line in _report(self._plan, made, order):
+            by = fleet.made_by(self._context, made.recorded.tally)
+            for line in _report(self._plan, made, order, by):
                 print(line)
 
     def _clear(self) -> None:
@@ -224,12 +227,14 @@ def _doubts(plan: Plan, made: Made) -> list[str]:
     return lines
 
 
-def _report(plan: Plan, made: Made, order: Order) -> list[str]:
+def _report(plan: Plan, made: Made, order: Order, by: str) -> list[str]:
     tally, audio_s = made.recorded.tally, made.timeline.duration_s
     facts = [f"{audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
     num_kept = tally.num_kept - len(set(order.again))  # those were made anew before they were told
     if num_kept > 0:
         facts.append(f"{num_kept} of {plural(tally.num_segments, 'segment')} were kept")
+    if by:
+        facts.append(by)
     size = sum(path.stat().st_size for path in made.files)
     where = made.files[0] if len(made.files) == 1 else order.output
     lines = [
@@ -255,6 +260,7 @@ def _plain(teller: Chosen, plan: Plan, made: Made) -> dict[str, Any]:
         "wall_s": round(made.wall_s, 3),
         "kept": made.recorded.tally.num_kept,
         "made_again": made.recorded.tally.num_again,
+        "devices": made.recorded.tally.devices,
         "omitted": dict(plan.omitted()),
         "chapters": [
             {"number": part.number, "title": mark.title, "level": mark.level,

@@ -103,8 +103,6 @@ def _change(context: Context, link: Link, action: str, names: list[str]) -> int:
         if action == "forget":
             _forget(link, found, name)
         else:
-            if action == "undrain":
-                _check_stays(found, name)
             roll.drain(name, on=action == "drain")
     if action == "drain" and context.options.wait:
         _wait(link, names, context.options.timeout)
@@ -128,13 +126,6 @@ def _check(found: Status, names: list[str]) -> None:
             raise BadInput(
                 f"there is no worker {name!r}", hint=f"{meant}There are: {', '.join(known) or '-'}."
             )
-
-
-def _check_stays(found: Status, name: str) -> None:
-    """A worker leaves within seconds after it was asked to: then it is too late."""
-    row = next(row for row in found.rows if row.name == name)
-    if row.status == "draining":
-        raise BadInput(f"{name} is leaving already", hint="Start it again when it is gone.")
 
 
 def _forget(link: Link, found: Status, name: str) -> None:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from anyrig.devices.describe import Precision
     from anyrig.placement import Placed
     from anyrig.speech.script import Segment
+    from anyrig.speech.synthesise import Tally
     from anyrig.work.crew import Crew
     from anyrig.work.engine import Recipe
 
 _NO, _YES = ("", "no", "none", "off"), ("yes", "on")
 _FORMATS: dict[str, Precision] = {"half": "fp16", "fp8": "fp8"}
 """A format of each class, to name takes by; fp32 is its own."""
+_NAMED = 8
 _GPU = 20.0
 """What a GPU counts beside a CPU, where not all workers were measured yet."""
 
@@ -31,8 +33,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The option of a command whose work can be spread over machines."""
     parser.add_argument(
         "--cluster", metavar="URL", default=None,
-        help="spread the work over the workers of a broker, such as redis://HOST:6379/0; `yes`"
-        " takes the broker of the settings or the environment, `no` none",
+        help="spread the work over the workers of a broker, such as redis://HOST:6379/0, or the"
+        " token that `anyrig coordinator` prints; `yes` takes the broker of the settings, of the"
+        " environment or of this machine's own coordinator, `no` none",
     )  # fmt: skip
 
 
@@ -102,6 +105,16 @@ def hired(
         options=options_of(chosen.spec, chosen.options), lane=lane,
         patience_s=context.loaded.settings.cluster.patience,
     )  # fmt: skip
+
+
+def made_by(context: Context, tally: Tally) -> str:
+    """Which workers made how many segments; empty without a cluster."""
+    if not url_of(context) or not tally.devices:
+        return ""
+    counts = sorted(tally.devices.items(), key=lambda pair: (-pair[1], pair[0]))
+    some = [f"{name} {count}" for name, count in counts[:_NAMED]]
+    more = [f"{len(counts) - _NAMED} more"] if len(counts) > _NAMED else []
+    return f"made by {', '.join((*some, *more))}"
 
 
 def check_voices(context: Context, segments: Iterable[Segment]) -> None:

@@ -139,7 +139,7 @@ def _speak(context: Context, engine: speaker.Chosen, text: str, target: Target) 
     if context.options.json:
         print_json(_plain(engine, script, delivered, wall_s, heard))
     else:
-        _report(engine, delivered, wall_s, heard)
+        _report(engine, delivered, wall_s, heard, fleet.made_by(context, delivered.tally))
     return 0
 
 
@@ -174,20 +174,23 @@ def _plain(
         "wall_s": round(wall_s, 3),
         "kept": tally.num_kept,
         "made_again": tally.num_again,
+        "devices": tally.devices,
         "segments": delivered.chunks,
         "verified": heard.plain() if heard is not None else None,
     }
 
 
 def _report(
-    engine: speaker.Chosen, delivered: Delivered, wall_s: float, heard: Heard | None
+    engine: speaker.Chosen, delivered: Delivered, wall_s: float, heard: Heard | None, by: str
 ) -> None:
-    """What was made, in a line; then what was heard, where it was listened to."""
+    """What was made and by whom, in a line; then what was heard, where it was listened to."""
     out = sys.stdout if delivered.path else sys.stderr
     tally = delivered.tally
     facts = [f"{delivered.audio_s / wall_s if wall_s else 0.0:.1f} times real time"]
     if tally.num_kept:
         facts.append(f"{tally.num_kept} of {tally.num_segments} kept")
+    if by:
+        facts.append(by)
     if engine.why:
         facts.append(f"by {engine.name}: {engine.why}")
     where = f"{delivered.path}: " if delivered.path else ""

@@ -198,8 +198,11 @@ class Node:
         """Wait until it should leave, and see to it that it does."""
         from celery.worker import state
 
+        from anyrig.cluster.link import BEAT_S
+
         while not self._asked.wait(_LOOK_S):
-            if place.drained.is_set():
+            # Asked by name it leaves when it has nothing left; until then that can be taken back.
+            if place.drained.is_set() and (place.replaced or place.idle_s > BEAT_S):
                 self._leave("it was asked to" if not place.replaced else "another took its name")
         # It was asked to leave, and does: whoever starts again what failed must not.
         last = threading.Timer(LEAVE_S + _LAST_S, os._exit, (0,))
@@ -251,7 +254,9 @@ class Node:
     def _tied(self) -> None:
         """Leave when the process that started this one is gone."""
         with contextlib.suppress(OSError, ValueError):
-            sys.stdin.buffer.read()
+            # Not by way of `sys.stdin.buffer`: a process that ends while that is read is aborted.
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
         self._leave("the process that started it ended")
 
 

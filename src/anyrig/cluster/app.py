@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import ssl
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from celery import Celery
 
@@ -76,8 +76,12 @@ def named(environment: Any = os.environ) -> str:
     for name in BROKER_VARIABLES:
         if environment.get(name):
             return str(environment[name])
-    host = environment.get("COORDINATOR_IP", "")
-    return f"redis://{host}:6379/0" if host else LOCAL
+    host = str(environment.get("COORDINATOR_IP", ""))
+    if not host or "://" in host or host.startswith("anyrig1_"):
+        return host or LOCAL
+    secret = quote(environment.get("REDIS_PASSWORD", ""), safe="")
+    machine = f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+    return checked(f"redis://{f':{secret}@' if secret else ''}{machine}")
 
 
 def __getattr__(name: str) -> Any:

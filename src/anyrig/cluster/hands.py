@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _LOOK_S, _LOOK_EACH_S = 1.0, 0.002
 _MISSING_S = 4.0
 """A broker that was started anew has heard from every worker after this."""
+_SAID_S = 3.0
+"""When nobody is there for so long, that is said."""
 _LOST_S = 6.0
 """A shard that its worker does not know after so long may have got lost with the broker."""
 _ASIDE_S = (2.0, 10.0, 30.0, 120.0, 600.0)
@@ -58,7 +60,8 @@ class Hands:
         self._mourned: dict[str, list[int]] = {}
         """By a worker's start: what it had when it was given up. It may only have been asleep."""
         self._number = 0
-        self._alone_since = time.monotonic()
+        self._alone_since = self._said_alone = time.monotonic()
+        """Since when nobody is there, and of which such time that was said."""
         self._first = threading.Event()
         self._refused: dict[str, str] = {}
         """Why a worker is given nothing."""
@@ -103,13 +106,22 @@ class Hands:
         if self._somebody or self._away_since is not None:
             self._alone_since = time.monotonic()
             return
-        if time.monotonic() - self._alone_since < self._patience_s:
+        engine, alone_s = self._calls.offer.engine, time.monotonic() - self._alone_since
+        if alone_s > _SAID_S and self._said_alone != self._alone_since:
+            self._said_alone = self._alone_since
+            left_s = self._patience_s - alone_s
+            if left_s > _SAID_S:
+                log.warning(
+                    "no worker is there that can speak with %s; waiting %.0f s for one",
+                    engine,
+                    left_s,
+                )
+        if alone_s < self._patience_s:
             return
-        engine = self._calls.offer.engine
         why = "; ".join(f"{name}: {said}" for name, said in list(self._refused.items()))
         raise WorkFailed(
             f"no worker of the cluster can speak with {engine}" + (f" ({why})" if why else ""),
-            hint="`anyrig cluster status` shows who is there; `anyrig worker --broker URL` joins.",
+            hint="`anyrig cluster status` shows who is there; `anyrig worker --join TOKEN` joins.",
         )
 
     @property
@@ -156,7 +168,8 @@ class Hands:
         self._mourned[worker.card.run] = suspects
         self.ledger.died(worker.place, suspects)
         self.ledger.strikes.pop(worker.place, None)
-        self._warn(f"{worker.called} {said}; its work goes to others")
+        others = any(seat is not worker for seat in list(self._seats.values()))
+        self._warn(f"{worker.called} {said}; its work {'goes to others' if others else 'waits'}")
 
     def _forgive(self, seat: Seat) -> None:
         """A worker that comes back as the one it was did not die: nothing killed it."""

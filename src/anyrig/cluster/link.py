@@ -41,6 +41,8 @@ LONGEST_S = 3600.0
 PATIENCE_S = 600.0
 """How long a broker may be away before whoever needs it gives up."""
 _FIRST_S, _MOST_S = 0.2, 2.0
+_LABEL = 63
+"""Letters of a part of a machine's name, at most."""
 
 
 def checked(url: str) -> str:
@@ -60,6 +62,8 @@ def checked(url: str) -> str:
         raise _bad(url, f"{parts.scheme}:// is no broker of a cluster")
     if not parts.hostname:
         raise _bad(url, "it names no machine")
+    if len(parts.hostname) > 253 or max(map(len, parts.hostname.split("."))) > _LABEL:
+        raise _bad("***@", "no machine has so long a name; a token begins with anyrig1_")
     if parts.path.strip("/") and not parts.path.strip("/").isdigit():
         raise _bad(url, "what follows the machine is no number of a database")
     netloc = parts.netloc if port is not None else f"{parts.netloc}:{PORT}"
@@ -83,6 +87,7 @@ def _bad(url: str, why: str) -> BadInput:
     # What cannot be taken apart may have its password anywhere in front of the last @.
     _, at, end = url.rpartition("@")
     told = "what this token holds" if token.is_token(url) else f"***@{end}" if at else url
+    told = "this" if told == "***@" else told
     return BadInput(
         f"{told} is no address of a broker: {why}",
         hint="Such as redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS.",
@@ -130,7 +135,8 @@ class Link:
         except AuthenticationError as error:
             raise NoBroker(
                 f"the broker {shown(self.url)} does not let us in: {error}",
-                hint="Give the password in the address: redis://:PASSWORD@HOST:6379/0.",
+                hint="Give the password in the address, redis://:PASSWORD@HOST:6379/0, or the "
+                "token that `anyrig coordinator` prints.",
             ) from error
         except (RedisError, OSError) as error:
             raise NoBroker(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
 
-NOTICE_S = 30
+NOTICE_S = 15
 """A coordinator that gave no sign for so long is taken to be gone."""
 RENEW_S = 5.0
 _LONGEST = 16_000

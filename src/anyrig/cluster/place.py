@@ -23,10 +23,11 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig import __version__
+from anyrig.cluster import parcel
 from anyrig.cluster.card import Card, Offer, Roll, health_of, keys_of, start_of_system
-from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, RESULT_S, SOUND, Link
+from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
-from anyrig.cluster.shard import MOST_BYTES, Answer, Order, order_of
+from anyrig.cluster.shard import Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
 from anyrig.errors import AnyrigError, BadInput, OutOfMemory
 from anyrig.speech.booth import Recording
@@ -124,6 +125,7 @@ class Workplace:
         Whether all of it was finished.
         """
         self.draining = True
+        self.drained.clear()  # it cannot be taken back any more
         with suppress(Exception):  # a broker that is away learns it by its silence
             self._roll.write(self.card())
         if self._empty(within_s):
@@ -204,6 +206,9 @@ class Workplace:
                 if self._roll.draining(card.name):
                     self.draining = True
                     self.drained.set()
+                elif self.drained.is_set():  # that was taken back
+                    self.draining = False
+                    self.drained.clear()
                 if away:
                     log.warning("the broker is there again")
                 away = False
@@ -225,7 +230,8 @@ class Workplace:
             return Answer(order.id, left=_indices(order)).plain()
         self._hold(order.id)
         try:
-            return self._packed(self._fitting(order, self._done(order)))
+            answer = parcel.fitting(self._link, self._about.box_key, order, self._done(order))
+            return parcel.packed(self._link, answer)
         except AnyrigError as error:
             log.warning("shard %s: %s", order.id, error.message)
             return Answer(order.id, refused=error.message).plain()
@@ -340,51 +346,6 @@ class Workplace:
         with self._lock:
             before = self._speeds.get(engine)
             self._speeds[engine] = now if before is None else before + _SMOOTH * (now - before)
-
-    def _box_key(self, box: str) -> str:
-        """Of the box of an order; empty where that is not the coordinator's: nothing goes there."""
-        from anyrig.cluster import notice
-
-        with suppress(Exception):  # the broker is away: then less is answered at once
-            told = notice.read(self._link)
-            if told is not None and told.box == box:
-                return self._about.box_key or told.box_key
-        return ""
-
-    def _packed(self, answer: Answer) -> dict[str, Any]:
-        """An answer as it travels; its takes lie in the broker before it does."""
-        sound = answer.sound
-        if sound:
-            key = self._link.name(SOUND + answer.id)
-            self._link.patiently(lambda: self._link.redis.set(key, sound, ex=RESULT_S))
-        return answer.plain(apart=True)
-
-    def _fitting(self, order: Order, answer: Answer) -> Answer:
-        """An answer that the broker takes: what is too much goes to the box, or is left."""
-        size = sum(len(one.data) for one in answer.recordings.values())
-        if size <= MOST_BYTES:
-            return answer
-        if order.box and (key := self._box_key(order.box)):
-            from anyrig.cluster.box import put
-
-            with suppress(AnyrigError):
-                return put(order.box, key, answer)
-        kept: dict[int, Recording] = {}
-        size = 0
-        for index, one in answer.recordings.items():
-            size += len(one.data)
-            if size > MOST_BYTES:
-                break
-            kept[index] = one
-        left = tuple(index for index in answer.recordings if index not in kept)
-        if kept:
-            return replace(answer, recordings=kept, left=(*answer.left, *left))
-        said = "its take is too large to be sent"
-        failures = {
-            **answer.failures,
-            left[0]: Failure("error", said, 1, "Cut it into shorter ones."),
-        }
-        return replace(answer, recordings={}, failures=failures, left=(*answer.left, *left[1:]))
 
 
 def _failure(error: AnyrigError) -> Failure:

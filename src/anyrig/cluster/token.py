@@ -42,12 +42,17 @@ class Token:
 
 def is_token(text: str) -> bool:
     """Whether somebody meant a token, and no address."""
-    return text.strip().startswith(PREFIX)
+    return _word(text).startswith(PREFIX)
+
+
+def _word(text: str) -> str:
+    """The token of a text; people copy the whole line that it stands in."""
+    return next((word for word in text.split() if word.startswith(PREFIX)), text.strip())
 
 
 def read(text: str) -> Token:
     """What a token says; `BadInput` for what is none."""
-    word = text.strip()
+    word = _word(text)
     if not is_token(word) or len(word) > _LONGEST:
         raise _bad("it does not begin as one" if len(word) <= _LONGEST else "it is too long")
     body = word.removeprefix(PREFIX)

@@ -110,6 +110,8 @@ def cluster_problems(parts: Parts) -> list[str]:
         return []
     now = parts.cluster.now()
     found = [f"cluster: {now['error']}"] if now["error"] else []
+    if not found and not any(row["trouble"] == "" for row in now["workers"]):
+        found = ["cluster: no worker is there; speech waits for one to join"]
     return found + [
         f"cluster: {row['name']}: {row['trouble']}" for row in now["workers"]
         if row["trouble"] and row["status"] != "draining"

@@ -53,6 +53,11 @@ class Tally:
     doubtful: list[Spoken] = field(default_factory=list)
     """Segments whose best take still fails a check; their audio is not held here."""
 
+    @property
+    def devices(self) -> dict[str, int]:
+        """How many segments each device made, or each worker of a cluster."""
+        return dict(self.report.by_device) if self.report is not None else {}
+
     def add(self, spoken: Spoken) -> None:
         """One more segment is through."""
         self.num_segments += 1

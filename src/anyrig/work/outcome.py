@@ -53,6 +53,8 @@ class Report:
     num_out_of_memory: int = 0
     peak_bytes: int | None = None
     set_aside: list[Outcome[object]] = field(default_factory=list)
+    by_device: dict[str, int] = field(default_factory=dict)
+    """How many items each device did, or each worker of a cluster, by its name."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -81,6 +83,8 @@ class Report:
     def join(self, other: Report) -> None:
         """Add the figures of another run; what was set aside and warned of stays its own."""
         self.num_items += other.num_items
+        for name, count in other.by_device.items():
+            self.by_device[name] = self.by_device.get(name, 0) + count
         self.num_out_of_memory += other.num_out_of_memory
         self.batch_done(
             other.real_cost, other.padded_cost, other.busy_s, other.peak_bytes, other.num_batches
@@ -89,6 +93,8 @@ class Report:
     def add(self, outcome: Outcome[R]) -> None:
         """One more item is through."""
         self.num_items += 1
+        if outcome.device and outcome.failure is None:
+            self.by_device[outcome.device] = self.by_device.get(outcome.device, 0) + 1
         if outcome.failure is not None:
             self.set_aside.append(cast("Outcome[object]", outcome))
 
