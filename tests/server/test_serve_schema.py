@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi.checks import (
     ignored_auth,
     negative_data_rejection,
@@ -18,7 +28,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.server.conftest import Server, running
+from anyrig.server.guarding.scopes import ANYBODY
+from tests.server.conftest import Server, environment_of, running
 
 _NOT_THERE = 501
 """A model that is not installed: the answer says which, and how to get it."""
@@ -27,11 +38,17 @@ _NOT_CHECKED: list[Any] = [
     positive_data_acceptance,  # a voice or a job that fits the description need not be there
     negative_data_rejection,  # much of what does not fit is read kindly: "1" for 1
     unsupported_method,
-    ignored_auth,  # on this machine none is needed
+    ignored_auth,  # on this machine none is needed; with keys it is done here
 ]
 _MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 _NUM_EACH = 2
 """Of each mode: enough to have found what there was to find, in half a minute."""
+_NUM_MANY = 100
+_NUM_KEYED = 3
+_LONGEST_S = 3.0
+"""For each operation and mode: models that speak and read take their time."""
+SEED = int(os.environ.get("ANYRIG_TEST_SEED") or date.today().strftime("%Y%m%d"))
+"""What the long walks draw their requests with: another each day, or that of ANYRIG_TEST_SEED."""
 
 
 @pytest.fixture(scope="module")
@@ -41,54 +58,124 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def _wrong(case: schemathesis.Case[Any]) -> str:
-    """What is wrong about the answer to a case."""
-    answer = case.call(timeout=60)
-    said = f"{case.as_curl_command()}\n  -> {answer.status_code} {answer.content[:300]!r}"
-    if answer.status_code == 503:
-        return "" if "retry-after" in answer.headers else f"503 without Retry-After: {said}"
-    if answer.status_code >= 500 and answer.status_code != _NOT_THERE:
-        return said
-    try:
-        case.validate_response(answer, excluded_checks=_NOT_CHECKED)
-    except (AssertionError, ExceptionGroup) as error:
-        return f"{error}\n{said}"
-    return ""
+@dataclass
+class Sweep:
+    """Requests of every kind that the description knows, drawn at random.
 
+    Args:
+        server: that is asked.
+        num: requests of each operation that fit its description, and as many that do not; fewer
+            where they take long.
+        seed: what they are drawn with; None for the same ones each time.
+        key: they carry it.
+    """
 
-def _tried(strategy: SearchStrategy[schemathesis.Case[Any]], num: int) -> list[str]:
-    found: list[str] = []
+    server: Server
+    num: int
+    seed: int | None = None
+    key: str = ""
+    names: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
 
-    @settings(
-        max_examples=num, deadline=None, database=None, derandomize=True,
-        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(case=strategy)
-    def attempt(case: schemathesis.Case[Any]) -> None:
-        wrong = _wrong(case)
-        if wrong:
-            found.append(wrong)
+    def run(self) -> None:
+        """Send them all."""
+        found = schemathesis.openapi.from_url(
+            f"{self.server.url}/openapi.json", headers=self._headers
+        )
+        for result in found.get_all_operations():
+            operation: Any = result.ok()  # type: ignore[union-attr]  # it is our own description
+            self.names.append(operation.label)
+            for mode in _MODES:
+                try:
+                    self.wrong += self._tried(operation.as_strategy(generation_mode=mode))[:1]
+                except Exception as error:  # noqa: BLE001 - some take nothing to get wrong
+                    if type(error).__name__ not in ("Unsatisfiable", "SkipTest", "Skipped"):
+                        raise
 
-    attempt()
-    return found
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    def _tried(self, strategy: SearchStrategy[schemathesis.Case[Any]]) -> list[str]:
+        found: list[str] = []
+        end = time.monotonic() + _LONGEST_S
+
+        @settings(
+            max_examples=self.num, deadline=None, database=None, derandomize=self.seed is None,
+            phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(case=strategy)
+        def attempt(case: schemathesis.Case[Any]) -> None:
+            wrong = self._wrong(case) if time.monotonic() < end else ""
+            if wrong:
+                found.append(wrong)
+
+        (attempt if self.seed is None else seed(self.seed)(attempt))()
+        return found
+
+    def _wrong(self, case: schemathesis.Case[Any]) -> str:
+        """What is wrong about the answer to a case."""
+        answer = case.call(timeout=60, headers=self._headers)
+        self.statuses[answer.status_code] += 1
+        said = f"{case.as_curl_command()}\n  -> {answer.status_code} {answer.content[:300]!r}"
+        if answer.status_code == 503:
+            return "" if "retry-after" in answer.headers else f"503 without Retry-After: {said}"
+        if answer.status_code >= 500 and answer.status_code != _NOT_THERE:
+            return said
+        try:
+            case.validate_response(answer, excluded_checks=_NOT_CHECKED)
+        except (AssertionError, FailureGroup) as error:
+            told = error.exceptions if isinstance(error, FailureGroup) else (error,)
+            return "\n".join(map(str, (*told, said)))
+        return ""
+
+    def judge(self) -> None:
+        """Nothing was wrong, and nothing was left out."""
+        again = f"ANYRIG_TEST_SEED={self.seed} makes the same requests again.\n"
+        told = "" if self.seed is None else again
+        assert not self.wrong, f"{len(self.wrong)}: {told}" + "\n\n".join(self.wrong)
+        assert "POST /v1/audio/speech" in self.names
+        assert len(self.names) > 40
 
 
 def test_whatever_is_sent_is_answered_as_described(tried: Server) -> None:
-    described = schemathesis.openapi.from_url(f"{tried.url}/openapi.json")
-    wrong: list[str] = []
-    names: list[str] = []
-    for result in described.get_all_operations():
-        operation: Any = result.ok()  # type: ignore[union-attr]  # it is our own description
-        names.append(operation.label)
-        for mode in _MODES:
-            try:
-                wrong += _tried(operation.as_strategy(generation_mode=mode), _NUM_EACH)[:1]
-            except Exception as error:  # noqa: BLE001 - some operations take nothing to get wrong
-                if type(error).__name__ not in ("Unsatisfiable", "SkipTest", "Skipped"):
-                    raise
-    assert not wrong, f"{len(wrong)}:\n" + "\n\n".join(wrong)
-    assert "POST /v1/audio/speech" in names
-    assert len(names) > 40
+    sweep = Sweep(tried, _NUM_EACH)
+    sweep.run()
+    sweep.judge()
+
+
+def test_whatever_else_is_sent_is_answered_as_described(tried: Server) -> None:
+    print(f"ANYRIG_TEST_SEED={SEED}")
+    sweep = Sweep(tried, _NUM_MANY, SEED)
+    sweep.run()
+    print(dict(sweep.statuses))
+    sweep.judge()
+    assert sweep.statuses.total() > 10 * len(sweep.names)
+
+
+def test_with_a_key_the_same_is_answered_and_without_one_nothing(tmp_path: Path) -> None:
+    print(f"ANYRIG_TEST_SEED={SEED}")
+    home = tmp_path / "keyed"
+    home.mkdir()
+    order = [sys.executable, "-m", "anyrig", "keys", "add", "ada", "--json"]
+    made = subprocess.run(
+        order, env=environment_of(home), capture_output=True, text=True, check=True
+    )
+    key = str(json.loads(made.stdout)["key"])
+    many = {"ANYRIG_SERVER_REQUESTS_PER_MINUTE": "1000000"}
+    words = ("--require-keys", "--no-jobs", "--no-page")
+    with running(home, *words, environment=many, key=key) as server:
+        sweep = Sweep(server, _NUM_KEYED, SEED, key)
+        sweep.run()
+        sweep.judge()
+        assert not {401, 403, 429} & set(sweep.statuses)
+        paths = server.client.get("/openapi.json").json()["paths"]
+        with httpx.Client(base_url=server.url, trust_env=False) as nobody:
+            for path, methods in paths.items():
+                for method in methods:
+                    answer = nobody.request(method, path.replace("{", "").replace("}", ""))
+                    assert (answer.status_code == 401) == (path not in ANYBODY), f"{method} {path}"
 
 
 def test_every_route_has_a_summary_and_tells_its_problems(tried: Server) -> None:
@@ -141,20 +228,20 @@ def test_hostile_values_in_any_field_are_refused_or_survived(tried: Server, what
     found = tried.client.get("/openapi.json").json()
     bad = []
     for method, path, example in _bodies(found):
-        for field in example:
+        for name in example:
             value = _HOSTILE[what]
-            if isinstance(example[field], list):
+            if isinstance(example[name], list):
                 value = [value]
-            text = json.dumps({**example, field: value})
+            text = json.dumps({**example, name: value})
             answer = tried.client.request(
                 method, path.replace("{name}", "x"), content=text,
                 headers={"Content-Type": "application/json"},
             )  # fmt: skip
             known = answer.status_code < 500 or answer.status_code == _NOT_THERE
             if not (known or (answer.status_code == 503 and "retry-after" in answer.headers)):
-                bad.append(f"{method} {path} {field}: {answer.status_code} {answer.text[:200]}")
+                bad.append(f"{method} {path} {name}: {answer.status_code} {answer.text[:200]}")
             if b"root:" in answer.content:
-                bad.append(f"{method} {path} {field}: told what is in a file")
+                bad.append(f"{method} {path} {name}: told what is in a file")
     assert not bad, "\n".join(bad)
 
 

@@ -22,6 +22,7 @@ from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.ranged import file_answer
 from anyrig.server.reading import Unhurried
+from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.jobs import (
     JobDeleted,
     JobFile,
@@ -74,7 +75,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events as they happen, until the job is over.",
         "content": {"text/event-stream": {
-            "schema": {"type": "string"},
+            "schema": EVENT,
             "example": 'id: 3\nevent: progress\ndata: {"number": 3, "time": 1794700805.1, '
             '"kind": "progress", "data": {"done": 0.4, "speed": 20.1, "left_s": 12.0}}\n\n',
         }},

@@ -16,6 +16,7 @@ from anyrig.server import problems
 from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
 from anyrig.server.reading import Unhurried
+from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.speech import (
     MEDIA_TYPES,
     Config,
@@ -29,7 +30,7 @@ from anyrig.server.speaking import Wish
 log = logging.getLogger(__name__)
 _CLIENT_LEFT = 499
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
-_EVENTS = {"schema": {"type": "string"}, "example": 'data: {"type":"speech.audio.delta"}\n\n'}
+_EVENTS = {"schema": EVENT, "example": 'data: {"type":"speech.audio.delta"}\n\n'}
 _SAID = {
     "X-Anyrig-Engine": {"description": "Who speaks.", "schema": {"type": "string"}},
     **ANSWERED,

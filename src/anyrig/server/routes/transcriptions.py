@@ -23,6 +23,7 @@ from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.receiving import Form, received
+from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.transcriptions import FORMS, Transcription
 from anyrig.server.uploads import Upload
 
@@ -69,7 +70,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             "text/plain": {"schema": {"type": "string"}, "example": "It was ten past nine.\n"},
             "text/vtt": {"schema": {"type": "string"}},
             "application/x-subrip": {"schema": {"type": "string"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            "text/event-stream": {"schema": EVENT},
         },
     },
     **answers(404, 413, 415, 501, 507),
