@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from anyrig.devices.choose import Wish, choose
@@ -231,6 +233,19 @@ def test_workers_give_what_this_process_gives() -> None:
     texts = sentences(300)
     with Embedder(model, placed=on_cpu(model), environment=os.environ) as made:
         np.testing.assert_array_equal(made.matrix(texts), embedded(model, texts))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_workers_keep_little_for_each_shape_of_a_batch() -> None:
+    """Else torch's own memory of compiled products grows for days; what a person set stays."""
+    model = hashing()
+    given = {**os.environ, "LRU_CACHE_CAPACITY": "7"}
+    with Embedder(model, placed=on_cpu(model), environment=given) as made:
+        made.matrix(["a text"])
+        for worker in made.workers():
+            found = psutil.Process(worker.pid).environ()
+            assert found["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "32"
+            assert found["LRU_CACHE_CAPACITY"] == "7"
 
 
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
