@@ -26,6 +26,7 @@ from websockets.sync.client import connect
 Kind = Callable[[httpx.Client, random.Random], None]
 _JOB_S = 300.0
 """How long a job may take behind others."""
+_JOBS = ("book", "batch", "index", "transcribe")
 _PAGES = ("/", "/speak", "/books", "/documents", "/training", "/jobs", "/cluster")
 _WORDS = (
     "the old harbour lay under a grey sky while fishermen mended their nets and counted what was"
@@ -81,7 +82,9 @@ class Crowd:
         self._kinds = [kind for kind, weight in kinds for _ in range(weight)]
 
     def prepare(self) -> None:
-        """What requests need that is there before: a recording, a picture, an index."""
+        """What requests need that is there before: a recording, a picture, an index. And each job
+        and task once, so that no process begins later than memory is first looked at.
+        """
         with self._client() as asks:
             said = "The tide came in at noon, and nobody was at the harbour."
             wish = {"model": "tts-1", "voice": "alloy", "response_format": "wav", "input": said}
@@ -91,6 +94,16 @@ class Crowd:
             job = self._begun(asks, "index", {"files": [self._sent(asks, *notes)],
                                               "index": "crowd"})  # fmt: skip
             self._over(asks, job)
+            for kind in _JOBS:
+                self._job(asks, kind, self._dice, stops=False)
+            for task, more in _TASKS:
+                self._form(asks, task, more, self._dice)
+
+    def workers(self) -> dict[int, str]:
+        """What each worker process of the server is called, by its number."""
+        with self._client() as asks:
+            found = asks.get("/health").json()["worker_ids"]
+        return {int(pid): name for name, _, pid in (one.rpartition(":") for one in found)}
 
     def send(self, count: int) -> None:
         """So many requests, from all clients."""
@@ -181,7 +194,11 @@ class Crowd:
         self._expect(asks.post(f"/documents/{task}", json={"texts": texts, **more}), 200)
 
     def _forms(self, asks: httpx.Client, dice: random.Random) -> None:
-        task, more = dice.choice(_TASKS)
+        self._form(asks, *dice.choice(_TASKS), dice)
+
+    def _form(
+        self, asks: httpx.Client, task: str, more: dict[str, Any], dice: random.Random
+    ) -> None:
         files = [("files", (f"{number}.txt", _text(dice).encode())) for number in range(2)]
         self._expect(asks.post(f"/documents/{task}/upload", data=more, files=files), 200)
 
@@ -227,8 +244,10 @@ class Crowd:
         self._expect(asks.delete(f"/uploads/{name}"), 200)
 
     def _jobs(self, asks: httpx.Client, dice: random.Random) -> None:
-        """A job from its beginning to its files; some are stopped on the way."""
-        kind = dice.choice(["book", "batch", "index", "transcribe", "batch"])
+        self._job(asks, dice.choice(_JOBS), dice, stops=dice.random() < 0.2)
+
+    def _job(self, asks: httpx.Client, kind: str, dice: random.Random, *, stops: bool) -> None:
+        """A job from its beginning to its files, or stopped on the way."""
         files: list[str] = []
         arguments: dict[str, Any] = {"lines": [_text(dice), _text(dice)], "format": "mp3"}
         if kind != "batch":
@@ -239,7 +258,7 @@ class Crowd:
                 "file": files[0]}  # fmt: skip
         job = self._begun(asks, kind, arguments)
         self._expect(asks.get("/jobs"), 200)
-        if dice.random() < 0.2:
+        if stops:
             self._expect(asks.post(f"/jobs/{job}/cancel"), 200, 409)
         told = self._over(asks, job)
         if told["state"] == "done" and told["num_files"]:

@@ -39,15 +39,17 @@ def run(hardware: str) -> list[Row]:
         crowd = Crowd(url, CLIENTS)
         crowd.prepare()
         crowd.send(round(REQUESTS * WARM))
-        before, parts = _resident(process), _parts(process)
-        points = [before]
+        before = _resident(process)
+        points, parts = [before], [_parts(process, crowd)]
         for _ in range(4):
             crowd.send(round(REQUESTS * (1 - WARM) / 4))
             points.append(_resident(process))
+            parts.append(_parts(process, crowd))
         by_kind = ", ".join(f"{kind} {count}" for kind, count in sorted(crowd.done.items()))
         print(f"requests: {by_kind}")
         print(f"resident, MiB: {', '.join(f'{one / 2**20:.0f}' for one in points)}")
-        print(f"of each process: {parts}, then {_parts(process)}")
+        for one in sorted(set().union(*parts)):
+            print(f"  {one}: {', '.join(f'{part.get(one, 0) / 2**20:.0f}' for part in parts)}")
         for line in crowd.wrong[:20]:
             print(f"unexpected: {line}")
         after = statistics.median(points[-2:])
@@ -106,5 +108,14 @@ def _each(process: psutil.Process) -> list[tuple[int, int]]:
     return found
 
 
-def _parts(process: psutil.Process) -> str:
-    return " + ".join(f"{rss / 2**20:.0f}" for _, rss in _each(process))
+def _parts(process: psutil.Process, crowd: Crowd) -> dict[str, int]:
+    """Bytes of each process by what it is: a worker by its name, another by its parent's."""
+    names = {process.pid: "server", **crowd.workers()}
+    for one in process.children(recursive=True):
+        with suppress(psutil.Error):
+            names.setdefault(one.pid, f"below {names.get(one.ppid(), '?')}: {one.pid}")
+    found: dict[str, int] = {}
+    for pid, rss in _each(process):
+        name = names.get(pid, str(pid))
+        found[name] = found.get(name, 0) + rss
+    return found
