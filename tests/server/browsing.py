@@ -151,18 +151,24 @@ axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.viol
 """
 
 
+def chromium(profile: Path, downloads: Path, logs: tuple[str, ...] = ()) -> webdriver.Chrome:
+    """A browser without a window, to be `quit`. `logs`: what it writes down beside its console."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", dict.fromkeys(("browser", *logs), "ALL"))
+    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
+    driver.downloads = downloads  # type: ignore[attr-defined]
+    return driver
+
+
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Chromium, started once for all tests of a process."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
     downloads = tmp_path_factory.mktemp("downloads")
-    for flag in (*_FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
-    driver.downloads = downloads  # type: ignore[attr-defined]
+    driver = chromium(tmp_path_factory.mktemp("profile"), downloads)
     try:
         yield driver
     finally:

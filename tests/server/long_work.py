@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from selenium import webdriver
 
+from anyrig.server.page.words import LANGUAGES
 from tests.server.browsing import Browser, visiting
 
 if TYPE_CHECKING:
@@ -66,3 +67,15 @@ def fits(person: Browser, axe: str) -> None:
             for wrong in (person.overflow(), person.findings(axe)):
                 assert wrong == [], (theme, width, wrong)
     assert person.complaints() == []
+
+
+def fits_in_every_language(person: Browser) -> None:
+    """The page as it is after a reload has room for the words of all three, on any screen."""
+    for language in (*(one for one in LANGUAGES if one != "en"), "en"):
+        person.size(WIDE)
+        person.speak(language)
+        person.until(lambda: person.find("#content").text)
+        for width in (NARROW, WIDE):
+            person.size(width)
+            assert person.overflow() == [], (language, width)
+    person.size(WIDE)

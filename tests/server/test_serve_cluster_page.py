@@ -17,7 +17,7 @@ from anyrig.server.page.words import words
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Start
-from tests.server.long_work import fits
+from tests.server.long_work import fits, fits_in_every_language
 
 pytestmark = [*NEEDS, pytest.mark.slow]
 T = words("en")
@@ -86,4 +86,6 @@ def test_the_page_shows_workers_and_lets_them_leave(
     assert "ghost" not in roll.names()
     beat()
     fits(visitor, axe)
+    beat()
+    fits_in_every_language(visitor)
     link.close()

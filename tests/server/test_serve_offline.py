@@ -7,12 +7,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from anyrig.server.page.main import PAGES
 from tests.conftest import ROOT
+from tests.server.browsing import NEEDS
+from tests.server.cut_off.look import ELSEWHERE
+from tests.server.documents_files import RECIPE, SCAN
 
 _LINK_UP = 'ip link set lo up && exec "$@"'
+_WHY = "all of it worked, but the network could not be cut: needs `unshare` and `ip`, and the right"
 
 
 def _apart() -> list[str]:
@@ -26,26 +32,67 @@ def _apart() -> list[str]:
     return []
 
 
-def test_every_default_works_and_nothing_tries_to_leave(tmp_path: Path) -> None:
-    home = tmp_path / "apart"
-    apart = _apart()
+def _told(what: str, home: Path, apart: list[str]) -> dict[str, Any]:
+    """What a walk says that had no network; nothing of it tried to leave."""
     done = subprocess.run(
-        [*apart, sys.executable, "-m", "tests.server.cut_off.walk", str(home)],
-        capture_output=True, text=True, cwd=ROOT, timeout=300,
+        [*apart, sys.executable, "-m", f"tests.server.cut_off.{what}", str(home)],
+        capture_output=True, text=True, cwd=ROOT, timeout=480,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    if apart:
-        assert found["a way out"] is False
-    assert found["wav"] > 10_000
-    assert found["mp3"] > 1_000
-    assert len(set(found["vectors"])) == 1
-    assert found["plan"] > 3
-    assert found["job"] == "done"
-    assert found["page"] > 1_000
-    assert found["health"] == 200
     attempts = home / "attempts.txt"
     assert not attempts.exists(), attempts.read_text()[:5000]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert not (apart and found["a way out"])
+    return found
+
+
+def test_every_default_works_and_nothing_tries_to_leave(tmp_path: Path) -> None:
+    apart = _apart()
+    found = _told("walk", tmp_path / "apart", apart)
+    assert found["wav"] > 10_000
+    assert found["mp3"] > 1_000
+    assert found["stream"] > 48_000
+    assert {"train", "morning"} <= set(found["heard"].lower().strip(" .").split())
+    assert len(set(found["vectors"])) == 1
+    assert found["embed"] == found["vectors"][0]
+    assert found["summary"] in RECIPE
+    assert found["class"] == "recipe"
+    assert {"Maria Jones", "Paris", "4 May 2026"} <= set(found["entities"])
+    assert found["analysed"] == 2
+    assert found["report"] > 1_000
+    assert found["similar"] == "recipe.txt"
+    assert " ".join(found["ocr"].split()) == SCAN
+    assert found["search"] == "letter.txt"
+    assert found["plan"] > 3
+    jobs = {name: state for name, state in found.items() if name.endswith(" job")}
+    assert jobs == dict.fromkeys(
+        ("transcribe job", "batch job", "index job", "book job", "bench job", "train job"), "done"
+    )
+    assert set(found["lists"].values()) == {200}
+    assert len(found["lists"]) > 12
+    assert len(found["models"]) > 3
+    assert list(found["pages"]) == [page.path for page in PAGES]
+    assert min(found["pages"].values()) > 1_000
+    if not apart:
+        pytest.skip(_WHY)
+
+
+class TestInABrowser:
+    """What the pages' own scripts ask for."""
+
+    pytestmark = NEEDS
+
+    def test_every_page_comes_whole_and_asks_nobody_else(self, tmp_path: Path) -> None:
+        apart = _apart()
+        found = _told("look", tmp_path / "apart", apart)
+        assert list(found["titles"]) == [page.path for page in PAGES]
+        assert all(found["titles"].values())
+        assert found["asked"] > 50
+        assert found["outside"] == []
+        assert found["complaints"] == []
+        assert found["would be seen"] == [ELSEWHERE]
+        if not apart:
+            pytest.skip(_WHY)
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "example.org", "2001:db8::1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from selenium import webdriver
 
@@ -9,6 +10,7 @@ from anyrig.server.page.words import words
 from tests.conftest import MACHINES
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Server, Start
+from tests.server.long_work import fits_in_every_language
 
 pytestmark = NEEDS
 T = words("en")
@@ -51,6 +53,20 @@ def test_choosing_a_device_is_kept(browser: Browser, start: Start) -> None:
     assert browser.find("select[name=device]").get_attribute("value") == "all"
 
 
+def test_one_device_is_chosen_by_its_name(browser: Browser, start: Start) -> None:
+    server = start("--machine", str(MACHINES / "rtx4090-rtxpro6000-wsl2.json"))
+    browser.url = server.url
+    browser.open("/")
+    for device in server.client.get("/devices").json()["devices"]:
+        browser.find("select[name=device]").send_keys(device["name"])
+        browser.toast(T("rig.used", name=device["name"]))
+        found = server.client.get("/devices").json()["devices"]
+        assert [one["id"] for one in found if one["chosen"]] == [device["id"]]
+        browser.open("/")
+        assert browser.find("select[name=device]").get_attribute("value") == device["id"]
+        assert browser.find(f"[data-device='{device['id']}'] .badge").text == T("rig.in_use")
+
+
 def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) -> None:
     server = start()
     browser.url = server.url
@@ -59,6 +75,7 @@ def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) ->
     browser.click("#bench .button.primary")
     job = browser.until(lambda: server.client.get("/jobs").json()["jobs"])[0]
     assert job["kind"] == "bench"
+    assert job["arguments"] == {"quick": True}
     browser.open("/")  # it can be left, and is found again
     browser.find("#bench [role=progressbar]")
     browser.until(lambda: browser.all("#bench .lying"), 240)
@@ -71,11 +88,46 @@ def test_the_benchmark_is_a_job_and_then_bars(browser: Browser, start: Start) ->
         assert T.scaled(figure["value"], figure["unit"]).replace("\u00a0", " ") in said
 
 
+def test_the_benchmark_in_full_is_stopped(browser: Browser, start: Start) -> None:
+    server = start()
+    browser.url = server.url
+    browser.open("/")
+    assert not browser.find("#bench .button.primary").get_attribute("disabled")
+    assert not [one for one in browser.all("#bench .button.plain") if one.is_displayed()]
+    browser.click("#bench input[type=checkbox]")
+    browser.click("#bench .button.primary")
+    job = browser.until(lambda: server.client.get("/jobs").json()["jobs"])[0]
+    assert (job["kind"], job["arguments"]) == ("bench", {})
+    browser.until(lambda: not browser.find("#bench .button.primary").is_enabled())
+    browser.until(lambda: _state(server, job["id"]) == "running")
+    browser.click("#bench .button.plain", T("bench.stop"))
+    browser.toast(T("bench.stopped"))
+    assert _state(server, job["id"]) == "cancelled"
+    browser.until(lambda: browser.find("#bench .button.primary").is_enabled())
+    assert not [one for one in browser.all("#bench .button.plain") if one.is_displayed()]
+
+
+def _state(server: Server, id: str) -> str:
+    return str(server.client.get(f"/jobs/{id}").json()["state"])
+
+
 @pytest.fixture
 def broken(driver: webdriver.Chrome, start: Start) -> Browser:
     """In front of a machine whose graphics card cannot be used."""
     server = start("--machine", str(MACHINES / "rx6700xt-no-kfd-linux.json"))
     return next(visiting(driver, server.url))
+
+
+def test_where_the_chosen_one_cannot_be_used_the_page_says_what_is(broken: Browser) -> None:
+    broken.open("/")
+    name = broken.find(".device h2", "RX 6700").text
+    broken.find("select[name=device]").send_keys(name)
+    broken.toast(T("rig.used", name=name))
+    told = httpx.get(f"{broken.url}/devices", trust_env=False).json()
+    assert [one["kind"] for one in told["devices"] if one["chosen"]] == ["cpu"]
+    assert told["warnings"]
+    broken.says("/dev/kfd", ".chooser")
+    assert broken.find(".chooser .reason").text.startswith("Now in use: the CPU")
 
 
 def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
@@ -100,3 +152,4 @@ def test_why_a_device_is_not_used_and_what_mends_it(broken: Browser) -> None:
         assert t("rig.because.not_installed", what="onnxruntime-ep-webgpu") in said
         used = f"{t('rig.the_cpu')} ({t('rig.because.none_usable')})"
         assert broken.find(".reason").text == t("rig.now", reason=used).replace("\u00a0", " ")
+    fits_in_every_language(broken)

@@ -6,8 +6,6 @@ import io
 import zipfile
 from pathlib import Path
 
-import av
-import numpy
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -15,38 +13,11 @@ from selenium.webdriver.common.keys import Keys
 from anyrig.server.page.words import words
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, Start
+from tests.server.listening import heard, lengths, player, saved, spoken, states
 
 pytestmark = NEEDS
 T = words("en")
 SENTENCE = "The kettle is on, and the tea will be ready soon."
-
-
-class Told(dict[str, str]):
-    """What the player tells of itself."""
-
-    def number(self, key: str) -> float:
-        return float(self[key] or 0)
-
-
-def player(browser: Browser) -> Told:
-    element = browser.find(".player")
-    keys = ("state", "samples", "peak", "seconds", "played", "pieces", "first-ms")
-    return Told({key: element.get_attribute(f"data-{key}") or "" for key in keys})
-
-
-def spoken(browser: Browser, text: str) -> Told:
-    """Let it speak, and wait until all of it is there."""
-    before = player(browser)["first-ms"], player(browser)["samples"]
-    browser.write("[name=text]", text)
-    browser.click("#speak")
-
-    def another() -> bool:
-        told = player(browser)
-        return told["state"] != "done" or (told["first-ms"], told["samples"]) != before
-
-    browser.until(another)
-    browser.until(lambda: player(browser)["state"] == "done")
-    return player(browser)
 
 
 def test_a_sentence_is_heard_while_it_is_made(browser: Browser) -> None:
@@ -136,27 +107,11 @@ def test_a_file_in_every_format(browser: Browser) -> None:
         before = set(downloads.iterdir())
         browser.find(f"#format option[value={name}]").click()
         browser.click("#download")
-        kept = browser.until(lambda before=before: _new(downloads, before))  # type: ignore[misc]
+        kept = browser.until(lambda before=before: saved(downloads, before))  # type: ignore[misc]
         assert kept.suffix == f".{name}"
-        seconds, peak = _heard(kept)
+        seconds, peak = heard(kept)
         assert seconds == pytest.approx(told.number("seconds"), abs=0.15)
         assert peak > 0.05
-
-
-def _heard(file: Path | io.BytesIO) -> tuple[float, float]:
-    """How long a file sounds, and how loud it gets."""
-    with av.open(file if isinstance(file, io.BytesIO) else str(file), "r") as container:
-        resampler = av.AudioResampler("flt", "mono", 24000)
-        pieces = [piece.to_ndarray().ravel() for frame in container.decode(audio=0)
-                  for piece in resampler.resample(frame)]  # fmt: skip
-    samples = numpy.concatenate(pieces)
-    return len(samples) / 24000, float(abs(samples).max())
-
-
-def _new(folder: Path, before: set[Path]) -> Path | None:
-    found = [one for one in set(folder.iterdir()) - before
-             if one.suffix not in (".crdownload", ".tmp") and one.name[0] != "."]  # fmt: skip
-    return found[0] if found and found[0].stat().st_size else None
 
 
 def test_nothing_to_say_is_told(browser: Browser) -> None:
@@ -185,40 +140,32 @@ def test_lines_are_made_heard_edited_and_made_again(browser: Browser) -> None:
     browser.click("#add-lines")
     assert len(browser.all(".line")) == 3
     browser.click("#make-all")
-    browser.until(lambda: _states(browser) == ["made"] * 3)
-    lengths = _lengths(browser)
-    assert min(lengths) > 0.3
+    browser.until(lambda: states(browser) == ["made"] * 3)
+    first = lengths(browser)
+    assert min(first) > 0.3
     second = browser.all(".line")[1]
     second.find_element(By.CSS_SELECTOR, "[data-do=hear]").click()
     browser.until(
         lambda: browser.script("return document.querySelector('.lines audio').currentTime > 0")
     )
     second.find_element(By.TAG_NAME, "textarea").send_keys(" And three for everything else.")
-    assert _states(browser) == ["made", "changed", "made"]
+    assert states(browser) == ["made", "changed", "made"]
     browser.click("#make-all")
-    browser.until(lambda: _states(browser) == ["made"] * 3)
-    now = _lengths(browser)
-    assert now[1] > lengths[1] + 0.5
-    assert (now[0], now[2]) == (lengths[0], lengths[2])
+    browser.until(lambda: states(browser) == ["made"] * 3)
+    now = lengths(browser)
+    assert now[1] > first[1] + 0.5
+    assert (now[0], now[2]) == (first[0], first[2])
     browser.all(".line")[0].find_element(By.CSS_SELECTOR, "[data-do=remove]").click()
     before = set(downloads.iterdir())
     browser.click("#download-all")
-    kept = browser.until(lambda: _new(downloads, before))
+    kept = browser.until(lambda: saved(downloads, before))
     with zipfile.ZipFile(kept) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["001.mp3", "002.mp3"]
-        assert _heard(io.BytesIO(archive.read("001.mp3")))[0] == pytest.approx(now[1], abs=0.2)
+        assert heard(io.BytesIO(archive.read("001.mp3")))[0] == pytest.approx(now[1], abs=0.2)
     browser.open("/speak")  # the texts are still there after a reload
     texts = [one.get_attribute("value") for one in browser.all(".line textarea")]
     assert texts == ["Press two for the voice. And three for everything else.", "Thank you."]
-
-
-def _states(browser: Browser) -> list[str]:
-    return [one.get_attribute("data-state") or "" for one in browser.all(".line")]
-
-
-def _lengths(browser: Browser) -> list[float]:
-    return [float(one.get_attribute("data-seconds") or 0) for one in browser.all(".line")]
 
 
 def test_lines_as_a_job_can_be_left(browser: Browser, start: Start) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pytest
+
+from anyrig.server.page.books_plan import FORMATS
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
-from tests.server.long_work import BOOK, fits, job_of, send, told
+from tests.server.listening import heard
+from tests.server.long_work import BOOK, fits, fits_in_every_language, job_of, send, told
 
 pytestmark = NEEDS
 TRACKS = ["The Tide Clock", "One Hand", "Three Mornings", "Part Two: The Sea", "High Water",
@@ -93,9 +98,35 @@ def test_a_plan_is_found_again(person: Browser) -> None:
     person.open("/jobs")
     person.driver.get(there)
     person.find("[data-plan=start]")
+    fits_in_every_language(person)
+    person.find("[data-plan=start]")
     person.click(".button", "Another book")
     person.find(".drop")
     assert "file=" not in person.driver.current_url
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_book_is_made_in_the_format_that_is_chosen(
+    person: Browser, busy: Server, tmp_path: Path, format: str
+) -> None:
+    file = tmp_path / f"{format} walk.md"
+    file.write_text("# The short one\n\nI went out.\n\n# The other\n\nI came home.\n")
+    _planned(person, file)
+    offered = [one.get_attribute("value") for one in person.all("[name=format] option")]
+    assert offered == list(FORMATS)
+    person.find(f"[name=format] option[value={format}]").click()
+    person.write("[name=title]", f"A walk in {format}")
+    person.click("[data-plan=start]")
+    id = str(person.find("[data-job]", f"A walk in {format}").get_attribute("data-job"))
+    assert job_of(busy, id)["arguments"]["format"] == format
+    person.find(f"[data-job='{id}'][data-state=done]")
+    made = told(busy, f"/jobs/{id}/files")["files"]
+    sound = [one for one in made if one["name"].endswith(f".{format}")]
+    assert len(sound) == (1 if format in ("m4b",) else 2)
+    for one in sound:
+        assert heard(io.BytesIO(busy.client.get(one["url"]).content))[0] > 0.3
+    if format == "m4b":
+        fits_in_every_language(person)
 
 
 def test_what_is_no_book_says_what_to_do(person: Browser, busy: Server, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from anyrig.text.pages import pages
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
 from tests.server.documents_files import scan
-from tests.server.long_work import fits, job_of, send, told
+from tests.server.long_work import fits, fits_in_every_language, job_of, send, told
 
 pytestmark = NEEDS
 TEXTS = {
@@ -97,6 +97,7 @@ def test_files_are_indexed_and_searched(
     assert "alike" not in hit.text
     person.write("[name=question]", "xylophone\n")
     person.says("Nothing close was found", "[data-answer=search]")
+    fits_in_every_language(person)
 
 
 def test_every_question_has_its_answer(

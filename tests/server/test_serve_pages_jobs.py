@@ -7,7 +7,7 @@ from typing import Any
 from anyrig.server.page.jobs import MOST
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server
-from tests.server.long_work import fits, job_of, told
+from tests.server.long_work import fits, fits_in_every_language, job_of, told
 
 pytestmark = NEEDS
 
@@ -41,7 +41,7 @@ def test_jobs_are_shown_followed_and_deleted(person: Browser, busy: Server, axe:
     person.until(lambda: "Done" in log.text)
     assert "Waiting" in log.text
     fits(person, axe)
-    person.size(1440)
+    fits_in_every_language(person)
 
     person.click("[data-filter=active]")
     person.until(lambda: not person.all(card))
@@ -71,7 +71,7 @@ def test_a_job_that_failed_says_what_to_do_and_may_try_again(
     assert error["message"] in said
     assert error["hint"] in said
     fits(person, axe)
-    person.size(1440)
+    fits_in_every_language(person)
     person.size(360)  # both buttons in one line, on a phone as well
     again = person.find(f"{card} [data-do=resume]", "Try again")
     assert again.location["y"] == person.find(f"{card} [data-do=delete]").location["y"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.server.browsing import NEEDS, Browser
 from tests.server.conftest import Server, environment_of, running
-from tests.server.long_work import fits, told
+from tests.server.long_work import fits, fits_in_every_language, told
 
 pytestmark = NEEDS
 _CONFIG = """
@@ -79,6 +79,7 @@ def test_a_run_shows_its_curves(
     assert f"{loss:.4g}" in str(label)
     assert "Validation" in person.find("[data-curve=loss]").text
     fits(person, axe)
+    fits_in_every_language(person)
 
 
 def test_curves_grow_while_it_learns(person: Browser, busy: Server, tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def asked_for(driver: webdriver.Chrome) -> list[str]:
 
 
 def outside(addresses: list[str], url: str) -> list[str]:
-    """Those that are not the server's own, nor within the browser."""
+    """Those that are another machine's: not the server's own, nor within the browser."""
     home = urlsplit(url).netloc
-    return [one for one in addresses if urlsplit(one).scheme not in ("data", "blob", "about")
+    return [one for one in addresses if urlsplit(one).scheme in ("http", "https", "ws", "wss")
             and urlsplit(one).netloc != home]  # fmt: skip
 
 
