@@ -70,9 +70,9 @@ class Node:
         with ExitStack() as stack:
             stack.callback(self._beat.end)
             stack.callback(link.close)
+            stack.enter_context(self._signalled())  # before it has a name that it must give back
             place = stack.enter_context(contextlib.closing(self._placed(link, stack)))
             self._place = place
-            stack.enter_context(self._signalled())
             if self._context.options.tied:
                 threading.Thread(target=self._tied, name="anyrig-tied", daemon=True).start()
             return self._work(place)
