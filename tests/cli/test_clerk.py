@@ -200,6 +200,23 @@ def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:
     assert (closed, room.kept) == (["b", "a"], ["c"])
 
 
+def test_what_costs_nothing_takes_no_place_of_a_model_that_runs(context: Context) -> None:
+    class Runs:
+        def pools(self) -> tuple[object, ...]:
+            return (self,)
+
+    room = clerk.ClerkRoom(context, bulk=False, most_kept=2)
+    room.keep("model", lambda: nullcontext(Runs()))
+    for number in range(4):
+        room.keep(f"plan {number}", lambda: nullcontext("a plan"))
+        room.tidy()
+    assert room.kept == ["model", "plan 2", "plan 3"]
+    for number in range(2):
+        room.keep(f"other {number}", lambda: nullcontext(Runs()))
+    room.tidy()
+    assert room.kept == ["plan 2", "plan 3", "other 0", "other 1"]
+
+
 def test_what_no_task_had_for_long_goes_when_another_ends(context: Context) -> None:
     now = 100.0
     room = clerk.ClerkRoom(context, bulk=False, idle_s=10.0, clock=lambda: now)

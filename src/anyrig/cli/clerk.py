@@ -61,7 +61,8 @@ TASKS: dict[str, str] = {
 }
 """Name -> `module:function`; imported when first asked for."""
 MOST_KEPT = 8
-"""Models and open indexes that a clerk keeps; the one not used for longest goes first."""
+"""Models in processes of their own that a clerk keeps, and as many models and indexes within its
+own; the one not used for longest goes first."""
 _OPTIONS: dict[str, Any] = {
     "no_bench": True, "json": False, "model": None, "fetch": False, "long": "windows",
     "deterministic": False, "no_cache": True, "ocr": None, "type": "", "language": "",
@@ -191,8 +192,11 @@ class ClerkRoom:
             self._at_hand.clear()
             before = now - self._idle_s if self._idle_s else -1.0
             names = [name for name, one in self._kept.items() if one.used < before]
-            rest = [name for name in self._kept if name not in names]
-            names += rest[: max(0, len(rest) - self._most)]
+            # Apart: a plan that costs nothing must not take the place of a model that runs.
+            for runs in (True, False):
+                rest = [name for name, one in self._kept.items()
+                        if name not in names and bool(_pools(one.value)) == runs]  # fmt: skip
+                names += rest[: max(0, len(rest) - self._most)]
         for name in names:
             self.let_go(name)
 
