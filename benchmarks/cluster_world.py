@@ -8,11 +8,9 @@ sign is believed gone after it.
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import queue
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,10 +22,13 @@ from anyrig.work.pack import Budget, Item
 from anyrig.work.schedule import Lane, Plan
 from anyrig.work.shift import Shift
 from anyrig.work.worker import Gone, Said
+from benchmarks.cluster_clock import Events, Stream, Timeline
 from benchmarks.cluster_fates import Worker
 
 LEASE_S = 14.0
 """When a worker without a sign is believed gone: `LEASE_S` of the link, and four seconds."""
+AGAIN = "takes its seat again"
+"""How a worker ended that did not die: nobody is to blame."""
 FIRST_NUMBER = 1
 
 
@@ -64,73 +65,11 @@ class Told:
     end: float
     num_done: int
     lost: float
-    """The cost of what was computed by workers that then died."""
+    """The cost of what was computed by workers that then died, less what was finished by workers
+    that had said they leave.
+    """
     num_events: int
     plan: Plan[Any] = field(repr=False)
-
-
-class Timeline:
-    """Events in the order of their moments; nothing waits for real."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._ticket = itertools.count()
-        self.num_events = 0
-
-    def at(self, moment: float, what: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (max(moment, self.now), next(self._ticket), what))
-
-    def step(self, until: float) -> bool:
-        """The next event up to a moment; whether there was one."""
-        if not self._heap or self._heap[0][0] > until:
-            self.now = until
-            return False
-        self.now, _, what = heapq.heappop(self._heap)
-        self.num_events += 1
-        what()
-        return True
-
-
-class Events:
-    """Where the shift waits: the clock goes on until something is said."""
-
-    def __init__(self, line: Timeline, give_up_s: float) -> None:
-        self._line, self._said, self._give_up_s = line, list[Said](), give_up_s
-
-    def put(self, said: Said) -> None:
-        self._said.append(said)
-
-    def get(self, timeout: float) -> Said:
-        until = self._line.now + timeout
-        while not self._said:
-            if not self._line.step(until):
-                assert self._line.now < self._give_up_s, "this does not come to an end"
-                raise queue.Empty
-        return self._said.pop(0)
-
-    def get_nowait(self) -> Said:
-        if not self._said:
-            raise queue.Empty
-        return self._said.pop(0)
-
-
-class Stream:
-    """Items that come at their moments, in the place of a source."""
-
-    def __init__(self, line: Timeline, costs: Sequence[float], comes: Sequence[float]) -> None:
-        self._line, self.first, self.error = line, 0, None
-        self._left = [(when, Item(n, None, cost))
-                      for n, (when, cost) in enumerate(zip(comes, costs, strict=True))]  # fmt: skip
-        self._left.reverse()
-
-    @property
-    def ended(self) -> bool:
-        return not self._left
-
-    def take(self, *, wait: bool) -> Iterator[Item[Any]]:
-        while self._left and self._left[-1][0] <= self._line.now:
-            yield self._left.pop()[1]
 
 
 class Seat:
@@ -145,11 +84,18 @@ class Seat:
         self._run, self._began = 0, 0.0
         self.dead = False
         self.frozen = False
+        self.left_at: float | None = None
+        """When it said that it leaves."""
 
     # -- asked by the shift ----------------------------------------------------------------------
 
+    at_it = False
+
     def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
         room = self._room
+        if self.left_at is not None:  # the shift has not heard yet that it leaves
+            room.say(self, wire.Back(tuple(item.index for item in items)))
+            return []
         for shard in [[item] for item in items] if room.how.by_item else [list(items)]:
             if not self._shards:
                 room.say(self, wire.Begun(tuple(item.index for item in shard)))
@@ -169,6 +115,7 @@ class Seat:
                     line.at(line.now + look, partial(self._leaves, self._run))
             elif shard in self._there:
                 self._there.remove(shard)
+        self._gone_if_idle()
 
     def stop(self) -> None:
         self._shards.clear()
@@ -199,6 +146,8 @@ class Seat:
             return
         shard, self._now = self._now, None
         room = self._room
+        if self.left_at is not None:
+            room.lost -= min(took, room.line.now - self.left_at) * self.fate.speed
         room.line.at(room.line.now + room.how.way_s, lambda: self._answer(shard, took))
         self._begin()
 
@@ -220,6 +169,18 @@ class Seat:
             parcels, (), tuple(item.index for item in following), cost, cost, took, 1, 0, None,
             Budget(0.0, 1), 0.0, None,
         ))  # fmt: skip
+        self._gone_if_idle()
+
+    def leaves(self) -> None:
+        self.left_at = self._room.line.now
+        self._room.say(self, wire.Leaving())
+        self._gone_if_idle()
+
+    def _gone_if_idle(self) -> None:
+        """It has said that it leaves, and has brought what it had."""
+        if self.left_at is not None and not self._shards and not self.dead:
+            self.dead = True
+            self._room.left(self)
 
     def dies(self) -> None:
         now = self._room.line.now
@@ -265,10 +226,17 @@ class Room:
             self.ready[seat.number] = seat
         else:
             self._coming[seat.number] = seat
-            self.line.at(fate.comes, lambda: self.say(seat, wire.Ready(0.0, place, "")))
+            ready = partial(self.say, seat, wire.Ready(0.0, place, ""))
+            ready() if fate.comes <= self.line.now else self.line.at(fate.comes, ready)
         if fate.dies is None:
             return
+        if fate.leaves:
+            self.line.at(fate.dies, seat.leaves)
+            return
         self.line.at(fate.dies, seat.dies)
+        if fate.restarts:
+            self.line.at(fate.dies, lambda: self._restarted(seat))
+            return
         gone = fate.dies + self.how.lease_s
         back = fate.back
         if back is not None and fate.freezes and back < gone:
@@ -278,6 +246,18 @@ class Room:
         if back is not None:
             again = Worker(fate.speed, comes=max(back, gone + 0.1))
             self.line.at(gone, lambda: self._plan_fate(place, again))
+
+    def _restarted(self, seat: Seat) -> None:
+        """One look finds the worker under its name with another beginning: gone and there."""
+        self.say(seat, Gone("was started anew"))
+        self._plan_fate(seat.place, Worker(seat.fate.speed, comes=self.line.now))
+
+    def left(self, seat: Seat) -> None:
+        """It has said that it leaves, and has nothing any more; it may come back."""
+        self.say(seat, Gone(AGAIN))
+        if seat.fate.back is not None:
+            again = Worker(seat.fate.speed, comes=max(seat.fate.back, self.line.now))
+            self._plan_fate(seat.place, again)
 
     def _thaws(self, seat: Seat) -> None:
         seat.frozen = False
@@ -308,6 +288,8 @@ class Room:
     def lose(self, worker: Seat, said: str, suspects: list[int]) -> None:
         self.ready.pop(worker.number, None)
         worker.stop()
+        if said == AGAIN:
+            return
         self.ledger.died(worker.place, suspects)
         self.ledger.strikes.pop(worker.place, None)
 

@@ -107,7 +107,7 @@ def test_a_stream_goes_on_while_workers_are_restarted_or_leave(
     """A worker that is started anew is gone and there in the same moment, with its speed known."""
     rng = random.Random(count)
     paces = speeds("mixed", count, rng)
-    costs = segments(round(100 * sum(paces)), rng)
+    costs = segments(round(200 / load * sum(paces)), rng)
     least = sum(costs) / sum(paces)
     comes = sorted(rng.uniform(0, least / load) for _ in costs)
     workers = fates(fate, paces, least, rng)
@@ -123,7 +123,7 @@ def test_one_that_leaves_brings_what_it_has_and_is_given_nothing_more() -> None:
     assert -2.6 < told.lost < -0.4, "the second that it was at, and perhaps the one that lay ready"
     assert told.end <= 1.08 * ideal(costs, [Worker(1.0), leaves], lost=told.lost)
     back = replace(leaves, back=20.0)
-    assert play(costs, [Worker(1.0), back], FAR).end < told.end - 4
+    assert play(costs, [Worker(1.0), back], FAR).end < told.end - 3
 
 
 def test_two_fast_workers_and_one_of_a_fortieth() -> None:

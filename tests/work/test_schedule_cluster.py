@@ -132,9 +132,17 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> N
 # -- with speeds that must be learnt ----------------------------------------------------------
 
 
-# The same examples every time: a room was met once where it cost more (docs/cluster.md).
-@settings(deadline=None, max_examples=40, derandomize=True)
+# Each of these cost more while what a worker of unknown speed held was waited for.
+@settings(deadline=None, max_examples=60)
 @given(COSTS, SPEEDS, SPEED, st.booleans())
+@example([1.0] * 17, [0.71, 0.51, 0.99, 0.25, 0.9], 0.05, True)
+@example([8.0, 0.1, 8.0], [0.3, 0.2], 0.1, True)
+@example(
+    [4.72, 6.52, 6.19, 0.75, 4.23, 6.23, 5.4, 4.02], [0.25, 0.91, 0.09, 0.02, 0.34], 0.05, False
+)
+@example([0.1, 1.0, 0.1, 1.0, 0.1, 0.1, 1.0], [0.5, 0.02, 0.1, 0.5, 0.5, 0.7], 0.2, True)
+@example([1.0] * 5, [0.6, 0.5, 0.2, 0.3], 0.02, False)
+@example([0.8, 1.6, 0.1, 1.1], [1.0, 0.02, 0.6], 0.02, True)
 def test_one_more_worker_costs_at_most_a_segment_of_the_fastest(
     costs: list[float], paces: list[float], one_more: float, near: bool
 ) -> None:
@@ -142,6 +150,31 @@ def test_one_more_worker_costs_at_most_a_segment_of_the_fastest(
     costs = [cost / 10 for cost in costs] if near else costs
     without, more = play(costs, paces, how).end, play(costs, [*paces, one_more], how).end
     assert more <= without + max(costs) / max(paces) + 10 * how.way_s
+
+
+def test_what_one_of_unknown_speed_holds_is_done_by_an_idle_one_at_once() -> None:
+    plan: Plan[None] = Plan(slice_s=1.0, low_s=0.2)
+    fast = plan.lanes[1] = Lane(1)
+    new = plan.lanes[2] = Lane(2)
+    for index, cost in enumerate((1.0, 8.0)):
+        plan.add(Item(index, None, cost))
+    assert [item.index for item in plan.next_for(fast, 0.0)] == [0]
+    assert [item.index for item in plan.next_for(new, 0.0)] == [1]
+    fast.learn(1.0, 1.0)
+    plan.returned(fast, [0], 1.0)
+    assert plan.next_for(fast, 1.0) == [], "more may come, and it had better be idle then"
+    plan.ended = True
+    assert [item.index for item in plan.next_for(fast, 1.0)] == [1]
+
+
+def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> None:
+    plan: Plan[None] = Plan(slice_s=1.0, low_s=0.2, known=True)
+    slow = plan.lanes[1] = Lane(1, prior=0.25)
+    fast = plan.lanes[2] = Lane(2, prior=1.0)
+    plan.give(slow, [Item(0, None, 8.0)], 0.0)
+    plan.give(slow, [Item(1, None, 0.5)], 29.0)
+    plan.ended = True
+    assert [item.index for item in plan.next_for(fast, 30.0)] == [1], "the long one has 2 s left"
 
 
 # -- fine points ------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def layout(costs: Sequence[float], seats: Sequence[Seat], *, margin: float = 0.0
     Args:
         costs: of all items, the cheapest first.
         seats: at least one.
-        margin: so much of its time is left free by one that is slow: it may be slower yet.
+        margin: a worker leaves so much free of what its dearest item takes, which may take longer.
     """
     total = sum(costs)
     slowest_first = sorted(seats, key=lambda seat: (seat.rate, seat.number))
@@ -176,16 +176,8 @@ def _filled(
     bring in time must be done again by a fast one.
     """
     fast = seats[-1].rate / 2 if pieces else 0.0
-    slow, sound = seats[-1].rate / 4, 1 - margin
     typical = costs[len(costs) // 4]
-    spare = (
-        sum(
-            seat.rate * (end_s - seat.free_s) * (sound if seat.rate < slow else 1.0)
-            for seat in seats
-            if seat.free_s < end_s
-        )
-        - total
-    )
+    spare = sum(seat.rate * (end_s - seat.free_s) for seat in seats if seat.free_s < end_s) - total
     tiny = 1e-9 * total
     below = list(range(len(costs) + 1))
     """The nearest place at or below one that is not taken, counted from 1; 0 is none."""
@@ -194,10 +186,11 @@ def _filled(
     for number, free_s, rate in seats:
         if free_s >= end_s:
             continue
-        full = room = rate * (end_s - free_s) * (sound if rate < slow else 1.0)
+        full = room = rate * (end_s - free_s)
         mine: list[int] = []
         most = room if rate >= fast else min(room, max(full / pieces, typical))
-        place = bisect_right(costs, most)
+        first = 1 + margin  # the dearest comes first
+        place = bisect_right(costs, min(most, room / first))
         while place:
             root = place
             while below[root] != root:
@@ -206,18 +199,20 @@ def _filled(
                 below[place], place = root, below[place]
             if not root:
                 break
-            room -= costs[root - 1]
+            room -= first * costs[root - 1]
+            first = 1.0
             mine.append(root - 1)
             below[root] = place = root - 1
             if place and costs[place - 1] > room:
                 place = bisect_right(costs, room, 0, place)
-        spare -= room
+        unused = room + (margin * costs[mine[0]] if mine else 0.0)
+        spare -= unused
         if spare < -tiny:
             return None
         if mine:
             places[number] = mine
             count += len(mine)
-            latest = max(latest, free_s + (full - room) / rate)
+            latest = max(latest, free_s + (full - unused) / rate)
     return Layout(latest, places) if count == len(costs) else None
 
 

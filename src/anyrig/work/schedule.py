@@ -13,14 +13,14 @@ worker is off by more than a little; from then on the above holds.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from anyrig.work.draft import Drawn, Look, Seat, best, bound_s, differ, layout
-from anyrig.work.holdings import Holdings
 from anyrig.work.lane import Lane as Lane
+from anyrig.work.late import FEW as FEW
+from anyrig.work.late import Late
 from anyrig.work.pack import Budget, Item
 
 T = TypeVar("T")
@@ -30,21 +30,20 @@ LOW_S = 0.02
 """Near the end a worker is given more only when it has so little left; an answer takes 1 ms."""
 AMPLE = 5.0
 """There is plenty while what is left takes so many times as long as a hand or the dearest item."""
-FEW = 16
-"""So many workers are looked at anew for every decision; of more, a look is kept for a while."""
+_DEARER = 4.0
+"""Beside the item that was thought of, no other is given that is so many times dearer."""
 _LISTED = 4096
 """Items times workers up to which the end is thought through anew for every decision."""
 _DRAWN = 200_000
 """So many items are laid out for good; it takes half a second."""
 _DRAWN_ITEM_S = 5e-5
 """A layout is kept at least so long for each of its items: twenty times as long as it takes."""
-_MARGIN = 0.1
-"""How much of its time a slow worker is left free near the end, where speeds are only measured."""
-_LATEST = 8
-"""An idle worker looks at so many late ones for something to do as well."""
+_MARGIN = 0.3
+"""Near the end, where speeds are only measured, a worker leaves so much free of what its dearest
+item takes: that may take longer, and its speed may have been measured at a good moment."""
 
 
-class Plan(Holdings[T]):
+class Plan(Late[T]):
     """What waits, who holds what, and what comes next.
 
     Args:
@@ -63,13 +62,9 @@ class Plan(Holdings[T]):
         known: bool = False,
         ready_s: float | None = None,
     ) -> None:
-        super().__init__()
-        self._slice_s, self.low_s, self._known = slice_s, low_s, known
+        super().__init__(slice_s, low_s, known=known)
         self._ready_s = ready_s if ready_s is not None else slice_s if known else slice_s / 2
-        self.ended = False
-        """Whether no more items will come."""
         self._seen: Look | None = None
-        self._late: tuple[float, list[tuple[float, Lane[T]]]] | None = None
         self._drawn: Drawn | None = None
         self._unasked = False
         """Whether a worker gets nothing only because it is not laid out anew yet."""
@@ -120,29 +115,21 @@ class Plan(Holdings[T]):
         ):
             return []
         if not len(self.waiting):
-            return self._copies_for(lane, rate, now) if not lane.hand else []
+            return self._late_for(lane, rate, now)
         if rate is None:
             chosen = [self.waiting.remove(self.waiting.cheapest().index)]  # learn cheaply
         else:
             self._unasked = False
             chosen = self._share(lane, rate, now)
         if not chosen and not lane.hand and not self._unasked:
-            return self._copies_for(lane, rate, now)
+            return self._late_for(lane, rate, now)
         self.give(lane, chosen, now)
         return chosen
 
-    def rate_of(self, lane: Lane[T]) -> float | None:
-        """The measured rate, else one scaled from the device's measured speed."""
-        if lane.rate is not None:
-            return lane.rate
-        if self._known or not lane.prior:
-            return lane.prior or None
-        known = [
-            other.rate / other.prior
-            for other in self.lanes.values()
-            if other.rate is not None and other.prior
-        ]
-        return lane.prior * statistics.median(known) if known else None
+    def _late_for(self, lane: Lane[T], rate: float | None, now: float) -> list[Item[T]]:
+        # Where all goes as laid out, only what is late is done twice.
+        after = now if self._drawn is None or not self.sure else self._drawn.end + self.low_s
+        return self._copies_for(lane, rate, now, after)
 
     def _low(self, lane: Lane[T], rate: float, now: float) -> bool:
         """Whether a worker would soon wait for more. One item is kept ready beside the present."""
@@ -219,7 +206,7 @@ class Plan(Holdings[T]):
         A group is enough for two calls, so that a worker can try a batch of twice the size.
         """
         chosen: list[Item[T]] = []
-        total = 0.0
+        total, most = 0.0, _DEARER * max(target, first.cost)
         group = replace(budget, cost=2 * budget.cost, items=2 * budget.items)
         while True:
             batch = self.waiting.take(first, group)
@@ -228,6 +215,8 @@ class Plan(Holdings[T]):
             if total >= target or not len(self.waiting):
                 return chosen
             first = self.waiting.oldest()
+            if first.cost > most:
+                return chosen  # whether it may do that one is another question
 
     def _planned(self, lane: Lane[T], look: Look, now: float) -> list[Item[T]]:
         """What this worker gets when every item goes where it is done first, the dearest first."""
@@ -337,70 +326,3 @@ class Plan(Holdings[T]):
         if now - drawn.at <= max(self.low_s, _DRAWN_ITEM_S * len(self.waiting)):
             return False
         return not drawn.lists.get(lane.number) or drawn.off(lane, rate, now, self.low_s)
-
-    # -- late items -----------------------------------------------------------------------------
-
-    def _copies_for(self, lane: Lane[T], rate: float | None, now: float) -> list[Item[T]]:
-        """Items that another worker holds and this idle one would bring sooner."""
-        if rate is None or lane.hand:
-            return []
-        tries = 0
-        for finish, other in self._latest(rate, now):
-            chosen = self._sooner(lane, other, rate, finish, now) if other is not lane else []
-            if chosen:
-                self.give(lane, chosen, now)
-                return chosen
-            tries += next(iter(other.hand), None) not in self._copies
-            if tries > _LATEST:
-                break
-        return []
-
-    def _latest(self, rate: float, now: float) -> list[tuple[float, Lane[T]]]:
-        """Those that hold something which might be done sooner, the last to end first."""
-        many = len(self.lanes) > FEW
-        if many and self._late is not None and now - self._late[0] < self.low_s / 4:
-            return self._late[1]
-        # Where all goes as laid out, only what is late is done twice.
-        after = now if self._drawn is None or not self.sure else self._drawn.end + self.low_s
-        late = [
-            (finish, other)
-            for other in self.lanes.values()
-            if other.hand and not other.alone
-            and (finish := now + self._left_s(other, rate, now)) > after
-            and any(self._due(index, finish, now) > now for index in other.hand)
-        ]  # fmt: skip
-        late.sort(key=lambda pair: -pair[0])
-        self._late = (now, late)
-        return late
-
-    def _left_s(self, other: Lane[T], rate: float, now: float) -> float:
-        known = self.rate_of(other)
-        if known is not None:
-            return other.left_s(now, known)
-        return max(other.left_s(now, rate), now - other.since)  # it may take as long once more
-
-    def _due(self, index: int, finish: float, now: float) -> float:
-        """Before when it must be done to be worth doing as well; a third does it in half the time
-        that the second still needs.
-        """
-        if index in self._done:
-            return now
-        if index not in self._copies:
-            return finish
-        return min(finish, (now + self._copies[index][1]) / 2)
-
-    def _sooner(
-        self, lane: Lane[T], other: Lane[T], rate: float, finish: float, now: float
-    ) -> list[Item[T]]:
-        chosen: list[Item[T]] = []
-        moment, most = now, max(rate * self._slice_s, lane.budget.cost)
-        for item in sorted(other.hand.values(), key=lambda held: -held.cost):
-            due = self._due(item.index, finish, now)
-            if due <= now:
-                continue
-            moment += item.cost / rate
-            if moment >= due or (chosen and (moment - now) * rate > most):
-                break
-            chosen.append(item)
-            self._copies[item.index] = (lane.number, moment)
-        return chosen
