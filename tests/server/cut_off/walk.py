@@ -55,7 +55,8 @@ def reachable() -> bool:
 
 def speech(server: Server) -> Found:
     """In two formats, as a stream, and heard again."""
-    client, found = server.client, {}
+    client = server.client
+    found: Found = {}
     said = {"input": SENTENCE, "voice": "alloy", "model": "tts-1"}
     sound = b""
     for kind in ("mp3", "wav"):
