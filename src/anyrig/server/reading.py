@@ -110,8 +110,6 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text, self._num_values = text, 0
-        self._halves = "\\ud" in text or "\\uD" in text
-        """Whether there may be halves of characters, which have to be looked for."""
 
     def whole(self) -> Any:
         """The one value that the text is."""
@@ -133,7 +131,7 @@ class _Reader:
     def _plain(self, at: int) -> tuple[Any, int]:
         """A text, a number or a word."""
         value, end = _leaf(self._text, at)
-        if self._halves and isinstance(value, str) and _HALF.search(value):
+        if isinstance(value, str) and not value.isascii() and _HALF.search(value):
             raise JSONDecodeError("Half a character", self._text, at)
         return value, end
 
