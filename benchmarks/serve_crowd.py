@@ -98,6 +98,9 @@ class Crowd:
                 self._job(asks, kind, self._dice, stops=False)
             for task, more in _TASKS:
                 self._form(asks, task, more, self._dice)
+                self._task(asks, task, more, self._dice)
+            for one in (self._ocr, self._transcripts, self._search, self._plans, self._vectors):
+                one(asks, self._dice)
 
     def workers(self) -> dict[int, str]:
         """What each worker process of the server is called, by its number."""
@@ -189,8 +192,12 @@ class Crowd:
         self._expect(asks.post("/v1/embeddings", json=body), 200)
 
     def _documents(self, asks: httpx.Client, dice: random.Random) -> None:
+        self._task(asks, *dice.choice(_TASKS), dice)
+
+    def _task(
+        self, asks: httpx.Client, task: str, more: dict[str, Any], dice: random.Random
+    ) -> None:
         texts = [_text(dice) for _ in range(3)]
-        task, more = dice.choice(_TASKS)
         self._expect(asks.post(f"/documents/{task}", json={"texts": texts, **more}), 200)
 
     def _forms(self, asks: httpx.Client, dice: random.Random) -> None:
