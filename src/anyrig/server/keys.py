@@ -36,7 +36,7 @@ SCOPES = {
     "train": "training runs",
     "read": "devices, figures, jobs and runs, without changing any",
     "page": "the page in the browser, which can do all of these",
-    "admin": "everything, the choice of the device included",
+    "admin": "everything: choosing the device and changing a cluster's workers too",
 }
 """A scope and what it lets a caller do."""
 _TEXT = re.compile(r"anyrig_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
