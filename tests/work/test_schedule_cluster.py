@@ -132,7 +132,7 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> N
 # -- with speeds that must be learnt ----------------------------------------------------------
 
 
-# Each of these cost more while what a worker of unknown speed held was waited for.
+# Each of these cost more: what a worker of unknown speed held was waited for, or done thrice.
 @settings(deadline=None, max_examples=60)
 @given(COSTS, SPEEDS, SPEED, st.booleans())
 @example([1.0] * 17, [0.71, 0.51, 0.99, 0.25, 0.9], 0.05, True)
@@ -143,6 +143,7 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> N
 @example([0.1, 1.0, 0.1, 1.0, 0.1, 0.1, 1.0], [0.5, 0.02, 0.1, 0.5, 0.5, 0.7], 0.2, True)
 @example([1.0] * 5, [0.6, 0.5, 0.2, 0.3], 0.02, False)
 @example([0.8, 1.6, 0.1, 1.1], [1.0, 0.02, 0.6], 0.02, True)
+@example([1.0, 2.0, 3.0, 3.0, 3.0], [0.5, 1.0, 0.25, 0.25], 0.5, False)
 def test_one_more_worker_costs_at_most_a_segment_of_the_fastest(
     costs: list[float], paces: list[float], one_more: float, near: bool
 ) -> None:

@@ -73,14 +73,15 @@ class Late(Holdings[T]):
         if many and self._late is not None and now - self._late[0] < self.low_s / 4:
             return self._late[1]
         fastest = max(known for one in self.lanes.values() if (known := self.rate_of(one)))
-        late = [
-            (finish, other)
+        found = [
+            (max(self._due(index, finish, now) for index in other.hand), finish, other)
             for other in self.lanes.values()
             if other.hand and not other.alone
             and (finish := now + self._left_s(other, fastest, now)) > after
-            and any(self._due(index, finish, now) > now for index in other.hand)
         ]  # fmt: skip
-        late.sort(key=lambda pair: (-pair[0], -pair[1].number))
+        # Of what is done twice already the second is likely to come first.
+        found.sort(key=lambda one: (-one[0], -one[2].number))
+        late = [(finish, other) for due, finish, other in found if due > now]
         self._late = (now, late)
         return late
 
