@@ -133,7 +133,8 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> N
 
 
 # Each of these cost more: what a worker of unknown speed held was waited for, or done thrice.
-@settings(deadline=None, max_examples=60)
+# Drawn the same every time: of 2,600 rooms made to be hard one still costs more (docs/cluster.md).
+@settings(deadline=None, max_examples=150, derandomize=True)
 @given(COSTS, SPEEDS, SPEED, st.booleans())
 @example([1.0] * 17, [0.71, 0.51, 0.99, 0.25, 0.9], 0.05, True)
 @example([8.0, 0.1, 8.0], [0.3, 0.2], 0.1, True)
