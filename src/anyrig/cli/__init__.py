@@ -72,7 +72,8 @@ def _run(words: list[str], said: Said | None) -> int:
         code = _dispatch(words, said)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+        kept = "; what was made is kept: the same command goes on" if "book" in words[:1] else ""
+        print(f"\ninterrupted{kept}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader has gone: nothing more to say, and nobody to say it to at exit either.
