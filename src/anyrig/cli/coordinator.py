@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -35,7 +34,7 @@ HELP = """Lead a cluster: start a broker with a password of its own, keep its da
 one line that lets other machines join with `anyrig worker`. With --broker or REDIS_URL, one that
 runs is used instead. Ctrl+C ends everything that it started; started again, it has the same token
 and the same data, and workers come back by themselves."""
-_LOOK_S = 1.0
+_LOOK_S, _STEP_S = 1.0, 0.1
 _PORT, _BOX_PORT = 6379, 6381
 _FLOWER_MOST_S = 600.0
 
@@ -80,14 +79,14 @@ def run(options: argparse.Namespace) -> int:
         if number is not None and not 0 <= number < 65536:
             flag = name.replace("_", "-")
             raise BadInput(f"--{flag} {number}", hint="A port goes from 0 to 65535.")
-    stop = threading.Event()
-    with _ending(stop), ExitStack() as stack:
+    ending = _Ending()
+    with ending, ExitStack() as stack:
         coordinator = Coordinator(context, stack)
         coordinator.start()
         coordinator.say()
         beat = Beat(context.environment, "coordinator")
         stack.callback(beat.end)
-        while not stop.wait(_LOOK_S):
+        while not ending.waited(_LOOK_S):
             beat()
             coordinator.tend()
         if not options.json:
@@ -304,19 +303,33 @@ def _print(what: str | dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
-@contextlib.contextmanager
-def _ending(stop: threading.Event) -> Any:
-    """Ctrl+C and SIGTERM end it by way of all that it has to close; twice, at once."""
+class _Ending:
+    """Ctrl+C and SIGTERM end it by way of all that it has to close; twice, at once.
 
-    def end(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
+    No `threading.Event`: a handler that sets one in the thread that waits for it, at just that
+    moment, waits for its lock for ever.
+    """
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def waited(self, seconds: float) -> bool:
+        """Wait so long, or until it should end; whether it should."""
+        end = time.monotonic() + seconds
+        while not self._asked and time.monotonic() < end:
+            time.sleep(_STEP_S)
+        return self._asked
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._heard)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True

@@ -226,7 +226,10 @@ def _run(context: Context) -> int:
     stop = threading.Event()
     shown = jobs_show.Shown(runner(context.environment), as_json=context.options.json)
     with open_jobs(context) as jobs:
-        before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        # By another thread: this one may be waiting for the event, and have its lock.
+        before = signal.signal(
+            signal.SIGTERM, lambda *_: threading.Thread(target=stop.set, daemon=True).start()
+        )
         try:
             work(
                 jobs, shown, num_at_once=context.options.at_once, until_empty=True, stop=stop

@@ -213,12 +213,13 @@ def _ends_well() -> Iterator[None]:
     While it serves, uvicorn takes the signals, and raises them again when it is done: so they
     arrive here as if it had not been there.
     """
-    asked = threading.Event()
+    asked = False  # no event: a handler that is called within itself would wait for its lock
 
     def end(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        nonlocal asked
+        if asked:
             os._exit(128 + number)
-        asked.set()
+        asked = True
         _end_at_last()
         raise KeyboardInterrupt
 

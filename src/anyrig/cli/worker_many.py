@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ class Many:
     def __init__(self, context: Context, posts: Sequence[Post], url: str) -> None:
         self._context, self._url = context, url
         self._children = [_Child(post) for post in posts]
-        self._ended = threading.Event()
+        self._ended = False
         self._beat = Beat(context.environment, ".all")
 
     def run(self) -> int:
@@ -86,7 +85,7 @@ class Many:
             return
         now = time.monotonic()
         if child.process is None:
-            if self._ended.is_set():
+            if self._ended:
                 child.code = 0
             elif now >= child.not_before:
                 self._start(child, now)
@@ -95,7 +94,7 @@ class Many:
         if code is None:
             return
         _close(child)
-        if code == 0 or code in _HOPELESS or self._ended.is_set():
+        if code == 0 or code in _HOPELESS or self._ended:
             child.code = max(0, code)
             Beat(self._context.environment, child.post.name).end()  # it is not waited for
             return
@@ -145,7 +144,7 @@ class Many:
                 signal.signal(number, old)
 
     def _signal(self, number: int, frame: object) -> None:
-        self._ended.set()
+        self._ended = True
         for child in self._children:
             if child.process is not None and child.process.poll() is None:
                 child.process.terminate()
