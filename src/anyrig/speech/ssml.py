@@ -26,11 +26,9 @@ from anyrig.errors import BadInput
 from anyrig.speech.flow import STAND_IN, Flow, Gatherer, Mark, Style
 from anyrig.speech.ssml_values import EMPHASIS, LONGEST_S, bounded, rate, silence_s
 
-_OPENING = re.compile(
-    r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--(?:(?!-->).)*+-->\s*)*+"
-    r"(?:<speak[\s>/]|<!DOCTYPE\s+speak[\s>\[])",
-    re.DOTALL,
-)
+_BEFORE = re.compile(r"[\s\ufeff]*(?:<\?xml[^>]{0,200}\?>)?\s*")
+_SPACE = re.compile(r"\s*")
+_OPENING = re.compile(r"<speak[\s>/]|<!DOCTYPE\s+speak[\s>\[]")
 _TAG = re.compile(r"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*+>")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _UNHEARD = frozenset({"desc", "metadata", "meta", "lexicon", "title"})
@@ -48,7 +46,16 @@ _HINTS = {
 
 def looks_like(text: str) -> bool:
     """Whether a text begins as SSML does."""
-    return _OPENING.match(text) is not None
+    begin = _BEFORE.match(text)
+    at = begin.end() if begin is not None else 0
+    # Not one pattern for all: Python before 3.11.5 goes wrong where such a one gives nothing back.
+    while text.startswith("<!--", at):
+        end = text.find("-->", at + 4)
+        if end < 0:
+            return False
+        space = _SPACE.match(text, end + 3)
+        at = space.end() if space is not None else end + 3
+    return _OPENING.match(text, at) is not None
 
 
 def read(source: str) -> Flow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anyrig.text.document import Block
@@ -251,6 +251,8 @@ def _trees() -> st.SearchStrategy[str]:
 
 @settings(max_examples=150, deadline=None)
 @given(_trees())
+@example("<pre><blockquote>  a</blockquote></pre>")
+@example("<pre><h2>  a  b</h2>  c</pre>")
 def test_no_letter_is_lost_or_moved(html: str) -> None:
     root = page_of(html, name="")
     shown = "".join("".join(root.itertext()).split())

@@ -57,7 +57,8 @@ def within(tag: str, said: Said, outer: Context, key: str, element: Element) -> 
         return inner._replace(kind=_unless_note("table", outer), table=True)
     if tag == "caption":
         return inner._replace(kind=_unless_note("paragraph", outer), table=False)
-    return inner if outer.poem else inner._replace(kind=_plain_kind(tag, outer))
+    kind = outer.kind if outer.poem else _plain_kind(tag, outer)
+    return inner._replace(kind=kind, raw=outer.raw and kind == outer.kind)
 
 
 def _plain_kind(tag: str, outer: Context) -> BlockKind:
@@ -70,7 +71,7 @@ def _heading(tag: str, outer: Context, inner: Context, element: Element) -> Cont
         return inner
     given = element.get("aria-level") or ""
     level = int(given) if given.isdecimal() and len(given) < 3 else elements.HEADINGS.get(tag, 2)
-    return inner._replace(kind="heading", level=max(level, 1), poem=False)
+    return inner._replace(kind="heading", level=max(level, 1), poem=False, raw=False)
 
 
 def _unless_note(kind: BlockKind, outer: Context) -> BlockKind:
