@@ -139,16 +139,22 @@ def test_events_for_programs_and_a_drain(broker: Broker, workers: Workers) -> No
     assert again.process.poll() is None
 
 
-def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Workers) -> None:
-    (worker,) = workers(1)
+def at_work(broker: Broker, seconds: float) -> tuple[Any, Any]:
+    """A shard that takes so long is with w1; the application, and what will come of it."""
     wanted(broker, "r1", "long")
-    app = made(broker.url)
+    app: Any = made(broker.url)
     text = "The tide came in at noon and took the boat."
     asked = app.send_task(
-        "anyrig.shard", (order("long", text, options={"sleep_s": 2.0 / len(text)}),),
+        "anyrig.shard", (order("long", text, options={"sleep_s": seconds / len(text)}),),
         queue="anyrig.w1", task_id="long",
     )  # fmt: skip
     until(lambda: "long" in broker.living()["w1"].holds, 30, what="the shard at work")
+    return app, asked
+
+
+def test_what_is_at_hand_is_finished_before_the_end(broker: Broker, workers: Workers) -> None:
+    (worker,) = workers(1)
+    app, asked = at_work(broker, 2.0)
     worker.signal(signal.SIGTERM)
     answer = asked.get(timeout=30, disable_sync_subtasks=False)
     app.close()
@@ -305,14 +311,7 @@ def test_a_node_that_was_asked_to_leave_stays_away(broker: Broker, workers: Work
 
 def test_who_was_asked_to_leave_may_stay_after_all(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    wanted(broker, "r1", "long")
-    app = made(broker.url)
-    text = "The tide came in at noon and took the boat."
-    asked = app.send_task(
-        "anyrig.shard", (order("long", text, options={"sleep_s": 12.0 / len(text)}),),
-        queue="anyrig.w1", task_id="long",
-    )  # fmt: skip
-    until(lambda: "long" in broker.living()["w1"].holds, 30, what="the shard at work")
+    app, asked = at_work(broker, 12.0)
     with broker.link_open() as link:
         Roll(link).drain("w1")
         until(lambda: broker.living()["w1"].status == "draining", 20)

@@ -63,7 +63,7 @@ def checked(url: str) -> str:
     if not parts.hostname:
         raise _bad(url, "it names no machine")
     if len(parts.hostname) > 253 or max(map(len, parts.hostname.split("."))) > _LABEL:
-        raise _bad("***@", "no machine has so long a name; a token begins with anyrig1_")
+        raise _bad("", "no machine has so long a name; a token begins with anyrig1_")
     if parts.path.strip("/") and not parts.path.strip("/").isdigit():
         raise _bad(url, "what follows the machine is no number of a database")
     netloc = parts.netloc if port is not None else f"{parts.netloc}:{PORT}"
@@ -87,9 +87,8 @@ def _bad(url: str, why: str) -> BadInput:
     # What cannot be taken apart may have its password anywhere in front of the last @.
     _, at, end = url.rpartition("@")
     told = "what this token holds" if token.is_token(url) else f"***@{end}" if at else url
-    told = "this" if told == "***@" else told
     return BadInput(
-        f"{told} is no address of a broker: {why}",
+        f"{told or 'this'} is no address of a broker: {why}",
         hint="Such as redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS.",
     )
 
