@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,7 @@ MACHINES = ROOT / "tests" / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
 _SHAPING = ("ANYRIG_", "CUDA_", "HIP_", "ROCR_", "HSA_", "ZE_", "PYTORCH_", "VIBEVOICE_", "NVIDIA_")
 _missing: dict[str, str] = {}
+
 _OPT_IN = {"gpu": "needs a GPU", "slow": "takes long", "network": "needs the network"}
 
 
@@ -56,6 +59,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(work)
 
 
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    """Random numbers are the same in every run of a test."""
+    random.seed(0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
 Anyrig = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -71,6 +84,18 @@ def anyrig() -> Anyrig:
         )  # fmt: skip
 
     return run
+
+
+def pytest_configure() -> None:
+    """The same examples every time, and none refused because the machine is busy."""
+    with contextlib.suppress(ImportError):  # GPU machines may not have it
+        from hypothesis import HealthCheck, settings
+
+        settings.register_profile(
+            "gate", derandomize=True, database=None, deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )  # fmt: skip
+        settings.load_profile("gate")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -142,7 +142,7 @@ def test_keys_uploads_lexicon_and_results_of_a_server(home: Path) -> None:
     decoder = json.JSONDecoder()
     reader, end = decoder.raw_decode(text)
     owner, _ = decoder.raw_decode(text[end:].lstrip())
-    with running(home, key=owner["key"]) as server:
+    with running(home, "--require-keys", key=owner["key"]) as server:
         (upload,) = server.client.get("/uploads").json()["files"]
         assert upload["name"] == "tide.txt"
         assert server.client.get(f"/uploads/{upload['id']}").json()["size"] == 139
