@@ -99,8 +99,17 @@ def test_long_work_is_paused_resumed_and_given_up(person: Browser, busy: Server)
     for one in behind:
         busy.client.post(f"/jobs/{one}/cancel")
         busy.client.delete(f"/jobs/{one}")
+
+    def place(name: str) -> tuple[int, int]:
+        at, around = person.find(f"{card} [data-do={name}]").rect, person.find(card).rect
+        return round(at["x"] - around["x"]), round(at["y"] - around["y"])
+
+    before = {name: place(name) for name in ("pause", "cancel")}
     person.click(f"{card} [data-do=pause]")
     person.find(f"{card}[data-state=paused]")
+    # The buttons stay where they are: no other one comes under the pointer.
+    assert place("cancel") == before["cancel"]
+    assert place("resume") == before["pause"]
     assert job_of(busy, id)["state"] == "paused"
     person.click(f"{card} [data-do=resume]")
     person.until(lambda: job_of(busy, id)["state"] == "running")

@@ -65,6 +65,11 @@ class Api:
         return [one.strip() for one in told.split(",") if one.strip()]
 
     @property
+    def spread(self) -> bool:
+        """Whether texts go to other machines to be spoken."""
+        return self._parts.cluster is not None
+
+    @property
     def locked(self) -> bool:
         """Whether a person came in with a key, and so can leave."""
         return not self._visit.get(NO_KEY)

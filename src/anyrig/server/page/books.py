@@ -36,7 +36,7 @@ class _Page:
     def __init__(self, here: Here) -> None:
         self._here = here
         t = here.t
-        heading(t("page.books"), t("books.lead"))
+        heading(t("page.books"), f"{t('books.lead')} {here.privacy}")
         self._place = tag("div", classes="stack")
         tag("h2", t("books.shelf"), classes="section-title")
         self._nothing = tag("div")

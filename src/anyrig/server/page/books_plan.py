@@ -8,7 +8,7 @@ from typing import Any
 from anyrig.server.page import voices
 from anyrig.server.page.api import Refused
 from anyrig.server.page.frame import Here
-from anyrig.server.page.pieces import Field, Handler, Tag, button, card, icon, row, tag
+from anyrig.server.page.pieces import Field, Handler, Tag, button, card, icon, row, tag, warn
 
 FORMATS = ("m4b", "mp3", "opus", "flac", "m4a")
 _SLOWEST, _FASTEST, _STEP = 0.5, 2.0, 0.05
@@ -66,6 +66,8 @@ class PlanCard:
                         t("books.start"), self._make, kind="primary", icon_name="play",
                         data_plan="start",
                     )  # fmt: skip
+            with tag("div", classes="stack") as self._notes:
+                warn(self._plan.get("warnings") or ())
         self._estimated()
 
     def _cover(self) -> None:
@@ -133,6 +135,9 @@ class PlanCard:
         except Refused:
             self._estimated()
             raise
+        self._notes.clear()
+        with self._notes:
+            warn(self._plan.get("warnings") or ())
         self._chapters = self._plan["chapters"]
         for chapter in self._chapters:
             self._lengths[int(chapter["number"])].text = self._length(chapter)

@@ -9,7 +9,7 @@ from typing import Any
 from anyrig.server.page.api import ENGLISH, Refused
 from anyrig.server.page.frame import Here
 from anyrig.server.page.jobs_ask import Ask
-from anyrig.server.page.pieces import Field, Tag, button, tag, trouble
+from anyrig.server.page.pieces import Field, Tag, button, tag, trouble, warn
 
 Told = Mapping[str, Any]
 Listener = Callable[[], None]
@@ -148,6 +148,9 @@ class Asking:
         if results and all(one.get("error") for one in results):
             failures(self.desk, results)
         else:
+            warn([*(told.get("warnings") or ()), *(
+                text for one in results for text in (one.get("result") or {}).get("warnings") or ()
+            )])  # fmt: skip
             self.show(told)
 
 

@@ -10,6 +10,7 @@ from anyrig.server.page.documents_desk import SOUNDS, Desk
 from anyrig.server.page.jobs import Cards
 from anyrig.server.page.jobs_asked import Looking
 from anyrig.server.page.jobs_card import JobCard
+from anyrig.server.page.jobs_facts import ACTIVE
 from anyrig.server.page.pieces import Drop, button, tag
 
 Told = Mapping[str, Any]
@@ -56,8 +57,7 @@ class Recordings:
         desk.followers.append(self.refresh)
 
     async def _dropped(self, files: Sequence[Told]) -> None:
-        await self._desk.take(files)
-        await self._begin([one for one in files if one["kind"] in SOUNDS])
+        await self._desk.take(files)  # chosen, and not begun: that is what the button is for
 
     async def _chosen(self) -> None:
         await self._begin(self._desk.picked(*SOUNDS))
@@ -66,8 +66,14 @@ class Recordings:
         if not files:
             t = self._here.t
             raise Refused(400, t("documents.recordings.choose"), t("documents.recordings.kinds"))
-        for one in files:
-            asked = {"file": f"upload:{one['id']}", "format": _FORMS}
+        found = await self._looking.look(self._cards.most)
+        active = {str((job.get("arguments") or {}).get("file") or "")
+                  for job in found.jobs if job["state"] in ACTIVE}  # fmt: skip
+        new = [name for one in files if (name := f"upload:{one['id']}") not in active]
+        if not new:
+            raise Refused(409, self._here.t("documents.recordings.active"))
+        for name in new:
+            asked = {"file": name, "format": _FORMS}
             await self._here.api.post("/jobs", {"kind": "transcribe", "arguments": asked})
         await self.refresh()
 

@@ -43,6 +43,11 @@ class Here:
     path: str
     query: dict[str, str]
 
+    @property
+    def privacy(self) -> str:
+        """Where a text goes that is to be spoken."""
+        return self.t("frame.cluster" if self.api.spread else "frame.local")
+
     def soon(self, load: Callable[[], Awaitable[Any]]) -> None:
         """Do it once the page is on the screen: a page comes first, its figures follow."""
         ui.timer(0.0, pieces.safely(load), once=True)
@@ -104,12 +109,14 @@ def framed(client: Client, here: Here, pages: Sequence[Page]) -> Iterator[None]:
                          aria_label=t("frame.menu")):  # fmt: skip
                     icon("menu")
         tag("div", id="menu-shade", aria_hidden="true")
-        tag("div", id="toasts", role="status", aria_live="polite", data_close=t("frame.close"))
+        tag("div", id="toasts", role="status", aria_live="polite", data_close=t("frame.close"),
+            data_unreachable=t("frame.unreachable"),
+            data_unreachable_hint=t("frame.unreachable.hint"))  # fmt: skip
     header.move(target_index=0)
     with tag("div", id="content", tabindex="-1"):
         yield
     with tag("footer", classes="foot"):
-        tag("p", t("frame.stays"))
+        tag("p", t("frame.stays.cluster" if here.api.spread else "frame.stays"))
         with tag("p"):
             tag("a", t("frame.docs"), href="/docs", hreflang="en")
 

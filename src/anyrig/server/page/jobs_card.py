@@ -25,6 +25,7 @@ from anyrig.server.page.pieces import (
     row,
     tag,
     trouble,
+    warn,
 )
 from anyrig.server.page.words import Words
 
@@ -81,7 +82,13 @@ class JobCard:
             with row("job-actions"):
                 self._ready = tag("div", classes="row job-files")
                 self._details()
-                self._buttons = {name: self._button(name) for name in _BUTTONS}
+                with tag("div", classes="job-buttons"):
+                    with tag(
+                        "span", classes="slot"
+                    ):  # one place for both: nothing moves by a press
+                        self._buttons = {name: self._button(name) for name in ("pause", "resume")}
+                    self._buttons |= {name: self._button(name) for name in ("cancel", "delete")}
+                self._notes = tag("div", classes="stack")
         self.show(job)
 
     def _button(self, name: str) -> Tag:
@@ -127,12 +134,16 @@ class JobCard:
         self._bar.show(course.share or 0.0, course.words)
         allowed = jobs_facts.can(job)
         for name, one in self._buttons.items():
-            one.set_visibility(name in allowed)
+            one.classes(remove="away") if name in allowed else one.classes("away")
         again = t("jobs.again") if job["state"] == "failed" else t("jobs.resume")
         self._buttons["resume"].attributes(aria_label=f"{again}: {self._name}")
         self._resume.text = again
         if before is None or before.get("error") != job.get("error"):
             self._fail(job)
+        if job["state"] == "done" and (before is None or before["state"] != "done"):
+            self._notes.clear()
+            with self._notes:
+                warn((job.get("result") or {}).get("warnings") or ())
 
     def _fail(self, job: Told) -> None:
         self._trouble.clear()

@@ -20,7 +20,7 @@ from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
-from anyrig.server.page.api import Refused
+from anyrig.server.page.api import ENGLISH, Refused
 from anyrig.server.page.icons import svg
 from anyrig.server.page.words import Words, words
 
@@ -133,6 +133,12 @@ def trouble(title: str, hint: str = "", *, lang: str = "") -> Tag:
     return element
 
 
+def warn(warnings: Sequence[str]) -> None:
+    """What the API warned of, each once."""
+    for text in dict.fromkeys(warnings):
+        tag("p", text, classes="note", role="note", lang=ENGLISH)
+
+
 def copyable(t: Words, command: str) -> None:
     """A command and a button that copies it."""
     with tag("div", classes="copyable"):
@@ -213,19 +219,21 @@ class Field(ui.element, component="assets/field.js"):
         options: of a select: (value, label) or (value, label, group).
         on_change: called with the new value.
         live: tell at every key, a moment after the last one; otherwise when it is left.
+        keep: the name under which the browser keeps the value, over reloads and restarts.
         more: attributes of the control: `placeholder`, `min`, `max`, `step`, `rows`, `name`.
     """
 
     def __init__(
         self, kind: str, label: str, value: Any = "", *,
         options: Sequence[tuple[str, ...]] = (), hint: str = "", on_change: Handler | None = None,
-        live: bool = False, bare: bool = False, unit: str = "", **more: object,
+        live: bool = False, bare: bool = False, unit: str = "", keep: str = "", **more: object,
     ) -> None:  # fmt: skip
         super().__init__()
         self.value, self._on_change = value, on_change
         self._props.update(
             kind=kind, label=label, value=value, options=_options(options), hint=hint, live=live,
-            bare=bare, unit=unit, more={name.replace("_", "-"): v for name, v in more.items()},
+            bare=bare, unit=unit, keep=keep,
+            more={name.replace("_", "-"): v for name, v in more.items()},
         )  # fmt: skip
         self.on("said", self._heard)
 
@@ -286,6 +294,11 @@ class Drop(ui.element, component="assets/drop.js"):
         one = "" if many else ".one"
         words = {key: t(f"drop.{key}") for key in ("sending", "done", "failed", "useless")}
         words |= {key: t(f"drop.{key}{one}") for key in ("what", "choose")}
+        words |= {
+            key: t(f"drop.{key}")
+            for key in ("no_folder", "empty_folder", "large_folder", "unreadable")
+        }
+        words["unreachable"] = t("frame.unreachable")
         self._props.update(
             what=what,
             accept=accept,

@@ -37,7 +37,7 @@ _LINES = ("paste", "paste_hint", "add", "none", "none_hint", "text_of", "hear", 
 
 async def build(here: Here) -> None:
     """Fill the page."""
-    heading(here.t("page.speak"), here.t("speak.lead"))
+    heading(here.t("page.speak"), f"{here.t('speak.lead')} {here.privacy}")
     await SpeakPage(here).show()
 
 
@@ -103,16 +103,16 @@ class SpeakPage:
             sheet.attributes(id="desk")
             self._text = Field(
                 "area", t("speak.text"), t("speak.text.example"), rows=7, live=True,
-                placeholder=t("speak.text.hint"), name="text",
+                placeholder=t("speak.text.hint"), name="text", keep="speak.text",
             )  # fmt: skip
             with tag("div", classes="stack"):
                 self._voice = Field(
                     "select", t("speak.voice"), voice, options=voices.options(t, self._voices),
-                    on_change=self._changed, name="voice",
+                    on_change=self._changed, name="voice", keep="speak.voice",
                 )  # fmt: skip
                 self._speed = Field(
                     "range", t("speak.speed"), 1.0, min=0.5, max=2, step=0.05, unit=" ×",
-                    on_change=self._changed, name="speed",
+                    on_change=self._changed, name="speed", keep="speak.speed",
                 )  # fmt: skip
                 with row():
                     button(t("speak.go"), self._speak, kind="primary", icon_name="speak",

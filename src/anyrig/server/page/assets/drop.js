@@ -1,4 +1,5 @@
 // Files from a person: a real file input behind a real label, and the same area takes drops.
+const MOST_FILES = 1000;
 let _number = 0;
 export default {
   template: `
@@ -13,7 +14,7 @@ export default {
         <li v-for="file in files" :key="file.key" :class="file.mood">
           <span>{{ file.said }}</span>
           <progress v-if="file.mood === 'sending'" :value="file.share" max="1" :aria-label="file.said"></progress>
-          <span v-if="file.hint" class="soft" lang="en">{{ file.hint }}</span>
+          <span v-if="file.hint" class="soft" :lang="file.translated ? undefined : 'en'">{{ file.hint }}</span>
         </li>
       </ul>
     </div>`,
@@ -23,9 +24,35 @@ export default {
     return { name: "drop-" + ++_number, over: false, files: [], key: 0 };
   },
   methods: {
-    dropped(event) {
+    async dropped(event) {
       this.over = false;
-      this.send([...event.dataTransfer.files]);
+      // Entries must be asked for before the event is over; they alone tell folders from files.
+      const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+      const entries = items.map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+      if (!entries.some((entry) => entry.isDirectory)) return this.send([...event.dataTransfer.files]);
+      if (!this.many) return this.refuse(entries.find((entry) => entry.isDirectory).name, this.words.no_folder);
+      const files = [];
+      for (const entry of entries) await this.walk(entry, files);
+      if (!files.length) return this.refuse(entries[0].name, this.words.empty_folder);
+      if (files.length > MOST_FILES) return this.refuse(entries[0].name, this.words.large_folder.replace("{count}", files.length));
+      this.send(files);
+    },
+    async walk(entry, files) {
+      if (files.length > MOST_FILES || entry.name.startsWith(".")) return;
+      if (entry.isFile) {
+        await new Promise((resolve) => entry.file((file) => resolve(files.push(file)), resolve));
+        return;
+      }
+      const reader = entry.createReader();
+      for (;;) {
+        // A reader gives a hundred at a time, and none at the end.
+        const some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve([])));
+        if (!some.length) return;
+        for (const one of some) await this.walk(one, files);
+      }
+    },
+    refuse(name, why) {
+      this.files = [...this.files.slice(-4), { key: ++this.key, mood: "failed", said: this.say("failed", { name }), hint: why, translated: true }];
     },
     chosen(event) {
       this.send([...event.target.files]);
@@ -61,6 +88,11 @@ export default {
           row.mood = good ? "done" : "failed";
           row.said = this.say(good ? "done" : "failed", file);
           row.hint = good ? "" : [request.response?.title, request.response?.hint].filter(Boolean).join(". ");
+          if (!good && !row.hint) {
+            // The request never got an answer: the server is gone, or the file cannot be read.
+            row.hint = window.socket?.connected === false ? this.words.unreachable : this.words.unreadable;
+            row.translated = true;
+          }
           resolve(sent || null);
         };
         request.send(body);

@@ -25,11 +25,18 @@ export default {
     </div>`,
   props: {
     kind: String, label: String, value: null, options: Array, hint: String, live: Boolean,
-    bare: Boolean, unit: String, more: Object,
+    bare: Boolean, unit: String, more: Object, keep: String,
   },
   emits: ["said", "enter"],
   data() {
     return { inner: this.value, name: "field-" + ++_number, timer: null };
+  },
+  mounted() {
+    const kept = this.keep ? anyrig.kept(this.keep) : undefined;
+    if (kept === undefined || kept === this.inner) return;
+    if (this.kind === "select" && !this.options.some((one) => one.value === kept)) return;
+    this.inner = kept;
+    anyrig.whenConnected(() => this.said());
   },
   computed: {
     told() {
@@ -48,9 +55,11 @@ export default {
   methods: {
     said() {
       clearTimeout(this.timer);
+      if (this.keep) anyrig.keep(this.keep, this.inner);
       this.$emit("said", this.kind === "range" || this.kind === "number" ? Number(this.inner) : this.inner);
     },
     typed() {
+      if (this.keep) anyrig.keep(this.keep, this.inner); // also where nobody hears of it
       if (!this.live) return;
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.said(), 250);

@@ -62,7 +62,44 @@ window.anyrig = (() => {
     close.onclick = () => one.remove();
     one.append(close);
     place.append(one);
-    setTimeout(() => one.remove(), mood === "bad" ? 15000 : 5000);
+    setTimeout(() => one.remove(), mood.startsWith("bad") ? 15000 : 5000);
+  }
+
+  // What a person typed stays in this browser, over changes of page, reloads and restarts of the server,
+  // until they sign out.
+  const KEPT = "anyrig.";
+  function keep(name, value) {
+    try {
+      localStorage.setItem(KEPT + name, JSON.stringify(value));
+    } catch {
+      // Storage is full or switched off: the page works without it.
+    }
+  }
+
+  function kept(name) {
+    try {
+      return JSON.parse(localStorage.getItem(KEPT + name)) ?? undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  function forgetKept() {
+    for (const name of Object.keys(localStorage)) if (name.startsWith(KEPT)) localStorage.removeItem(name);
+  }
+
+  function whenConnected(act) {
+    if (window.did_handshake) act();
+    else setTimeout(() => whenConnected(act), 50);
+  }
+
+  // Buttons are answered by the server: where it is gone, a press is answered here.
+  function answerDisconnected(event) {
+    const place = document.getElementById("toasts");
+    const pressed = event.target.closest?.("#content button");
+    if (!place || !pressed || !window.socket || window.socket.connected) return;
+    if (place.querySelector(".unreachable")) return;
+    toast(place.dataset.unreachable, "bad unreachable", place.dataset.unreachableHint);
   }
 
   // A file that is made for a question and kept nowhere: asked for here, so that it is not held twice.
@@ -88,6 +125,10 @@ window.anyrig = (() => {
     }
   }
 
+  document.addEventListener("click", answerDisconnected, true);
+  document.addEventListener("submit", (event) => {
+    if (event.target.getAttribute("action") === "/logout") forgetKept();
+  });
   document.addEventListener("click", (event) => {
     const at = (selector) => event.target.closest?.(selector);
     const copied = at("[data-copy]");
@@ -113,5 +154,5 @@ window.anyrig = (() => {
     event.preventDefault();
     to.focus();
   });
-  return { toast, theme, menu, save };
+  return { toast, theme, menu, save, keep, kept, whenConnected };
 })();

@@ -1,7 +1,7 @@
 // Many lines: each is made, heard, edited and made again by itself; all are kept as one file.
 import { ask, save, zip } from "/page/assets/sound.js";
 
-const KEPT = "anyrig-lines"; // of this tab alone, and gone with it
+const KEPT = "lines";
 const AT_ONCE = 3;
 export default {
   template: `
@@ -66,11 +66,8 @@ export default {
     },
   },
   created() {
-    try {
-      for (const text of JSON.parse(sessionStorage.getItem(KEPT)) || []) this.put(text);
-    } catch {
-      // Nothing kept, or nothing of ours.
-    }
+    const kept = anyrig.kept(KEPT);
+    if (Array.isArray(kept)) kept.forEach((text) => this.put(String(text)));
   },
   mounted() {
     this.fit();
@@ -91,7 +88,7 @@ export default {
       this.fit();
     },
     remember() {
-      sessionStorage.setItem(KEPT, JSON.stringify(this.rows.map((row) => row.text)));
+      anyrig.keep(KEPT, this.rows.map((row) => row.text));
     },
     fit() {
       this.$nextTick(() => this.$el.querySelectorAll(".line textarea").forEach((one) => {

@@ -1,6 +1,6 @@
 // Speech that is heard while it is made: samples are queued in WebAudio as they come, and drawn.
 // Once all of it is there, it can be played again from any place, and kept.
-import { RATE, ask, minutes, samples, save, wav } from "/page/assets/sound.js";
+import { Peaks, RATE, ask, minutes, pcmChunks, save, unreachable, wav } from "/page/assets/sound.js";
 
 export default {
   template: `
@@ -56,14 +56,18 @@ export default {
     },
   },
   created() {
-    this.pieces = []; // samples are many: Vue need not watch them
-    this.peaks = [];
-    this.filled = 0;
+    this.chunks = []; // samples are many: Vue must not watch them
+    this.peaks = new Peaks();
   },
   mounted() {
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(this.$refs.wave);
-    this.redraw = () => requestAnimationFrame(() => this.draw());
+    this.redraw = () => {
+      this.frame ??= requestAnimationFrame(() => {
+        this.frame = undefined;
+        this.draw();
+      });
+    };
     window.addEventListener("anyrig-theme", this.redraw);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.redraw);
   },
@@ -74,15 +78,14 @@ export default {
   },
   watch: {
     at() {
-      this.draw();
+      this.redraw();
     },
   },
   methods: {
     async speak(request) {
       this.stop();
-      this.pieces = [];
-      this.peaks = [];
-      this.filled = 0;
+      this.chunks = [];
+      this.peaks = new Peaks();
       this.$refs.audio.removeAttribute("src");
       Object.assign(this, { count: 0, peak: 0, at: 0, played: 0, first: "", heard: 0, state: "waiting" });
       this.request = request;
@@ -94,15 +97,15 @@ export default {
       try {
         const answer = await ask({ ...request, response_format: "pcm" }, stopper.signal);
         let next = 0;
-        for await (const piece of samples(answer)) {
+        for await (const chunk of pcmChunks(answer)) {
           if (stopper.signal.aborted) return;
           if (!this.count) {
             this.first = Math.round(performance.now() - asked);
             this.state = "making";
             this.$emit("began", this.first);
           }
-          next = this.queue(context, piece, next);
-          this.take(piece);
+          next = this.queue(context, chunk, next);
+          this.take(chunk);
         }
         if (stopper.signal.aborted) return;
         if (!this.count) return (this.state = "empty");
@@ -115,12 +118,14 @@ export default {
         this.end();
         this.state = this.count ? "stopped" : "empty";
         if (this.count) this.keep("stopped");
-        this.$emit("failed", { title: error.message, hint: error.hint || "" });
+        const shown = error instanceof TypeError ? unreachable() : error; // the stream broke off
+        this.$emit("failed", { title: shown.message, hint: shown.hint || "" });
       }
     },
-    queue(context, piece, next) {
-      const buffer = context.createBuffer(1, piece.length, RATE);
-      buffer.copyToChannel(piece, 0);
+    queue(context, chunk, next) {
+      const buffer = context.createBuffer(1, chunk.length, RATE);
+      const samples = buffer.getChannelData(0);
+      for (let i = 0; i < chunk.length; i++) samples[i] = chunk[i] / 32768;
       const source = context.createBufferSource();
       source.buffer = buffer;
       source.connect(context.destination);
@@ -141,22 +146,15 @@ export default {
         }
       }, 60);
     },
-    take(piece) {
-      this.heard = this.pieces.push(piece);
-      this.count += piece.length;
-      const step = RATE / 50;
-      for (const value of piece) {
-        const size = Math.abs(value);
-        if (this.filled % step === 0) this.peaks.push(0);
-        const last = this.peaks.length - 1;
-        if (size > this.peaks[last]) this.peaks[last] = size;
-        this.filled++;
-      }
-      this.peak = this.peaks.reduce((most, one) => Math.max(most, one), 0);
-      this.draw();
+    take(chunk) {
+      this.heard = this.chunks.push(chunk);
+      this.count += chunk.length;
+      this.peaks.add(chunk);
+      this.peak = this.peaks.max;
+      this.redraw();
     },
     keep(state) {
-      this.blob = wav(this.pieces);
+      this.blob = wav(this.chunks);
       if (this.url) URL.revokeObjectURL(this.url);
       this.url = URL.createObjectURL(this.blob);
       this.$refs.audio.src = this.url;
@@ -219,16 +217,17 @@ export default {
       const style = getComputedStyle(this.$refs.wave);
       const [accent, rest] = [style.getPropertyValue("--accent"), style.getPropertyValue("--edge")];
       const bars = Math.floor(box.width / 4);
-      if (!this.peaks.length || bars < 1) return;
-      const many = Math.max(this.peaks.length, 100); // a short beginning is not stretched over all of it
+      const { peaks } = this;
+      if (!peaks.count || bars < 1) return;
+      const many = Math.max(peaks.count, 100); // a short beginning is not stretched over all of it
       const heard = this.state === "making" ? 1 : this.seconds ? this.at / this.seconds : 0;
       for (let i = 0; i < bars; i++) {
         const from = Math.floor((i * many) / bars);
         const to = Math.max(from + 1, Math.floor(((i + 1) * many) / bars));
-        const size = Math.max(0, ...this.peaks.slice(from, to)) / Math.max(this.peak, 0.05);
-        if (from >= this.peaks.length) break;
+        if (from >= peaks.count) break;
+        const size = peaks.loudest(from, to) / Math.max(peaks.max, 0.05);
         const tall = Math.max(2, size * (box.height - 16));
-        pen.fillStyle = (i * many) / bars / this.peaks.length < heard ? accent : rest;
+        pen.fillStyle = (i * many) / bars / peaks.count < heard ? accent : rest;
         pen.beginPath();
         pen.roundRect(4 * i * scale, ((box.height - tall) / 2) * scale, 2.4 * scale, tall * scale, 1.2 * scale);
         pen.fill();

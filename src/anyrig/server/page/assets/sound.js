@@ -8,22 +8,35 @@ export class Refused extends Error {
   }
 }
 
+// A request that never reached the server, or an answer that broke off, in the page's own words.
+export function unreachable() {
+  const words = document.getElementById("toasts")?.dataset || {};
+  return new Refused(words.unreachable || "The server does not answer", words.unreachableHint || "");
+}
+
 export async function ask(request, signal) {
-  const answer = await fetch("/v1/audio/speech", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(request),
-    signal,
-  });
+  let answer;
+  try {
+    answer = await fetch("/v1/audio/speech", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(request),
+      signal,
+    });
+  } catch (error) {
+    throw signal?.aborted ? error : unreachable();
+  }
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
   throw new Refused(told.title || answer.status + " " + answer.statusText, told.hint || "");
 }
 
-// Samples between -1 and 1, piece by piece, as the server makes them.
-export async function* samples(answer) {
+// The chunks of a `pcm` answer as the server makes them: whole samples of 16 bits. Between chunks that
+// have come already, the browser gets its turn.
+export async function* pcmChunks(answer) {
   const reader = answer.body.getReader();
-  let odd = new Uint8Array(0); // a piece may end in the middle of a sample
+  let odd = new Uint8Array(0); // a chunk may end in the middle of a sample
+  let since = performance.now();
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -33,22 +46,62 @@ export async function* samples(answer) {
       bytes.set(value, odd.length);
       const whole = bytes.length - (bytes.length % 2);
       odd = bytes.slice(whole);
-      const view = new DataView(bytes.buffer, 0, whole);
-      const piece = new Float32Array(whole / 2);
-      for (let i = 0; i < piece.length; i++) piece[i] = view.getInt16(2 * i, true) / 32768;
-      if (piece.length) yield piece;
+      // Every browser runs on little endian machines, as the samples are.
+      for (let at = 0; at < whole; at += MOST_BYTES) yield new Int16Array(bytes.buffer, at, Math.min(MOST_BYTES, whole - at) / 2);
+      if (performance.now() - since > 10) {
+        await new Promise((resume) => setTimeout(resume));
+        since = performance.now();
+      }
     }
   } finally {
     reader.cancel().catch(() => {});
   }
 }
+const MOST_BYTES = 1 << 18;
 
-export function wav(pieces) {
-  const count = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  const view = new DataView(new ArrayBuffer(44 + 2 * count));
+// The loudest sample of each span, for drawing. Spans get longer as the sound does, so that its size
+// and the cost of drawing it stay the same. A plain object: it is used for every sample.
+export class Peaks {
+  constructor() {
+    this.values = new Float32Array(4096);
+    this.count = 0;
+    this.max = 0;
+    this.span = RATE / 50;
+    this.filled = 0;
+  }
+
+  add(chunk) {
+    let { count, filled, span } = this;
+    for (let i = 0; i < chunk.length; i++) {
+      if (filled === 0) {
+        if (count === this.values.length) {
+          for (let k = 0; 2 * k < count; k++) this.values[k] = Math.max(this.values[2 * k], this.values[2 * k + 1]);
+          count /= 2;
+          span *= 2;
+        }
+        this.values[count++] = 0;
+      }
+      const size = Math.abs(chunk[i]) / 32768;
+      if (size > this.values[count - 1]) this.values[count - 1] = size;
+      if (size > this.max) this.max = size;
+      filled = filled + 1 === span ? 0 : filled + 1;
+    }
+    Object.assign(this, { count, filled, span });
+  }
+
+  loudest(from, to) {
+    let most = 0;
+    for (let i = from; i < to && i < this.count; i++) most = Math.max(most, this.values[i]);
+    return most;
+  }
+}
+
+export function wav(chunks) {
+  const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
+  const view = new DataView(new ArrayBuffer(44));
   const word = (at, text) => [...text].forEach((c, i) => view.setUint8(at + i, c.charCodeAt(0)));
   word(0, "RIFF");
-  view.setUint32(4, 36 + 2 * count, true);
+  view.setUint32(4, 36 + bytes, true);
   word(8, "WAVEfmt ");
   view.setUint32(16, 16, true);
   view.setUint16(20, 1, true);
@@ -58,14 +111,8 @@ export function wav(pieces) {
   view.setUint16(32, 2, true);
   view.setUint16(34, 16, true);
   word(36, "data");
-  view.setUint32(40, 2 * count, true);
-  let at = 44;
-  for (const piece of pieces)
-    for (const value of piece) {
-      view.setInt16(at, Math.max(-1, Math.min(1, value)) * 32767, true);
-      at += 2;
-    }
-  return new Blob([view.buffer], { type: "audio/wav" });
+  view.setUint32(40, bytes, true);
+  return new Blob([view.buffer, ...chunks], { type: "audio/wav" });
 }
 
 export function save(blob, name) {

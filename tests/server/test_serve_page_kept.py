@@ -1,0 +1,207 @@
+"""The page loses nothing and says what happens: long speech, typed text, a server that is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
+
+from anyrig.server.page.words import words
+from tests.server.browsing import NEEDS, Browser, visiting
+from tests.server.conftest import Start, running
+from tests.server.listening import player
+
+pytestmark = NEEDS
+T = words("en")
+
+# Count what is read of the component while it takes a second of sound; Vue's proxies must not be
+# read for every sample.
+_COUNT_READS = """
+const done = arguments[arguments.length - 1];
+const files = ["player", "sound"].map((name) => import(`/page/assets/${name}.js`));
+Promise.all(files).then(([player, sound]) => {
+  let reads = 0;
+  const peaks = new sound.Peaks();
+  const component = { chunks: [], peaks, count: 0, heard: 0, peak: 0, redraw() {} };
+  const counted = {
+    get(inner, key) {
+      reads++;
+      const one = inner[key];
+      return typeof one === "function" ? one.bind(inner) : one;
+    },
+  };
+  const watched = new Proxy(component, {
+    get(target, name) {
+      reads++;
+      const value = target[name];
+      return value && typeof value === "object" && !(value instanceof sound.Peaks)
+        ? new Proxy(value, counted)
+        : value;
+    },
+  });
+  const second = Int16Array.from({ length: 24000 }, (_, i) => 10000 * Math.sin(i / 20));
+  player.default.methods.take.call(watched, second);
+  done({ reads, count: component.count, peak: component.peak, chunks: component.chunks.length });
+}, (error) => done({ error: String(error) }));
+"""
+_PEAKS_OF_AN_HOUR = """
+const done = arguments[arguments.length - 1];
+import("/page/assets/sound.js").then((sound) => {
+  const peaks = new sound.Peaks();
+  const second = new Int16Array(24000).fill(1000);
+  for (let i = 0; i < 600; i++) peaks.add(second);
+  second[5] = -20000;
+  peaks.add(second);
+  const { count, values, max } = peaks;
+  done({ count, size: values.length, max, last: peaks.loudest(count - 8, count) });
+}, (error) => done({ error: String(error) }));
+"""
+
+
+def test_a_second_of_sound_reads_the_component_a_few_times(browser: Browser) -> None:
+    browser.open("/speak")
+    taken = browser.driver.execute_async_script(_COUNT_READS)
+    assert taken.get("error") is None
+    assert taken["reads"] < 50
+    assert (taken["count"], taken["chunks"]) == (24000, 1)
+    assert taken["peak"] == pytest.approx(10000 / 32768, abs=0.01)
+
+
+def test_the_drawing_of_long_speech_stays_small(browser: Browser) -> None:
+    browser.open("/speak")
+    peaks = browser.driver.execute_async_script(_PEAKS_OF_AN_HOUR)
+    assert peaks.get("error") is None
+    assert peaks["count"] <= peaks["size"] == 4096
+    assert peaks["max"] == pytest.approx(20000 / 32768, abs=0.001)
+    assert peaks["last"] == pytest.approx(20000 / 32768, abs=0.001)
+
+
+def typed(browser: Browser) -> tuple[str, str, str]:
+    fields = [browser.find(f"[name={name}]") for name in ("text", "voice", "speed")]
+    return tuple(field.get_attribute("value") or "" for field in fields)  # type: ignore[return-value]
+
+
+def fill(browser: Browser) -> tuple[str, str, str]:
+    """Another text, voice and speed than at first."""
+    browser.write("[name=text]", "A text that took long to write.")
+    voices = browser.all("[name=voice] option")
+    voices[-1].click()
+    browser.find("[name=speed]").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    return typed(browser)
+
+
+def test_text_voice_and_speed_survive_a_change_of_page_and_a_reload(browser: Browser) -> None:
+    browser.open("/speak")
+    first = typed(browser)
+    written = fill(browser)
+    assert all(one != other for one, other in zip(first, written, strict=True))
+    browser.open("/books")
+    browser.open("/speak")
+    browser.until(lambda: typed(browser) == written)
+    browser.driver.refresh()
+    browser.until(lambda: typed(browser) == written)
+    # The server speaks what stands there, not what the page began with.
+    browser.click("#speak")
+    browser.until(lambda: player(browser)["state"] == "done")
+    browser.write("[name=text]", Keys.DELETE)
+    browser.open("/speak")
+    browser.until(lambda: typed(browser)[0] == "")
+
+
+def test_lines_survive_too(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.write("#paste", "One.\nTwo.")
+    browser.click("#add-lines")
+    browser.open("/jobs")
+    browser.open("/speak")
+    browser.until(lambda: len(browser.all(".line")) == 2)
+
+
+@pytest.fixture
+def visitor(driver: webdriver.Chrome, tmp_path: Path) -> Iterator[Browser]:
+    """Somebody at the page of a server of their own, which can be ended."""
+    with running(tmp_path / "person") as server:
+        for browser in visiting(driver, server.url):
+            browser.server = server  # type: ignore[attr-defined]
+            yield browser
+
+
+def test_a_dead_server_is_named_and_the_text_is_there_when_it_is_back(
+    visitor: Browser, tmp_path: Path
+) -> None:
+    server = visitor.server  # type: ignore[attr-defined]
+    visitor.open("/speak")
+    written = fill(visitor)
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    visitor.until(lambda: visitor.script("return window.socket.connected === false"))
+    # Through the page's own handlers, as the browser may cover it while it reconnects.
+    visitor.script("document.querySelector('#speak').click()")
+    visitor.toast(T("frame.unreachable"))
+    port = server.url.rpartition(":")[2]
+    with running(tmp_path / "person", "--port", port):
+        visitor.open("/speak")
+        visitor.until(lambda: typed(visitor) == written)
+
+
+def test_what_was_typed_is_forgotten_when_one_signs_out(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.script("anyrig.keep('speak.text', 'secret')")
+    browser.script(
+        "const form = document.createElement('form'); form.setAttribute('action', '/logout');"
+        "document.body.append(form); form.dispatchEvent(new Event('submit', {bubbles: true}));"
+    )
+    assert browser.script("return anyrig.kept('speak.text') === undefined")
+
+
+_DROP = """
+const [selector, entries] = [arguments[0], arguments[1]];
+const file = (name) => new File(["A note on " + name], name);
+const entry = (name, inside) => inside === null
+  ? { name, isFile: true, isDirectory: false, file: (give) => give(file(name)) }
+  : { name, isFile: false, isDirectory: true, createReader: () => {
+      let rest = Object.entries(inside).map(([one, more]) => entry(one, more));
+      return { readEntries: (give) => { const some = rest; rest = []; give(some); } };
+    } };
+const items = Object.entries(entries).map(
+  ([name, inside]) => ({ kind: "file", webkitGetAsEntry: () => entry(name, inside) }));
+const event = new Event("drop", { bubbles: true, cancelable: true });
+Object.defineProperty(event, "dataTransfer", { value: { items, files: [] } });
+document.querySelector(selector).dispatchEvent(event);
+"""
+
+
+def test_a_dropped_folder_is_sent_file_by_file(browser: Browser) -> None:
+    browser.open("/documents")
+    folder = {"notes": {"a.txt": None, "deeper": {"b.txt": None}, ".hidden": None}}
+    browser.script(_DROP, ".drop", folder)
+    for name in ("a.txt", "b.txt"):
+        browser.find(".drop-files .done", T("drop.done").format(name=name))
+    browser.script(_DROP, ".drop", {"bare": {}})
+    browser.find(".drop-files .failed", T("drop.empty_folder"))
+    browser.open("/books")
+    browser.script(_DROP, ".drop", {"novels": {"a.epub": None}})
+    browser.find(".drop-files .failed", T("drop.no_folder"))
+
+
+def test_privacy_is_told_as_it_is(browser: Browser) -> None:
+    browser.open("/speak")
+    browser.says(T("frame.local"), ".lead")
+    browser.says(T("frame.stays"), ".foot")
+
+
+def test_with_a_cluster_the_page_says_where_texts_go(
+    driver: webdriver.Chrome, broker: object, start: Start
+) -> None:
+    server = start("--cluster", broker.url)  # type: ignore[attr-defined]
+    for visitor in visiting(driver, server.url):
+        for path in ("/speak", "/books"):
+            visitor.open(path)
+            visitor.says(T("frame.cluster"), ".lead")
+            visitor.says(T("frame.stays.cluster"), ".foot")
+            assert "Nothing" not in visitor.find("body").text
