@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pkgutil
 import re
 import subprocess
 import sys
@@ -27,10 +26,6 @@ PRINTED = {
     if block.mark == "<!-- printed by the block above -->"
 }
 """By the place of a block that runs: the block that shows what it prints."""
-_PLANNED = (
-    "speak voices engines book index search embed classify entities ocr analyse summarise"
-    " transcribe train serve keys jobs worker coordinator cluster"
-).split()
 
 
 def test_every_block_runs_or_says_why_not() -> None:
@@ -135,80 +130,6 @@ def test_pages_tell_each_engine_as_it_is(name: str) -> None:
         assert "unverified" in row if spec.unverified else name == "kokoro" or "unver" not in row
     section = re.split(rf"^### {name}$", page, flags=re.MULTILINE)[1].split("\n#")[0]
     assert [option.name for option in spec.options if f"`{option.name}`" not in section] == []
-
-
-# -- coming from the older tools -------------------------------------------------------------------
-
-
-def _rows() -> list[list[str]]:
-    text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
-    return [row for row in cells if row != ["old", "kind", "here", "state"] and len(row) == 4]
-
-
-ROWS = _rows()
-
-
-def test_the_table_is_whole() -> None:
-    text = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
-    assert len(re.findall(r"^## [A-E]\. ", text, re.MULTILINE)) == 5
-    assert len(ROWS) > 200
-    for name in ("VIBEVOICE_MODEL", "VIBEVOICE_PORT", "VIBEVOICE_DEVICE", "DIRECTML_DEVICE",
-                 "USE_GPU", "GPU_ID", "/config", "/stream", "/health", "/metrics/gpu"):  # fmt: skip
-        assert any(name in row[0] for row in ROWS), name
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
-def test_a_row_says_what_is_so(row: list[str]) -> None:
-    old, kind, here, state = row
-    assert "`" in old
-    assert kind in ("command", "flag", "variable", "endpoint", "file", "class")
-    assert state in ("now", "planned", "gone")
-    assert len(here) > 3
-    named = re.findall(r"`anyrig (\w+)", here)
-    for name in named:
-        assert name in COMMANDS or name in _PLANNED, name
-    dotted = re.findall(r"`(anyrig\.[\w.]+)`", here)
-    if state == "now":
-        assert _exists(here), here
-        assert all(map(_resolves, dotted)), here
-    if state == "planned":
-        # When the last planned thing of a row has landed, the row must say so.
-        landed = [name in COMMANDS for name in named] + [_resolves(name) for name in dotted]
-        assert not landed or not all(landed), here
-
-
-def _served(path: str) -> bool:
-    """Whether the server has a route of that path, or below it."""
-    files = (ROOT / "src" / "anyrig" / "server" / "routes").glob("*.py")
-    return any(f'"{path}' in file.read_text(encoding="utf-8") for file in files)
-
-
-def _exists(here: str) -> bool:
-    """Whether something that a row names in backticks is there today."""
-    variables = {variable(key) for key in keys()} | set(ALIASES) | {"ANYRIG_CONFIG"}
-    flags = ("--device", "--gpu", "--json", "--strict", "--help", "--verbose", "-v", "--log-file")
-    for quoted in re.findall(r"`([^`]+)`", here):
-        first = quoted.split()[0].split("=")[0]
-        if quoted.startswith("anyrig ") and quoted.split()[1] in COMMANDS:
-            return True
-        if first in variables or first in flags or (ROOT / first).exists():
-            return True
-        if quoted.startswith("anyrig.") and _resolves(quoted):
-            return True
-        if quoted.startswith("/") and _served(first):
-            return True
-    return False
-
-
-def _resolves(dotted: str) -> bool:
-    """Whether a module, a name in one, or a name in that, is really there."""
-    try:
-        pkgutil.resolve_name(dotted)
-    except (AttributeError, ImportError):
-        return False
-    return True
 
 
 # -- troubleshooting ------------------------------------------------------------------------------
