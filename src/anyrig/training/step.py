@@ -114,7 +114,7 @@ class Step:
         self._compiled = compiled
         self._around = around or contextlib.nullcontext()
         self._quiet = guard and supports_found_inf(optimiser)
-        self._before = Before(model, self._device)
+        self.before = Before(self._device, model, loss)
         self._recorded = self._recording(cuda_graphs)
 
     def _recording(self, how: bool | Literal["auto"]) -> Recorded | None:
@@ -146,7 +146,7 @@ class Step:
         if self._group.size > 1:
             told = torch.tensor([units], dtype=torch.int64)
             whole = int(self._group.total(told).item())
-        self._before.take()
+        self.before.take()
         retries = 0
         while True:
             work = _Work(batch, pieces(size, self.micro_batch), whole, samples > 0)
@@ -263,7 +263,7 @@ class Step:
         if self.micro_batch < 1:
             self.micro_batch = before
             raise _too_large(shortage)
-        self._before.put_back()
+        self.before.put_back()
         if self.micro_batch == before:
             return
         self._watch.event(
