@@ -240,7 +240,7 @@ def test_what_is_not_finite_never_reaches_the_weights(fused: bool) -> None:
         value = loss(model, batch)
         return value * float("nan") if next(count) % 3 == 0 else value
 
-    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimiser=fused,
+    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimizer=fused,
                         loading=Loading(num_workers=0))  # fmt: skip
     with Trainer(net, data=data(), loss=bad, settings=settings, device="cpu") as trainer:
         summary = trainer.run()
@@ -334,4 +334,4 @@ def test_memory_that_runs_out_in_the_optimisers_step(
         return
     with pytest.raises(OutOfMemory, match="optimiser's step") as caught:
         train(fail_at)
-    assert "offload_optimiser" in caught.value.hint
+    assert "offload_optimizer" in caught.value.hint

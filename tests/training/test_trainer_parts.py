@@ -248,7 +248,7 @@ def test_an_offloaded_optimiser_takes_nothing_that_is_not_finite() -> None:
     net = model()
     before = [weight.detach().clone() for weight in net.parameters()]
     with trainer(net, loss=lambda inner, batch: loss(inner, batch) * float("inf"),
-                 changed={"steps": 2, "offload_optimiser": True}) as one:  # fmt: skip
+                 changed={"steps": 2, "offload_optimizer": True}) as one:  # fmt: skip
         assert one.run().num_skipped == 2
     for old, now in zip(before, net.parameters(), strict=True):
         assert torch.equal(old, now)

@@ -23,7 +23,7 @@ from torch import nn
 from anyrig.errors import BadInput, BadSetting, StoreFailed
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
-from anyrig.training.checks import refuse_mistakes
+from anyrig.training.checks import accept_other_spellings, refuse_mistakes
 from anyrig.training.evaluating import Evaluation
 from anyrig.training.feed import Fed, Position
 from anyrig.training.loading import failures_in_words
@@ -72,6 +72,7 @@ class Trainer:
         name: of the run.
     """
 
+    @accept_other_spellings
     def __init__(
         self,
         model: nn.Module,
