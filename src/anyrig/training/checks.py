@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args
 
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
-from anyrig.errors import BadSetting
+from anyrig.errors import BadInput, BadSetting
 
 if TYPE_CHECKING:
     import torch
@@ -221,6 +221,33 @@ def scalar_loss(loss: object) -> torch.Tensor:
         hint="Give one number, computed by the model with gradients, such as the mean over the "
         "batch; no .item(), .detach() or torch.no_grad() on the way.",
     )
+
+
+def refuse_devices(
+    placement: object, device: object, device_ids: object, environment: Mapping[str, str]
+) -> None:
+    """Refuse devices that would be passed over without a word."""
+    given = {"placement": placement, "device": device, "device_ids": device_ids}
+    named = [name for name, one in given.items() if one is not None and one != ()]
+    if isinstance(device_ids, (str, bytes)) or not isinstance(device_ids, Sequence):
+        raise BadInput(
+            f"device_ids is {device_ids!r}",
+            hint="Give a list with a device for each process of this machine, or device=...",
+        )
+    if len(named) > 1 and (device_ids or "device_ids" not in named):
+        raise BadInput(f"{' and '.join(named)} are both given", hint="Name the device once.")
+    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
+    num_processes = int(local) if local.isdecimal() else 1
+    if len(device_ids) > num_processes:
+        count = len(device_ids)
+        raise BadInput(
+            f"device_ids names {count} devices, but {num_processes} "
+            f"{'process trains' if num_processes == 1 else 'processes train'} on this machine, "
+            "each on one device",
+            hint=f"Start a process for each: torchrun --nproc-per-node {count} SCRIPT.py, with "
+            "Trainer(..., environment=os.environ), or anyrig train CONFIG "
+            f"--nproc {count}. For one device, name one.",
+        )
 
 
 def refuse_mistakes(model: object, loss: object, settings: object) -> None:
