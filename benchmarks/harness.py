@@ -13,6 +13,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,16 +83,39 @@ class Row:
     """`ours`, or `ratio` of ours to the peer's."""
     spread: str = ""
 
+    def __post_init__(self) -> None:
+        if self.judge not in ("ours", "ratio"):
+            raise ValueError(f"judge is {self.judge!r}; it must be ours or ratio")
+
     @property
     def ratio(self) -> float | None:
         return self.ours / self.peer if self.peer else None
 
     @property
     def met(self) -> bool:
-        value = self.ratio if self.judge == "ratio" else self.ours
-        if value is None or not all(map(math.isfinite, (value, self.peer or 0.0))):
-            return False
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        return not self.failure
+
+    @property
+    def failure(self) -> str:
+        """Why the bar is not met; empty where it is.
+
+        A figure that is missing or not finite meets nothing. In a ratio a figure of 0 or less is
+        missing too: what failed took neither time nor memory.
+        """
+        compared = self.judge == "ratio"
+        if not math.isfinite(self.ours) or (compared and self.ours <= 0):
+            return "no figure of ours"
+        if (self.peer is None and compared) or (
+            self.peer is not None
+            and (not math.isfinite(self.peer) or (compared and self.peer <= 0))
+        ):
+            return f"no figure of {self.peer_name or 'the peer'}"
+        if not all(end is None or math.isfinite(end) for end in (self.low, self.high)):
+            return "the bar is not a number"
+        value = self.ratio if compared else self.ours
+        assert value is not None
+        too_low = self.low is not None and value < self.low
+        return "outside" if too_low or (self.high is not None and value > self.high) else ""
 
     @property
     def bar(self) -> str:
@@ -133,13 +157,20 @@ def main() -> int:
     for theme, classes in THEMES.items():
         if options.hardware not in classes or (options.only and options.only != theme):
             continue
-        run: Callable[[str], list[Row]] = importlib.import_module(f"benchmarks.{theme}").run
-        rows = run(options.hardware)
+        try:
+            run: Callable[[str], list[Row]] = importlib.import_module(f"benchmarks.{theme}").run
+            rows = run(options.hardware)
+        except Exception as error:  # noqa: BLE001  # the other themes are still measured
+            traceback.print_exc()
+            missed.append(f"{theme}: failed ({type(error).__name__}: {error})")
+            continue
+        if not rows:
+            missed.append(f"{theme}: measured nothing")
         text = _table(rows)
         print(f"\n{theme} on {options.hardware}\n\n{text}")
         if not options.no_write:
             print(f"\nwritten to {_write(theme, options.hardware, text)}")
-        missed += [f"{theme}: {row.what} ({row.bar})" for row in rows if not row.met]
+        missed += [f"{theme}: {row.what} ({row.bar}): {row.failure}" for row in rows if not row.met]
     for line in missed:
         print(f"BELOW ITS BAR: {line}")
     return 1 if missed else 0
@@ -153,9 +184,15 @@ def _table(rows: Sequence[Row]) -> str:
         ratio = f"{row.ratio:.3f}" if row.ratio is not None else "-"
         lines.append(
             f"| {row.what} | {row.ours:.4g} {row.unit} | {peer} | {ratio} | {row.spread or '-'} |"
-            f" {row.bar} | {'yes' if row.met else 'NO'} |"
+            f" {row.bar} | {_judgement(row)} |"
         )
     return "\n".join(lines)
+
+
+def _judgement(row: Row) -> str:
+    if row.met:
+        return "yes"
+    return "NO" if row.failure == "outside" else f"NO ({row.failure})"
 
 
 def _write(theme: str, hardware: str, table: str) -> Path:

@@ -35,7 +35,9 @@ FULL: dict[str, Any] = {
     "semantic_model_config": {
         "model_type": "vibevoice_acoustic_tokenizer_encoder", "hidden_size": 128,
     },
-    "diffusion_head_config": {"num_hidden_layers": 4, "intermediate_size": 4608},
+    "diffusion_head_config": {
+        "hidden_size": 1536, "latent_size": 64, "num_hidden_layers": 4, "intermediate_size": 4608,
+    },
 }  # fmt: skip
 # Everything the same but small: for a CPU, in a second.
 TINY: dict[str, Any] = {
@@ -54,7 +56,8 @@ TINY: dict[str, Any] = {
         "num_filters": 4, "downsampling_ratios": [2, 4], "depths": [1, 2, 2],
     },
     "diffusion_head_config": {
-        "num_hidden_layers": 2, "intermediate_size": 96, "frequency_embedding_size": 32,
+        "hidden_size": 64, "latent_size": 16, "num_hidden_layers": 2, "intermediate_size": 96,
+        "frequency_embedding_size": 32,
     },
     "pad_token_id": 3, "eos_token_id": 3,
     "audio_bos_token_id": 4, "audio_eos_token_id": 5, "audio_token_id": 6,
@@ -80,7 +83,7 @@ def classes() -> tuple[Any, Any]:
     except AttributeError:
         raise SystemExit(
             f"transformers {transformers.__version__} at {transformers.__file__} has no VibeVoice. "
-            "Set VIBEVOICE_REFERENCE to a folder that holds transformers 5.22 or newer."
+            "Set VIBEVOICE_REFERENCE to a folder that holds transformers 5.17 or newer."
         ) from None
 
 

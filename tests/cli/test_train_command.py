@@ -391,3 +391,75 @@ def test_two_processes_train_what_one_does_and_one_writes_the_results(
     assert [one.get("stage") for one in found].count("reading the data") == 1  # the first tells
     assert found[-1]["made"]["model"] == str(Path("two/model").absolute())
     assert Path("two/model/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", ["optimizer", "optimiser"])
+def test_the_optimizer_has_two_spellings_in_a_file(config: Path, said: Said, name: str) -> None:
+    config.write_text(config.read_text() + f'{name} = "sgd"\n')
+    other = "optimiser" if name == "optimizer" else "optimizer"
+    code, _, err = said("train", config, "--folder", "r", "-v", "--steps", "2")
+    assert (code, "optimiser: sgd" in err) == (0, True)
+    # The other spelling on the command line wins over the file's, as the same one would.
+    more = ("--set", f"train.{other}=lion")
+    code, _, err = said("train", config, "--folder", "s", "-v", "--steps", "2", *more)
+    assert (code, "optimiser: lion" in err) == (0, True)
+    assert json.loads(Path("s/run.json").read_text())["train"]["optimizer"] == "lion"
+
+
+def test_two_spellings_in_one_file_must_agree(config: Path, said: Said) -> None:
+    config.write_text(config.read_text() + 'optimizer = "sgd"\noptimiser = "lion"\n')
+    code, _, err = said("train", config)
+    assert (code, "optimiser and optimizer" in err) == (2, True)
+
+
+def test_a_run_of_an_older_spelling_goes_on_without_a_warning(config: Path, said: Said) -> None:
+    config.write_text(config.read_text() + 'optimizer = "sgd"\noffload_optimizer = false\n')
+    assert said("train", config, "--folder", "r", "--steps", "2")[0] == 0
+    record = Path("r/run.json")
+    record.write_text(record.read_text().replace("optimizer", "optimiser"))
+    code, out, err = said("train", "--resume", "r")
+    assert (code, "finished already" in out, "optimi" in err) == (0, True, False)
+    code, _, err = said("train", "--resume", "r", "--steps", "3")
+    assert (code, "optimi" in err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "words", [["--precision", "float32"], ["--set", "train.dtype=torch.float32"],
+              ["--set", "train.precision=FP32"]],
+)  # fmt: skip
+def test_number_formats_are_spelled_as_torch_spells_them(
+    config: Path, said: Said, words: list[str]
+) -> None:
+    config.write_text(config.read_text().replace('precision = "fp32"\n', ""))
+    code, out, _ = said("train", config, "--folder", "r", "--json", "--steps", "2", *words)
+    assert (code, events(out)[-1]["precision"]) == (0, "fp32")
+    assert json.loads(Path("r/run.json").read_text())["train"]["precision"] == "fp32"
+
+
+def test_a_sample_that_is_no_text_is_not_printed(config: Path, said: Said) -> None:
+    """A model of bytes that has learnt next to nothing says noise."""
+    config.write_text(config.read_text().replace("sample = 8", "sample = 64\ntemperature = 50.0"))
+    code, out, _ = said("train", config, "--folder", "r", "--steps", "1", "--set", "task.top_k=256")
+    assert code == 0
+    assert all(sign.isprintable() or sign == "\n" for sign in out)
+    assert "\ufffd" not in out
+    (row,) = [line for line in out.splitlines() if line.startswith("sample")]
+    assert "sample.txt" in row
+    assert Path("r/sample.txt").is_file()
+
+
+def test_a_sample_that_is_text_is_printed(
+    config: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anyrig.training.tasks.language import Finish
+
+    monkeypatch.setattr(
+        Finish, "sample", lambda self: "The tide came in.\x1b[31m\u202e\nYes \u9b9b"
+    )
+    code, out, _ = said("train", config, "--folder", "r", "--steps", "1")
+    (row,) = [line for line in out.splitlines() if line.startswith("sample")]
+    assert code == 0
+    assert "The tide came in." in row
+    assert "\u9b9b" in row
+    assert "\x1b" not in row
+    assert "\u202e" not in row

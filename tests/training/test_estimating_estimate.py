@@ -81,7 +81,7 @@ def test_state_is_what_the_optimiser_keeps(optimiser: str, copies: int) -> None:
     found = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser)
     assert found.state == copies * MIB + (up(4) if optimiser == "adamw" else 0)
     away = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser,
-                    offload_optimiser=True)  # fmt: skip
+                    offload_optimizer=True)  # fmt: skip
     assert away.state == 0
     assert away.peak <= found.peak
 

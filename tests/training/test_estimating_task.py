@@ -43,7 +43,7 @@ def test_a_task_is_estimated_at_two_sizes_and_told_for_a_machine(
 @pytest.mark.parametrize(
     "changed",
     [{"recompute": "blocks"}, {"recompute": "selective"}, {"micro_batch": 4},
-     {"offload_optimiser": True}],
+     {"offload_optimizer": True}],
     ids=lambda one: next(iter(one)),
 )  # fmt: skip
 def test_settings_that_save_memory_are_seen(changed: dict[str, Any]) -> None:

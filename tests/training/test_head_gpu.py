@@ -232,7 +232,7 @@ def test_offloading_takes_less_of_the_device_and_gives_the_same() -> None:
     away, _, gone = run(deep(), rows, **how, offload_activations=True)
     assert away == pytest.approx(plain, rel=1e-5)
     assert gone["peak"] < 0.7 * kept["peak"]
-    hosted, _, state = run(deep(), rows, **how, offload_optimiser=True)
+    hosted, _, state = run(deep(), rows, **how, offload_optimizer=True)
     assert hosted == pytest.approx(plain, rel=1e-5)
     assert kept["optimiser"] == {"cuda"}
     assert state["optimiser"] == {"cpu"}

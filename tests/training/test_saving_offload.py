@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from anyrig.errors import BadSetting
 from anyrig.training.saving.offload import offload_activations
-from anyrig.training.saving.offload_state import offload_optimiser, offload_state
+from anyrig.training.saving.offload_state import offload_optimizer, offload_state
 
 
 class Attention(nn.Module):
@@ -149,7 +149,7 @@ def test_a_step_in_pieces_is_the_same_step(kind: Any, options: dict[str, Any], p
     for model, offloaded in ((plain, False), (other, True)):
         rule = kind(grouped(model), **options)
         if offloaded:
-            offload_optimiser(rule, piece_bytes=piece)
+            offload_optimizer(rule, piece_bytes=piece)
         schedule = torch.optim.lr_scheduler.LambdaLR(rule, lambda step: 0.9**step)
         train(model, rule, schedule, 5)
     assert all(
@@ -167,7 +167,7 @@ def test_state_goes_into_a_checkpoint_and_comes_out_of_it(fused: bool) -> None:
 
     again = small()
     resumed = torch.optim.AdamW(grouped(again), fused=fused)
-    offload_optimiser(resumed, piece_bytes=100)
+    offload_optimizer(resumed, piece_bytes=100)
     again.load_state_dict(saved[0])
     resumed.load_state_dict(saved[1])
     for a, b in zip(
@@ -188,7 +188,7 @@ def test_hooks_see_one_step_with_all_weights() -> None:
     rule.register_step_post_hook(
         lambda one, *_: seen.append(sum(len(group["params"]) for group in one.param_groups))
     )
-    with offload_optimiser(rule, piece_bytes=1):
+    with offload_optimizer(rule, piece_bytes=1):
         model(torch.ones(1, 6)).sum().backward()
         rule.step()
     assert seen == [0, 6]
@@ -197,11 +197,11 @@ def test_hooks_see_one_step_with_all_weights() -> None:
 def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:
     model = small()
     rule = torch.optim.AdamW(grouped(model))
-    with offload_optimiser(rule):
+    with offload_optimizer(rule):
         assert "step" in rule.__dict__
-    changed = offload_optimiser(rule)
+    changed = offload_optimizer(rule)
     with pytest.raises(BadSetting, match="already"):
-        offload_optimiser(rule)
+        offload_optimizer(rule)
     train(model, rule, torch.optim.lr_scheduler.ConstantLR(rule, 1.0), 1)
     changed.undo()
     changed.undo()
@@ -212,4 +212,4 @@ def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:
 
 def test_an_optimiser_that_looks_at_all_weights_is_refused() -> None:
     with pytest.raises(BadSetting, match="LBFGS"):
-        offload_optimiser(torch.optim.LBFGS(small().parameters()))
+        offload_optimizer(torch.optim.LBFGS(small().parameters()))

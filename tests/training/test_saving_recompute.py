@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import dataclasses
 import io
 import pickle
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyrig.errors import BadSetting
+from anyrig.training import Settings, Trainer
 from anyrig.training.estimating.books import Books
 from anyrig.training.models.gpt import PRESETS, Gpt
 from anyrig.training.models.resnet import Resnet, ResnetShape
@@ -157,10 +160,111 @@ def test_named_classes_win_and_unknown_ones_are_refused() -> None:
     assert "GptBlock" in caught.value.hint
 
 
-def test_a_model_without_blocks_is_told_what_to_do() -> None:
-    with pytest.raises(BadSetting, match="no repeated blocks") as caught:
-        recompute(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)))
-    assert "recompute_types" in caught.value.hint
+class Plain(nn.Module):
+    """Layers as attributes, none of them repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.second(torch.relu(self.first(inputs)))
+        return made
+
+
+def _deep() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(8):
+        layers += [nn.Linear(8, 8), nn.BatchNorm1d(8), nn.SiLU(inplace=True), nn.Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(8, 2))
+
+
+class OneLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Mlp()])
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(8, 2),
+        lambda: nn.Sequential(nn.Linear(8, 2)),
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 2)),
+        _deep,
+        Plain,
+        OneLayer,
+        lambda: nn.Sequential(nn.SiLU(inplace=True), Plain()),
+        lambda: nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), nn.Linear(8, 2)),
+    ],
+    ids=["linear", "one", "three", "deep", "attributes", "layer", "inplace", "nested"],
+)
+def test_a_model_without_repeated_blocks_is_recomputed_too(
+    make: Callable[[], nn.Module], how: Any
+) -> None:
+    torch.manual_seed(0)
+    plain = make()
+    again = copy.deepcopy(plain)
+    inputs, found = torch.randn(6, 8), []
+    done = recompute(again, how)
+    assert done.names
+    assert "computed again" in done.reason
+    for model in (plain, again, copy.deepcopy(again)):
+        torch.manual_seed(1)
+        made = model(inputs.clone())
+        made.square().mean().backward()
+        found.append([made.detach(), *(one.grad for one in model.parameters()), *model.buffers()])
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            assert torch.equal(one, two)
+    assert torch.equal(plain.eval()(inputs.clone()), again.eval()(inputs.clone()))
+    done.undo()
+    assert not recomputed(again)
+
+
+def test_a_language_model_of_one_layer_recomputes_that_layer() -> None:
+    shape = dataclasses.replace(PRESETS["nano"], layers=1)
+    done = recompute(Gpt(shape))
+    assert (done.kinds, len(done.names)) == (("GptBlock",), 1)
+
+
+def test_a_trainer_recomputes_a_plain_sequence() -> None:
+    inputs = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
+    curves = []
+    for how in ("none", *HOWS):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+        settings = Settings(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
+        with Trainer(
+            net, data=inputs, loss=lambda net, batch: net(batch).square().mean(),
+            settings=settings, device="cpu",
+        ) as trainer:  # fmt: skip
+            trainer.run()
+            curves.append([row.loss for row in trainer.history()])
+    assert curves[0] == curves[1] == curves[2]
+
+
+def test_a_plain_sequence_keeps_less() -> None:
+    model, inputs = _deep(), torch.randn(64, 8)
+    kept = []
+    for how in (None, "blocks"):
+        with recompute(model, "blocks") if how else contextlib.nullcontext():
+            sizes: list[int] = []
+
+            def hold(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+                sizes.append(tensor.numel())
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+                model(inputs)
+            kept.append(sum(sizes))
+    assert kept[1] < 0.3 * kept[0]
 
 
 # -- what changes, and what does not ---------------------------------------------------------------

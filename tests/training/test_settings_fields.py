@@ -391,10 +391,10 @@ def _(_: Path) -> None:
     assert 2 in calls(recompute="blocks")  # found by themselves
 
 
-@claim("offload_optimiser")
+@claim("offload_optimizer")
 def _(_: Path) -> None:
     """The state's place is seen on a GPU; here, that another step gives the same numbers."""
-    plain, offloaded = (Ran(offload_optimiser=one) for one in (False, True))
+    plain, offloaded = (Ran(offload_optimizer=one) for one in (False, True))
     assert "step" not in vars(plain.parts.optimiser)
     assert "step" in vars(offloaded.parts.optimiser)
     assert plain.curve == offloaded.curve
@@ -463,10 +463,10 @@ def _(_: Path) -> None:
         assert ran.inside[-1] is how
 
 
-@claim("fused_optimiser")
+@claim("fused_optimizer")
 def _(_: Path) -> None:
     for how in (True, False):
-        groups = Ran(fused_optimiser=how, steps=1).parts.optimiser.param_groups
+        groups = Ran(fused_optimizer=how, steps=1).parts.optimiser.param_groups
         assert bool(groups[0]["fused"]) is how
 
 

@@ -103,6 +103,89 @@ def test_statistics_are_put_back_before_a_step_is_made_again() -> None:
     assert int(net.norm.num_batches_tracked) == 4  # 16 items in fours, not two eights more
 
 
+class Counting(Net):
+    """Changes buffers of every sort, from a chosen call on."""
+
+    def __init__(self, how: str, begin: int) -> None:
+        super().__init__()
+        self.how, self.begin = how, begin
+        self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("shown", torch.zeros(1).expand(3))  # three places of one number
+        self.register_buffer("later", None)
+        self.seen: torch.Tensor
+        self.later: torch.Tensor | None
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        found = super().forward(inputs)
+        if self.training and self.calls >= self.begin:
+            count = len(inputs)
+            if self.how == "in place":
+                self.seen += count
+            elif self.how == "another":
+                self.seen = self.seen + count
+            elif self.how == "data":
+                self.seen.data += count
+            elif self.how == "none":
+                self.later = torch.full((3,), float(count)) + (
+                    0 if self.later is None else self.later
+                )
+            elif self.how == "grows":
+                self.seen = torch.cat([self.seen, torch.full((1,), float(count))])
+        return found
+
+    def counted(self) -> float:
+        if self.how == "none":
+            return float(self.later[0]) if self.later is not None else 0.0
+        return float(self.seen.sum()) if self.how == "grows" else float(self.seen[0])
+
+
+@pytest.mark.parametrize("how", ["in place", "another", "data", "none", "grows"])
+@pytest.mark.parametrize("begin", [1, 9])
+def test_buffers_that_change_late_are_put_back_too(how: str, begin: int) -> None:
+    """Two eights a step: the fifth step is the first to count, and fails in its second half."""
+    net = Counting(how, begin)
+    net.fail_calls = {10}
+    _, summary, _ = run(net, steps=5)
+    assert summary.num_retries == 1
+    assert net.counted() == (16.0 if begin == 9 else 80.0)
+
+
+def test_a_frozen_batch_norm_that_is_unfrozen_late_counts_once() -> None:
+    net = Net(batch_norm=True)
+    assert isinstance(net.norm, nn.BatchNorm1d)
+    assert net.norm.num_batches_tracked is not None
+    norm, usual = net.norm, net.norm.forward
+
+    def late(inputs: torch.Tensor) -> torch.Tensor:
+        norm.training = net.training and net.calls > 8
+        return usual(inputs)
+
+    norm.__dict__["forward"] = late
+    net.fail_calls = {10}
+    run(net, steps=5)
+    assert int(norm.num_batches_tracked or 0) == 4  # sixteen items in fours
+
+
+def test_buffers_of_a_loss_are_put_back_too() -> None:
+    class Remembering(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+            self.seen: torch.Tensor
+
+        def forward(self, net: nn.Module, batch: Any) -> torch.Tensor:
+            found = loss(net, batch)
+            self.seen += len(batch[0])
+            return found
+
+    net, criterion = Net(), Remembering()
+    net.fail_calls = {4}
+    settings = Settings(batch=16, micro_batch=8, steps=2, precision="fp32")
+    with Trainer(net, data=data(), loss=criterion, settings=settings, device="cpu") as trainer:
+        assert trainer.run().num_retries == 1
+    assert float(criterion.seen) == 32
+
+
 def test_random_numbers_are_put_back_before_a_step_is_made_again() -> None:
     whole = Net(0.3)
     clean, _, _ = run(whole, steps=6, micro_batch=4)
@@ -157,7 +240,7 @@ def test_what_is_not_finite_never_reaches_the_weights(fused: bool) -> None:
         value = loss(model, batch)
         return value * float("nan") if next(count) % 3 == 0 else value
 
-    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimiser=fused,
+    settings = Settings(batch=8, micro_batch=8, steps=9, precision="fp32", fused_optimizer=fused,
                         loading=Loading(num_workers=0))  # fmt: skip
     with Trainer(net, data=data(), loss=bad, settings=settings, device="cpu") as trainer:
         summary = trainer.run()
@@ -251,4 +334,4 @@ def test_memory_that_runs_out_in_the_optimisers_step(
         return
     with pytest.raises(OutOfMemory, match="optimiser's step") as caught:
         train(fail_at)
-    assert "offload_optimiser" in caught.value.hint
+    assert "offload_optimizer" in caught.value.hint

@@ -19,7 +19,7 @@ from anyrig.training.checkpoint import Checkpoints
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.distributed.shares import cut
 from anyrig.training.feed import Feed
-from anyrig.training.saving.offload_state import offload_optimiser
+from anyrig.training.saving.offload_state import offload_optimizer
 from anyrig.training.settings import Keeping, Loading
 from anyrig.training.step import StartAgain
 from tests.training.ranks.running import run_ranks
@@ -60,7 +60,7 @@ def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> No
         calls.append(1)
         return loss(net, batch) * (float("nan") if len(calls) == 2 else 1.0)
 
-    with trainer({"fused_optimiser": fused}, loss=second_is_bad, optimizer=optimizer) as one:
+    with trainer({"fused_optimizer": fused}, loss=second_is_bad, optimizer=optimizer) as one:
         assert one.run().num_skipped == 1
         for state in one.open().parts.optimiser.state.values():
             assert all(bool(torch.isfinite(torch.as_tensor(held)).all()) for held in state.values())
@@ -69,11 +69,11 @@ def test_the_guard_holds_whatever_kernels_step(optimizer: str, fused: Any) -> No
 @pytest.mark.parametrize(("before", "after"), [(False, "auto"), ("auto", False)])
 def test_a_run_goes_on_with_other_kernels(before: Any, after: Any, tmp_path: Path) -> None:
     steady = {"schedule": "constant", "warmup": 0}
-    with trainer({**steady, "steps": 8, "fused_optimiser": after}) as one:
+    with trainer({**steady, "steps": 8, "fused_optimizer": after}) as one:
         whole = one.run().loss
-    with trainer({**steady, "steps": 4, "fused_optimiser": before}, folder=tmp_path) as one:
+    with trainer({**steady, "steps": 4, "fused_optimizer": before}, folder=tmp_path) as one:
         one.run()
-    with trainer({**steady, "steps": 8, "fused_optimiser": after}, folder=tmp_path) as one:
+    with trainer({**steady, "steps": 8, "fused_optimizer": after}, folder=tmp_path) as one:
         summary = one.run()
     assert summary.resumed_from == 4
     assert summary.loss == pytest.approx(whole, rel=1e-5)
@@ -246,7 +246,7 @@ class ShortOnce(torch.optim.AdamW):
 def test_pieces_of_an_offloaded_step_are_not_stepped_twice() -> None:
     net = model()
     optimiser = ShortOnce(net.parameters(), lr=1e-2, fused=True)
-    offload_optimiser(optimiser, piece_bytes=1)
+    offload_optimizer(optimiser, piece_bytes=1)
     with trainer(net=net, optimizer=optimiser) as one, pytest.raises(OutOfMemory):
         one.run()
     assert optimiser.calls == 2

@@ -154,6 +154,29 @@ def test_device_ids_name_a_device_for_each_process() -> None:
     assert "--nproc" in caught.value.hint
 
 
+def test_more_device_ids_than_processes_are_refused() -> None:
+    """One process drives one device: the others would stand idle without a word."""
+    for ids in ([0, 1], ["cpu", "cpu"], ["cuda:0", "cuda:1", "cuda:2"]):
+        with pytest.raises(BadInput, match=f"device_ids names {len(ids)} devices") as caught:
+            trainer(device=None, device_ids=ids)
+        assert f"torchrun --nproc-per-node {len(ids)}" in caught.value.hint
+        assert "environment=os.environ" in caught.value.hint
+    two = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_PORT": "1"}
+    trainer(device=None, device_ids=["cpu", "cpu"], environment=two)
+    apart = {**two, "LOCAL_WORLD_SIZE": "1"}  # a machine each
+    with pytest.raises(BadInput, match="device_ids names 2 devices"):
+        trainer(device=None, device_ids=["cpu", "cpu"], environment=apart)
+
+
+def test_a_device_is_named_once() -> None:
+    with pytest.raises(BadInput, match="device and device_ids"):
+        trainer(device="cpu", device_ids=["cpu"])
+    for wrong in ("cuda:0", 0):
+        with pytest.raises(BadInput, match="device_ids is") as caught:
+            trainer(device=None, device_ids=wrong)
+        assert "list" in caught.value.hint
+
+
 def test_a_task_is_all_of_it(tmp_path: Path) -> None:
     def finish(folder: Path) -> Mapping[str, Any]:
         return {"weights": sum(float(one.detach().sum()) for one in net.parameters())}
@@ -248,7 +271,7 @@ def test_an_offloaded_optimiser_takes_nothing_that_is_not_finite() -> None:
     net = model()
     before = [weight.detach().clone() for weight in net.parameters()]
     with trainer(net, loss=lambda inner, batch: loss(inner, batch) * float("inf"),
-                 changed={"steps": 2, "offload_optimiser": True}) as one:  # fmt: skip
+                 changed={"steps": 2, "offload_optimizer": True}) as one:  # fmt: skip
         assert one.run().num_skipped == 2
     for old, now in zip(before, net.parameters(), strict=True):
         assert torch.equal(old, now)

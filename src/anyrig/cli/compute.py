@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
     group = parser.add_argument_group("how it computes")
     group.add_argument(
         "--precision",
+        type=_precision,
         metavar="FORMAT",
         help="auto, fp32, tf32, fp16, bf16 or fp8; auto takes what was measured to be best",
     )
@@ -47,6 +48,13 @@ def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
             metavar="N",
             help="processes on each device; a CPU has one on each core where that is faster",
         )
+
+
+def _precision(text: str) -> str:
+    """A number format by its usual names; what is unknown is refused later, in one place."""
+    from anyrig.devices.formats import precision_named
+
+    return precision_named(text) or text
 
 
 def memory_gb(text: str) -> float:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _JSON_S = 1.0
 _MOST_NAMED = 10
 _SAMPLE = 300
+_READABLE = 0.9
+"""The share of a sample's characters that a terminal can show, from which on it is shown."""
 
 
 def put(event: str, **facts: Any) -> None:
@@ -271,9 +273,20 @@ def _files(result: dict[str, Any]) -> Iterator[tuple[str, str]]:
             if _is_path(value):
                 yield name, short(value)
             elif value:
-                yield name, json.dumps(value[:_SAMPLE], ensure_ascii=False)
+                yield name, _quoted(name, value, result)
     if result.get("report"):
         yield "report", short(result["report"])
+
+
+def _quoted(name: str, text: str, result: dict[str, Any]) -> str:
+    """The beginning of a text that a model wrote; where it is, if it is not readable yet."""
+    readable = sum(sign.isprintable() or sign.isspace() for sign in text) - text.count("\ufffd")
+    if readable >= _READABLE * len(text):
+        quoted = json.dumps(text[:_SAMPLE], ensure_ascii=False)
+        return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in quoted)
+    where = Path(result.get("run") or "") / f"{name}.txt"
+    told = f"; {short(where)} has all of it" if where.is_file() else ""
+    return f"not readable text yet{told}"
 
 
 def files(result: dict[str, Any]) -> list[str]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, Protocol, TypeVar, cast, get_args
 
 import torch
 from torch import nn
 
 from anyrig.devices.describe import Precision
+from anyrig.devices.formats import precision_named
 from anyrig.errors import BadSetting
 from anyrig.precision.dynamic import Dynamic, Moved, MoveSettings
 from anyrig.precision.eighths import convert
@@ -225,6 +226,8 @@ def make(
         keep_weights: in inference too, keep weights in fp32 and compute under autocast.
         agree: makes the answer whether gradients were bad the same in all processes.
     """
+    named = precision_named(precision)
+    precision = cast("Precision", named if named in get_args(Precision) else precision)
     if precision not in get_args(Precision):
         raise BadSetting(
             f"no number format is called {precision!r}",

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import BadInput, BadSetting
+from anyrig.training.checks import RENAMED, renamed
 
 if TYPE_CHECKING:
     from anyrig.training.settings import Settings
 
 TABLES = ("task", "train")
-OPTIMISER = "adamw"
+OPTIMIZER = "adamw"
 _MOST_BYTES = 1 << 20
 _UNSAFE = re.compile(r"[^\w.-]+")
 
@@ -49,7 +50,7 @@ class Config:
         tables: dict[str, Any] = {"task": _copied(self.task), "train": _copied(self.train)}
         for text in texts:
             _put(tables, text)
-        return replace(self, task=tables["task"], train=tables["train"])
+        return replace(self, task=tables["task"], train=renamed(tables["train"]))
 
 
 def read(path: Path) -> Config:
@@ -72,24 +73,22 @@ def read(path: Path) -> Config:
             hint='Begin with [task] and kind = "language"; docs/training.md shows the layout.',
         )
     where = path.absolute()
-    return Config(where, where.parent, text, found["task"], found.get("train", {}))
+    return Config(where, where.parent, text, found["task"], renamed(found.get("train", {})))
 
 
 def settings_of(train: Mapping[str, Any]) -> tuple[Settings, str]:
     """The settings that a `[train]` table describes, and the optimiser's name."""
     from anyrig.training.settings import Settings
 
-    rest = {**train}
-    optimiser = rest.pop("optimiser", OPTIMISER)
-    if not isinstance(optimiser, str):
-        raise BadSetting(f"[train] optimiser is {optimiser!r}", hint="Name one, such as adamw.")
-    if "optimizer" in rest:
-        raise BadSetting("[train] has no setting 'optimizer'", hint="Did you mean 'optimiser'?")
+    rest = renamed(train)
+    optimizer = rest.pop("optimizer", OPTIMIZER)
+    if not isinstance(optimizer, str):
+        raise BadSetting(f"[train] optimizer is {optimizer!r}", hint="Name one, such as adamw.")
     if isinstance(rest.get("strategy"), str):
         from anyrig.training.distributed.joining import strategy_named
 
         rest["strategy"] = strategy_named(rest["strategy"])
-    return Settings.of(rest), optimiser
+    return Settings.of(rest), optimizer
 
 
 def check(train: Mapping[str, Any]) -> None:
@@ -98,18 +97,18 @@ def check(train: Mapping[str, Any]) -> None:
     Torch is not loaded for it: its allocator must be told first how to keep memory. What only
     the whole settings can tell is told by `settings_of`.
     """
-    from anyrig.training.checks import KEEPING, LOADING, RULES
+    from anyrig.training.checks import KEEPING, LOADING, RULES, hint_for
 
     tables = {"loading": LOADING, "keeping": KEEPING}
-    known = (*RULES, *tables, "scaler", "moving", "optimiser")
-    for name, value in train.items():
+    known = (*RULES, *tables, "scaler", "moving", "optimizer")
+    for name, value in renamed(train).items():
         _refuse_unknown(name, known, "train")
         if name in tables and isinstance(value, Mapping):
             for inner, one in value.items():
                 _refuse_unknown(inner, tuple(tables[name]), f"train.{name}")
-                _refuse_unfit(one, tables[name][inner], f"[train.{name}] {inner}")
+                _refuse_unfit(one, tables[name][inner], f"[train.{name}] {inner}", hint_for)
         elif name in RULES and name != "strategy":
-            _refuse_unfit(value, RULES[name], f"[train] {name}")
+            _refuse_unfit(value, RULES[name], f"[train] {name}", hint_for)
     if train.get("strategy", "auto") not in ("auto", "ddp", "fsdp"):
         from anyrig.training.distributed.joining import strategy_named
 
@@ -123,10 +122,15 @@ def _refuse_unknown(name: str, known: Sequence[str], where: str) -> None:
         raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
 
 
-def _refuse_unfit(value: Any, rule: tuple[Callable[[Any], bool], str], where: str) -> None:
+def _refuse_unfit(
+    value: Any,
+    rule: tuple[Callable[[Any], bool], str],
+    where: str,
+    hint_for: Callable[[object, str], str],
+) -> None:
     fits, must = rule
     if not fits(tuple(value) if isinstance(value, list) else value):
-        raise BadSetting(f"{where} is {value!r}"[:300], hint=f"It must be {must}.")
+        raise BadSetting(f"{where} is {value!r}"[:300], hint=hint_for(value, must))
 
 
 def _text(path: Path) -> str:
@@ -182,7 +186,8 @@ def _put(tables: dict[str, Any], text: str) -> None:
         if not isinstance(below, dict):
             raise BadInput(f"--set {text}", hint=f"{part} is {below!r}, no table.")
         table = below
-    table[parts[-1]] = value_of(value)
+    last = RENAMED.get(parts[-1], parts[-1]) if parts[:-1] == ["train"] else parts[-1]
+    table[last] = value_of(value)
 
 
 def value_of(text: str) -> Any:

@@ -77,9 +77,9 @@ def _two(
         estimate(
             task.model, batch_like(example), task.loss, micro_batch=size,
             num_micro=min(2, -(-settings.batch // size)), precision=precision,
-            optimiser=optimiser, fused=settings.fused_optimiser is not False,
+            optimizer=optimiser, fused=settings.fused_optimizer is not False,
             recompute=settings.recompute, recompute_types=settings.recompute_types,
-            offload_optimiser=settings.offload_optimiser, device_type=kind,
+            offload_optimizer=settings.offload_optimizer, device_type=kind,
             capability=device.capability if kind == "cuda" else None,
         )
         for size in sorted({1, wanted})

@@ -25,6 +25,7 @@ from anyrig.errors import BadInput, StoreFailed, TooBusy
 from anyrig.jobs import owner
 from anyrig.services.train_config import Config
 from anyrig.store.atomic import write_text
+from anyrig.training.checks import renamed
 
 RECORD, RESULT, STATE, COPY = "run.json", "result.json", "state.json", "config.toml"
 _LINES, _CHECKPOINTS, _SMALLER = "metrics.jsonl", "checkpoints", "smaller.json"
@@ -124,7 +125,7 @@ def opened(folder: Path) -> Run:
         told = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         return Run(
             folder.absolute(), told["name"], told["config"], Path(told["base"]), told["task"],
-            told["train"], told["flags"], float(told["created"]),
+            renamed(dict(told["train"])), told["flags"], float(told["created"]),
         )  # fmt: skip
     except (FileNotFoundError, NotADirectoryError) as error:
         raise BadInput(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from anyrig.devices.describe import Precision
+from anyrig.devices.formats import precision_named
 from anyrig.errors import BadSetting
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
@@ -99,6 +100,7 @@ class ComputeSettings:
     """Processes on each device; 0 leaves it to the work."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", precision_named(self.precision) or self.precision)
         if self.precision not in ("auto", *get_args(Precision)):
             known = ", ".join(("auto", *get_args(Precision)))
             raise BadSetting(f"compute.precision is {self.precision!r}", hint=f"One of: {known}.")

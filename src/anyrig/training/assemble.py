@@ -236,10 +236,10 @@ def _optimiser(
         weight_decay=settings.weight_decay,
         betas=settings.betas,
         momentum=settings.momentum,
-        fused=settings.fused_optimiser,
+        fused=settings.fused_optimizer,
     )
     reasons.append(f"optimiser: {made.reason}")
-    if settings.offload_optimiser:
+    if settings.offload_optimizer:
         from anyrig.training.saving.offload_state import offload_state
 
         offloaded = offload_state(made.optimiser)

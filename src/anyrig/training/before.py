@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,47 +14,65 @@ from anyrig.training.checkpoint import random
 class Before:
     """What a step changes beside the weights: random states, and buffers such as batch statistics.
 
-    Which buffers a model changes is seen in its first steps; the others are not copied any more.
+    Every buffer is copied before every step, into memory that is kept. Whether one will change
+    cannot be known: a layer is unfrozen late, `.data` is written to, a CUDA graph is replayed.
     """
 
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self._model, self._device = model, device
+    def __init__(self, device: torch.device, *modules: object) -> None:
+        self._device = device
+        self._roots = [module for module in modules if isinstance(module, nn.Module)]
         self._random: dict[str, Any] = {}
-        self._copies: dict[tuple[nn.Module, str], _Copy] = {}
-        self._steady: set[tuple[nn.Module, str]] = set()
+        self._tables: list[tuple[nn.Module, dict[str, torch.Tensor | None]]] = []
+        self._copies: dict[torch.Tensor, torch.Tensor] = {}
 
     def take(self) -> None:
         """Remember how things stand."""
-        for place, copy in self._copies.items():
-            if copy.holder is _buffer(place) and copy.holder._version == copy.version:
-                self._steady.add(place)
         self._random = random.capture(self._device)
-        self._copies = {
-            place: _Copy(buffer, buffer.detach().clone(), buffer._version)
-            for place, buffer in self._changing()
-        }
+        self._tables = [
+            (module, dict(module._buffers)) for module in self._modules() if module._buffers
+        ]
+        held = {
+            buffer for _, buffers in self._tables for buffer in buffers.values()
+            if buffer is not None
+        }  # fmt: skip
+        before, self._copies = self._copies, {}
+        again: list[torch.Tensor] = []
+        for buffer in held:
+            copy = before.get(buffer)
+            if copy is not None and _alike(buffer, copy):
+                self._copies[buffer] = copy
+                again.append(buffer)
+            else:
+                self._copies[buffer] = buffer.detach().clone()
+        if again:
+            with torch.no_grad():
+                torch._foreach_copy_(
+                    [self._copies[one] for one in again], [one.detach() for one in again]
+                )
 
     def put_back(self) -> None:
         """As it stood; a buffer that another was put in place of is in its place again."""
         random.restore({0: self._random}, 0, self._device)
         with torch.no_grad():
-            for (module, name), copy in self._copies.items():
-                copy.holder.copy_(copy.value)
-                module._buffers[name] = copy.holder
+            for buffer, copy in self._copies.items():
+                if _alike(buffer, copy) and torch._debug_has_internal_overlap(buffer) != 1:
+                    buffer.copy_(copy)
+                else:
+                    # Another shape by now, or places that share memory (`expand`).
+                    buffer.data = copy.clone()
+        for module, buffers in self._tables:
+            module._buffers.clear()
+            module._buffers.update(buffers)
 
-    def _changing(self) -> Iterator[tuple[tuple[nn.Module, str], torch.Tensor]]:
-        for module in self._model.modules():
-            for name, buffer in module._buffers.items():
-                if buffer is not None and (module, name) not in self._steady:
-                    yield (module, name), buffer
-
-
-class _Copy(NamedTuple):
-    holder: torch.Tensor
-    value: torch.Tensor
-    version: int
+    def _modules(self) -> Iterator[nn.Module]:
+        for root in self._roots:
+            yield from root.modules()
 
 
-def _buffer(place: tuple[nn.Module, str]) -> torch.Tensor | None:
-    module, name = place
-    return module._buffers.get(name)
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and one.device == other.device
+        and one.layout == other.layout == torch.strided
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadSetting
+from anyrig.devices.formats import precision_named
+from anyrig.errors import BadInput, BadSetting
 
 if TYPE_CHECKING:
     import torch
@@ -80,13 +82,13 @@ RULES: dict[str, Rule] = {
     "memory_fraction": _number(0, 1),
     "recompute": _one_of("none", "blocks", "selective"),
     "recompute_types": _NAMES,
-    "offload_optimiser": _YES,
+    "offload_optimizer": _YES,
     "offload_activations": _YES,
     "loss_chunks": _or_auto(_whole(1)),
     "compile": _or_auto(_YES),
     "cuda_graphs": _or_auto(_YES),
     "cudnn_benchmark": _or_auto(_YES),
-    "fused_optimiser": _or_auto(_YES),
+    "fused_optimizer": _or_auto(_YES),
     "strategy": _one_of("auto", "ddp", "fsdp"),
     "shares": _one_of("equal", "measured"),
     "validate_every": _whole(0),
@@ -111,6 +113,47 @@ KEEPING: dict[str, Rule] = {
 }
 
 
+RENAMED = {
+    "optimiser": "optimizer",
+    "offload_optimiser": "offload_optimizer",
+    "fused_optimiser": "fused_optimizer",
+    "dtype": "precision",
+}
+"""Other spellings of settings: those of older files, and those of other tools."""
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under the names they have here; two spellings of one must agree."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        usual = RENAMED.get(name, name)
+        if usual == "precision":
+            value = precision_named(value) or value
+        if usual in found and found[usual] != value:
+            other = next(one for one in RENAMED if RENAMED[one] == usual)
+            raise BadSetting(
+                f"{other} and {usual} are both set, and differ", hint="Set one of them."
+            )
+        found[usual] = value
+    return found
+
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def accept_other_spellings(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """Let a function be called with the other spellings of its arguments too."""
+
+    @functools.wraps(function)
+    def call(*args: _Given.args, **values: _Given.kwargs) -> _Found:
+        if any(name in RENAMED for name in values):
+            return function(*args, **renamed(values))
+        return function(*args, **values)
+
+    return call
+
+
 def check(settings: Settings) -> None:
     """Refuse what makes no sense, by itself or together."""
     _tables(settings)
@@ -122,8 +165,15 @@ def check(settings: Settings) -> None:
         for name, (fits, must) in rules.items():
             given = getattr(value, name)
             if not fits(given):
-                raise BadSetting(f"{where}{name} is {given!r}", hint=f"It must be {must}.")
+                raise BadSetting(f"{where}{name} is {given!r}", hint=hint_for(given, must))
     _together(settings)
+
+
+def hint_for(given: object, must: str) -> str:
+    """What a value must be."""
+    if given == "fp64":
+        return f"It must be {must}. Convert the model instead: model.double() trains in fp64."
+    return f"It must be {must}."
 
 
 def _tables(settings: Settings) -> None:
@@ -171,6 +221,33 @@ def scalar_loss(loss: object) -> torch.Tensor:
         hint="Give one number, computed by the model with gradients, such as the mean over the "
         "batch; no .item(), .detach() or torch.no_grad() on the way.",
     )
+
+
+def refuse_devices(
+    placement: object, device: object, device_ids: object, environment: Mapping[str, str]
+) -> None:
+    """Refuse devices that would be passed over without a word."""
+    given = {"placement": placement, "device": device, "device_ids": device_ids}
+    named = [name for name, one in given.items() if one is not None and one != ()]
+    if isinstance(device_ids, (str, bytes)) or not isinstance(device_ids, Sequence):
+        raise BadInput(
+            f"device_ids is {device_ids!r}",
+            hint="Give a list with a device for each process of this machine, or device=...",
+        )
+    if len(named) > 1 and (device_ids or "device_ids" not in named):
+        raise BadInput(f"{' and '.join(named)} are both given", hint="Name the device once.")
+    local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
+    num_processes = int(local) if local.isdecimal() else 1
+    if len(device_ids) > num_processes:
+        count = len(device_ids)
+        raise BadInput(
+            f"device_ids names {count} devices, but {num_processes} "
+            f"{'process trains' if num_processes == 1 else 'processes train'} on this machine, "
+            "each on one device",
+            hint=f"Start a process for each: torchrun --nproc-per-node {count} SCRIPT.py, with "
+            "Trainer(..., environment=os.environ), or anyrig train CONFIG "
+            f"--nproc {count}. For one device, name one.",
+        )
 
 
 def refuse_mistakes(model: object, loss: object, settings: object) -> None:

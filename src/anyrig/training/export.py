@@ -203,6 +203,9 @@ def export_onnx(
 ) -> Path:
     """Write a model as an ONNX file in fp32 that takes any number of items; its path.
 
+    The file is first run in ONNX Runtime beside the model, with the example and with other sizes:
+    one that gives other numbers is not written.
+
     Beside a folder's config.json and tokenizer.json, `model.onnx` with inputs `input_ids` and
     `attention_mask` and the output `logits` is a classifier that `anyrig classify --with` takes,
     with the output `last_hidden_state` an encoder for `anyrig embed --model`.
@@ -214,11 +217,11 @@ def export_onnx(
         outputs: names of the first outputs; others are left out.
         dynamic: names of the sides that may be any size, by input; the first of each when None.
     """
-    from anyrig.training.onnx_graph import translated
+    from anyrig.training.onnx_export import exported
 
     sides = dynamic or {name: {0: "batch"} for name in inputs}
     plain = copy.deepcopy(plain_model(model)).cpu().float().eval()
-    data = translated(plain, {n: v.cpu() for n, v in inputs.items()}, outputs, sides)
+    data = exported(plain, {n: v.cpu() for n, v in inputs.items()}, outputs, sides)
     with refusals(path.parent), atomic.replacing(path) as file:
         file.write(data)
     return path

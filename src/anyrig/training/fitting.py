@@ -14,7 +14,6 @@ from torch import nn
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
-from anyrig.training.before import Before
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.optimisers import materialise
 from anyrig.units import bytes_text, plural
@@ -45,7 +44,7 @@ def fit_step(
         budget_bytes: the most that may be taken of it.
         tell: is told what is being tried.
     """
-    before = Before(step.model, bound.device)
+    before = step.before
     before.take()
     materialise(step.optimiser)
     meter: Meter = Trimming(bound) if bound.on_host else bound
@@ -79,7 +78,7 @@ def fit_together(
     most = group.least(size_of(batch))
     if budget_bytes is None or most < 3:
         return most, "nothing is known of the memory" if budget_bytes is None else "the whole batch"
-    before = Before(step.model, bound.device)
+    before = step.before
     before.take()
     materialise(step.optimiser)
     least = _least(step, batch)

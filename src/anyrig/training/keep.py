@@ -87,7 +87,7 @@ def saved(
     }
     checkpoints.save(
         Saved(
-            step, epoch=position.epoch, weights=weights, optimiser=state, plain=plain,
+            step, epoch=position.epoch, weights=weights, optimizer=state, plain=plain,
             random=states, loss=loss if loss is not None and math.isfinite(loss) else None,
         ),
         wait=wait,

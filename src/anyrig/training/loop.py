@@ -23,7 +23,7 @@ from torch import nn
 from anyrig.errors import BadInput, BadSetting, StoreFailed
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
-from anyrig.training.checks import refuse_mistakes
+from anyrig.training.checks import accept_other_spellings, refuse_devices, refuse_mistakes
 from anyrig.training.evaluating import Evaluation
 from anyrig.training.feed import Fed, Position
 from anyrig.training.loading import failures_in_words
@@ -63,7 +63,7 @@ class Trainer:
         resume: go on from the folder's last checkpoint where there is one.
         placement: where to train; the best device when None.
         device: or a word for it.
-        device_ids: or a device for each process of this machine.
+        device_ids: or a device for each process of this machine, and no more.
         group: the processes that train together; from `environment` when None.
         environment: a launcher's variables, and those that hide devices.
         watch: is told all that the recorder is told.
@@ -72,6 +72,7 @@ class Trainer:
         name: of the run.
     """
 
+    @accept_other_spellings
     def __init__(
         self,
         model: nn.Module,
@@ -98,6 +99,7 @@ class Trainer:
         name: str = "run",
     ) -> None:
         refuse_mistakes(model, loss, settings)
+        refuse_devices(placement, device, device_ids, environment or {})
         self.spec = Spec(
             model, data, loss or _own_loss, optimizer, settings or Settings(), units, collate,
             validation, figures, finish, Path(folder) if folder is not None else None, resume,

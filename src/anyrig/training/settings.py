@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from anyrig.devices.formats import precision_named
 from anyrig.errors import BadSetting
 from anyrig.precision.dynamic import MoveSettings
 from anyrig.precision.scaler import ScalerSettings
+from anyrig.training.checks import RENAMED, check, renamed
 
 Recompute = Literal["none", "blocks", "selective"]
 Strategy = Literal["auto", "ddp", "fsdp"]
@@ -116,7 +120,7 @@ class Settings:
     """Activations are computed again in backward: of whole blocks, or of cheap operations."""
     recompute_types: tuple[str, ...] = ()
     """Class names of the blocks; found by themselves when empty."""
-    offload_optimiser: bool = False
+    offload_optimizer: bool = False
     """Keep the optimiser's state in the host's memory."""
     offload_activations: bool = False
     """Keep activations in the host's memory until the backward pass wants them."""
@@ -130,7 +134,7 @@ class Settings:
     """Record a step's kernels and play them back, where shapes are fixed."""
     cudnn_benchmark: bool | Auto = "auto"
     """Let cuDNN try its ways of a convolution; `auto` where shapes are fixed."""
-    fused_optimiser: bool | Auto = "auto"
+    fused_optimizer: bool | Auto = "auto"
     """One kernel for all weights; `auto` where a small trial of it works."""
     loading: Loading = field(default_factory=Loading)
     """How data comes in."""
@@ -156,8 +160,8 @@ class Settings:
     """Name the module when something is not finite, by running its batch again with hooks."""
 
     def __post_init__(self) -> None:
-        from anyrig.training.checks import check
-
+        precision = precision_named(self.precision) or self.precision
+        object.__setattr__(self, "precision", precision)
         check(self)
 
     @classmethod
@@ -167,11 +171,28 @@ class Settings:
         return found
 
 
+def _accept_other_spellings(kind: type[Settings]) -> None:
+    """`Settings(dtype=torch.float16, offload_optimiser=True)`; old names can be read as well."""
+    plain = kind.__init__
+
+    @functools.wraps(plain)
+    def initialise(self: Settings, *args: Any, **values: Any) -> None:
+        plain(self, *args, **renamed(values))
+
+    kind.__init__ = initialise  # type: ignore[method-assign]
+    for other, usual in RENAMED.items():
+        if usual in {one.name for one in dataclasses.fields(kind)}:
+            setattr(kind, other, property(operator.attrgetter(usual)))
+
+
+_accept_other_spellings(Settings)
 TABLES = {"scaler": ScalerSettings, "moving": MoveSettings, "loading": Loading,
            "keeping": Keeping}  # fmt: skip
 
 
 def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    if kind is Settings:
+        values = renamed(values)
     known = {one.name: one for one in dataclasses.fields(kind)}
     given: dict[str, Any] = {}
     for name, value in values.items():

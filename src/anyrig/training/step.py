@@ -25,7 +25,7 @@ from anyrig.memory.oom import Shortage, recognise
 from anyrig.memory.recover import Holder, attempt
 from anyrig.precision.gradients import clip, collect, norm_of
 from anyrig.training.before import Before
-from anyrig.training.checks import scalar_loss
+from anyrig.training.checks import accept_other_spellings, scalar_loss
 from anyrig.training.nests import cut, size_of, to_device
 from anyrig.training.protocol import Batch, Group, Loss, Units, Unwatched, Watch
 from anyrig.training.saving.offload_state import is_offloaded
@@ -64,7 +64,7 @@ class Step:
 
     Args:
         model: already on the device, cast and prepared by the group.
-        optimiser: of its weights, or of their masters.
+        optimizer: of its weights, or of their masters.
         loss: of a batch, a mean over its units.
         applied: the number format at work.
         device: where it computes.
@@ -82,10 +82,11 @@ class Step:
         watch: is told of phases and events.
     """
 
+    @accept_other_spellings
     def __init__(
         self,
         model: nn.Module,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         loss: Loss,
         applied: Applied,
         device: torch.device | str,
@@ -106,15 +107,15 @@ class Step:
             from anyrig.training.distributed.alone import Alone
 
             group = Alone()
-        self.model, self.optimiser, self.applied = model, optimiser, applied
+        self.model, self.optimiser, self.applied = model, optimizer, applied
         self.micro_batch = micro_batch
         self._loss, self._units, self._device = loss, units or size_of, torch.device(device)
         self._group, self._watch = group, watch or Unwatched()
         self._max_norm, self._bound, self._masters = max_norm, bound, masters
         self._compiled = compiled
         self._around = around or contextlib.nullcontext()
-        self._quiet = guard and supports_found_inf(optimiser)
-        self._before = Before(model, self._device)
+        self._quiet = guard and supports_found_inf(optimizer)
+        self.before = Before(self._device, model, loss)
         self._recorded = self._recording(cuda_graphs)
 
     def _recording(self, how: bool | Literal["auto"]) -> Recorded | None:
@@ -146,7 +147,7 @@ class Step:
         if self._group.size > 1:
             told = torch.tensor([units], dtype=torch.int64)
             whole = int(self._group.total(told).item())
-        self._before.take()
+        self.before.take()
         retries = 0
         while True:
             work = _Work(batch, pieces(size, self.micro_batch), whole, samples > 0)
@@ -263,7 +264,7 @@ class Step:
         if self.micro_batch < 1:
             self.micro_batch = before
             raise _too_large(shortage)
-        self._before.put_back()
+        self.before.put_back()
         if self.micro_batch == before:
             return
         self._watch.event(
@@ -346,7 +347,7 @@ def _too_large(shortage: Shortage | None) -> OutOfMemory:
 def _no_state(shortage: Shortage | None) -> OutOfMemory:
     return OutOfMemory(
         "memory ran out in the optimiser's step" + (f": {shortage.said}" if shortage else ""),
-        hint="Set offload_optimiser = true, take an optimiser with less state (sgd, lion, "
+        hint="Set offload_optimizer = true, take an optimiser with less state (sgd, lion, "
         "adafactor) or strategy = fsdp, and resume: the last checkpoint is whole.",
     )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from anyrig.training.checks import accept_other_spellings
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -18,7 +20,7 @@ class Saved:
     epoch: int = 0
     weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Parameters and buffers, whole, under the plain model's names."""
-    optimiser: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
     """A nest of tensors and plain values; also masters of weights, averages, and the like."""
     plain: Mapping[str, Any] = field(default_factory=dict)
     """Precision, scaler, schedule, data position, settings, versions, figures: no tensors needed,
@@ -27,3 +29,11 @@ class Saved:
     """Random states by rank, as `random.capture` gives them."""
     loss: float | None = None
     """On the validation data, where that was measured: the best are kept by it."""
+
+    @property
+    def optimiser(self) -> Mapping[str, Any]:
+        """The same under its older name."""
+        return self.optimizer
+
+
+Saved.__init__ = accept_other_spellings(Saved.__init__)  # type: ignore[method-assign]

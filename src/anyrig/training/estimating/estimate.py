@@ -15,13 +15,15 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
 from anyrig.devices.describe import Precision
+from anyrig.devices.formats import precision_named
 from anyrig.errors import AnyrigError, BadInput, BadSetting
+from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.books import Books
 from anyrig.training.estimating.hollow import Make, hollow, hollow_batch
 from anyrig.training.estimating.stand_in import Casts, gpu_rules
@@ -74,6 +76,7 @@ class Estimate:
         return f"{bytes_text(self.peak)} at a micro batch of {self.micro_batch} ({parts})"
 
 
+@accept_other_spellings
 def estimate(
     model: nn.Module | Make,
     batch: Callable[[int], Any],
@@ -82,11 +85,11 @@ def estimate(
     micro_batch: int = 1,
     num_micro: int = 1,
     precision: Precision = "fp32",
-    optimiser: Optimiser = "adamw",
+    optimizer: Optimiser = "adamw",
     fused: bool = True,
     recompute: Recompute = "none",
     recompute_types: Sequence[str] = (),
-    offload_optimiser: bool = False,
+    offload_optimizer: bool = False,
     device_type: str = "cuda",
     capability: str | None = None,
 ) -> Estimate:
@@ -99,11 +102,11 @@ def estimate(
         micro_batch: items computed at once.
         num_micro: micro batches in a step; from two on, gradients live during the forward pass.
         precision: as for the Trainer: bf16 and fp16 by autocast, fp8 counted as bf16.
-        optimiser: a name that the Trainer knows, or a function of the model's parameter groups.
+        optimizer: a name that the Trainer knows, or a function of the model's parameter groups.
         fused: whether its kernels are fused; those that are not make copies of the weights.
         recompute: whether activations are computed again.
         recompute_types: class names of the blocks.
-        offload_optimiser: its state is in the host's memory.
+        offload_optimizer: its state is in the host's memory.
         device_type: torch's word for the device it is for.
         capability: of a CUDA device, for the size of its libraries' workspaces.
     """
@@ -111,7 +114,8 @@ def estimate(
         raise BadInput(
             f"a micro batch of {micro_batch}, {num_micro} of them", hint="Count from 1 up."
         )
-    run = _Run(precision, device_type, offload_optimiser)
+    precision = cast("Precision", precision_named(precision) or precision)
+    run = _Run(precision, device_type, offload_optimizer)
     try:
         # A model that must be made with data draws its weights: the caller's draws stay the same.
         with _quiet(), torch.random.fork_rng(devices=[]), _rules(device_type) as casts:
@@ -119,7 +123,7 @@ def estimate(
             with run.mode, contextlib.ExitStack() as stack:
                 if recompute != "none":
                     stack.enter_context(_recomputed(made, recompute, recompute_types))
-                rule = _optimiser(made, optimiser, fused, device_type)
+                rule = _optimiser(made, optimizer, fused, device_type)
                 run.steps(made, lambda: batch(micro_batch), loss, rule, num_micro, casts)
     except AnyrigError:
         raise

@@ -7,12 +7,14 @@ from typing import Any
 
 from anyrig.devices.describe import Precision
 from anyrig.errors import BadInput
+from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.estimate import Estimate, estimate
 from anyrig.training.estimating.hollow import batch_like
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.settings import Settings
 
 
+@accept_other_spellings
 def estimates_of(
     task: Task,
     settings: Settings,
@@ -20,7 +22,7 @@ def estimates_of(
     precision: Precision,
     device_type: str = "cuda",
     capability: str | None = None,
-    optimiser: str = "adamw",
+    optimizer: str = "adamw",
     sizes: Sequence[int] = (),
 ) -> tuple[Estimate, ...]:
     """Estimates of a task's step, for `fits`; the last one is of the micro batch that is set.
@@ -31,7 +33,7 @@ def estimates_of(
         precision: what the settings' precision comes to on the device.
         device_type: torch's word for the device.
         capability: of a CUDA device.
-        optimiser: by name.
+        optimizer: by name.
         sizes: micro batches; half of what is set and all of it when empty.
     """
     example = batch_of_one(task)
@@ -42,9 +44,9 @@ def estimates_of(
         estimate(
             task.model, batch_like(example), task.loss,
             micro_batch=size, num_micro=-(-settings.batch // size), precision=precision,
-            optimiser=optimiser, fused=settings.fused_optimiser is not False,
+            optimizer=optimizer, fused=settings.fused_optimizer is not False,
             recompute=settings.recompute, recompute_types=settings.recompute_types,
-            offload_optimiser=settings.offload_optimiser, device_type=device_type,
+            offload_optimizer=settings.offload_optimizer, device_type=device_type,
             capability=capability,
         )
         for size in wanted

@@ -40,14 +40,52 @@ def blocks_of(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Modul
     """
     if types:
         return _named(model, types)
+    found = _repeated(model)
+    if not found:
+        raise BadSetting(
+            f"{type(model).__name__} has no repeated blocks",
+            hint="Name their classes in recompute_types.",
+        )
+    return found
+
+
+def parts_of(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
+    """What of a model can be computed again: of every model something, none inside another.
+
+    Its repeated blocks; else a single block in a list, as in a model of one layer; else plain
+    sequences of layers, which `recompute` cuts into segments; else the whole model.
+    """
+    if types:
+        return _named(model, types)
+    found = _repeated(model)
+    if found:
+        return found
+    single = _outermost(dict(_candidates(model, in_containers=True)))
+    sequences = _outermost({name: one for name, one in model.named_modules() if is_sequence(one)})
+    # Embeddings and a head may well be larger than a single block, and keep next to nothing.
+    for some, least in ((single, 0.1), (sequences, 0.5)):
+        others = sequences if some is single else single
+        share = _total(some) / max(1, _size(model))
+        if some and share >= least and _total(some) >= _total(others):
+            return some
+    return {"": model}
+
+
+def is_sequence(module: nn.Module) -> bool:
+    """Whether a module only runs its layers one after another."""
+    return (
+        isinstance(module, nn.Sequential)
+        and type(module).forward is nn.Sequential.forward
+        and len(module) > 1
+    )
+
+
+def _repeated(model: nn.Module) -> dict[str, nn.Module]:
     for inside in (True, False):
         kinds = _kinds(model, in_containers=inside)
         if kinds:
             return _outermost(_chosen(kinds, _size(model)))
-    raise BadSetting(
-        f"{type(model).__name__} has no repeated blocks",
-        hint="Name their classes in recompute_types.",
-    )
+    return {}
 
 
 def _chosen(kinds: Sequence[Kind], total: int) -> dict[str, nn.Module]:
@@ -128,6 +166,10 @@ def _overlaps(some: Mapping[str, nn.Module], others: Mapping[str, nn.Module]) ->
 
 def _within(name: str, outer: str) -> bool:
     return not outer or name.startswith(f"{outer}.")
+
+
+def _total(some: Mapping[str, nn.Module]) -> int:
+    return sum(_size(one) for one in some.values())
 
 
 def _size(module: nn.Module) -> int:

@@ -182,7 +182,7 @@ class OffloadedState:
         return self._lanes[device]
 
 
-def offload_optimiser(
+def offload_optimizer(
     optimiser: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES
 ) -> OffloadedState:
     """Keep an optimiser's state in the host's memory from now on.
@@ -204,8 +204,8 @@ def offload_optimiser(
 def offload_state(
     optimiser: torch.optim.Optimizer, *, piece_bytes: int = _PIECE_BYTES
 ) -> torch.optim.Optimizer:
-    """The same optimiser, whose state is in the host's memory from now on: `offload_optimiser`."""
-    offload_optimiser(optimiser, piece_bytes=piece_bytes)
+    """The same optimiser, whose state is in the host's memory from now on: `offload_optimizer`."""
+    offload_optimizer(optimiser, piece_bytes=piece_bytes)
     return optimiser
 
 

@@ -14,6 +14,7 @@ counted once.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from anyrig.errors import BadSetting
-from anyrig.training.saving.blocks import blocks_of
+from anyrig.training.saving.blocks import is_sequence, parts_of
 from anyrig.units import plural
 
 How = Literal["blocks", "selective"]
@@ -46,8 +47,9 @@ class Recomputing:
 
     how: How
     names: tuple[str, ...]
+    """Of the blocks, or of the sequences of layers that are cut into segments."""
     kinds: tuple[str, ...]
-    """Class names of the blocks."""
+    """Their class names."""
     _undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     @property
@@ -79,7 +81,9 @@ def recompute(model: nn.Module, how: How = "blocks", types: Sequence[str] = ()) 
     Args:
         model: any module that is not compiled yet.
         how: whole `blocks`, or `selective`.
-        types: class names of the blocks; found by themselves when empty.
+        types: class names of the blocks; found by themselves when empty. A model without repeated
+            blocks is cut into segments where it is a sequence of layers; else all of it is one
+            block.
     """
     if how not in ("blocks", "selective"):
         raise BadSetting(f"no way to recompute is called {how!r}", hint="blocks or selective.")
@@ -89,14 +93,14 @@ def recompute(model: nn.Module, how: How = "blocks", types: Sequence[str] = ()) 
             hint="Call recompute first, then torch.compile.",
         )
     for name, module in model.named_modules():
-        if isinstance(module.__dict__.get("forward"), _Again):
+        if isinstance(module.__dict__.get("forward"), (_Again, _Segments)):
             raise BadSetting(f"{name or 'the model'} is recomputed already", hint="Undo it first.")
-    blocks = blocks_of(model, types)
+    blocks = parts_of(model, types)
     kinds = tuple(dict.fromkeys(type(block).__name__ for block in blocks.values()))
     done = Recomputing(how, tuple(blocks), kinds)
     for block in {id(one): one for one in blocks.values()}.values():
         done._undo.append(_patch(block, how))
-        if how == "selective":
+        if how == "selective" or _begins_in_place(block):
             done._undo.append(_out_of_place(block))
     return done
 
@@ -152,9 +156,37 @@ class _Again:
         return first, _statistics_kept(self.block, second)
 
 
+class _Segments:
+    """The forward of a sequence of layers, cut into about as many segments as each has layers."""
+
+    def __init__(self, whole: nn.Sequential, how: How) -> None:
+        self.whole, self.how = whole, how
+        self._parts: list[_Again] = []
+
+    def __call__(self, given: Any) -> Any:
+        for part in self._cut():
+            part.block.training = self.whole.training
+            given = part(given)
+        return given
+
+    def _cut(self) -> list[_Again]:
+        layers = list(self.whole)
+        held = [layer for part in self._parts for layer in part.block.children()]
+        if len(held) != len(layers) or any(a is not b for a, b in zip(held, layers, strict=True)):
+            size = max(1, round(math.sqrt(len(layers))))
+            self._parts = [
+                _Again(nn.Sequential(*layers[first : first + size]), self.how, None)
+                for first in range(0, len(layers), size)
+            ]
+        return self._parts
+
+
 def _patch(block: nn.Module, how: How) -> Callable[[], None]:
     before = block.__dict__.get("forward")
-    block.__dict__["forward"] = _Again(block, how, before)
+    if before is None and isinstance(block, nn.Sequential) and is_sequence(block):
+        block.__dict__["forward"] = _Segments(block, how)
+    else:
+        block.__dict__["forward"] = _Again(block, how, before)
 
     def undo() -> None:
         if before is None:
@@ -163,6 +195,14 @@ def _patch(block: nn.Module, how: How) -> Callable[[], None]:
             block.__dict__["forward"] = before
 
     return undo
+
+
+def _begins_in_place(block: nn.Module) -> bool:
+    """Whether what goes into a block or a segment is overwritten there: it is needed once more."""
+    if is_sequence(block):
+        return True
+    first = next((one for one in block.modules() if not any(True for _ in one.children())), block)
+    return getattr(first, "inplace", False) is True
 
 
 def _out_of_place(block: nn.Module) -> Callable[[], None]:
@@ -224,5 +264,5 @@ def recomputed(model: nn.Module) -> Mapping[str, How]:
     """Which modules are recomputed now, and how."""
     return {
         name: one.how for name, module in model.named_modules()
-        if isinstance(one := module.__dict__.get("forward"), _Again)
+        if isinstance(one := module.__dict__.get("forward"), (_Again, _Segments))
     }  # fmt: skip
