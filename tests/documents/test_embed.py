@@ -83,6 +83,30 @@ def test_a_question_has_the_folders_prompt(tmp_path: Path) -> None:
     assert not np.allclose(asked[0], plain[1], atol=1e-3)
 
 
+@pytest.mark.parametrize("use", ["query", "passage"])
+def test_every_window_of_a_long_text_has_the_folders_prompt(use: str, tmp_path: Path) -> None:
+    sentence_transformer(tmp_path, prompts={"query": "the cat: ", "passage": "a dog: "})
+    model = in_folder(tmp_path, name="tiny")
+    assert (model.longest, model.overlap) == (48, 6)
+    room = 48 - 2 - 3  # [CLS] and [SEP], and three tokens of the prompt
+    words = " ".join(sentences(20)).split()[: 2 * (room - 6) + 30]
+    starts = [0, room - 6, 2 * (room - 6)]
+    windows = [" ".join(words[start : start + room]) for start in starts]
+    each = embedded(model, windows, use=use)
+    lengths = [5 + len(window.split()) for window in windows]
+    assert lengths == [48, 48, 35]
+    mean = np.average(each, axis=0, weights=lengths)
+    whole = embedded(model, [" ".join(words)], use=use)
+    np.testing.assert_allclose(whole[0], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_a_prompt_that_fills_a_window_leaves_the_text_in_the_vector(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path, prompts={"query": "the cat under the house " * 9})
+    model = in_folder(tmp_path, name="tiny")
+    one, two = embedded(model, ["green river " * 40, "old stone " * 40], use="query")
+    assert not np.allclose(one, two, atol=1e-3)
+
+
 @pytest.mark.parametrize("family", ["electra", "modernbert"])
 def test_families_without_a_graph_run_through_torch(family: str, tmp_path: Path) -> None:
     theirs = encoder(tmp_path, family)
