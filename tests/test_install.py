@@ -144,3 +144,17 @@ def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     local = localize_install_lines(text)
     assert f"-c {root}/constraints.txt -e '{root}[ocr,torch]'`, then try again" in local
     assert localize_install_lines(local) == local
+
+
+def test_a_package_that_is_missing_in_the_midst_of_a_command_is_one_error(
+    anyrig: Anyrig, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    (tmp_path / "t.toml").write_text('[task]\nkind = "texts"\nexamples = "e.csv"\n')
+    (tmp_path / "e.csv").write_text("text,label\na,b\nc,d\n")
+    environment = {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = anyrig("train", "t.toml", cwd=tmp_path, environment=environment)
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "torch" in done.stderr
+    assert "pip install" in done.stderr

@@ -39,6 +39,24 @@ def install_line(
     return f"pip uninstall -y {' '.join(uninstall)} && {line}" if uninstall else line
 
 
+_EXTRAS = {
+    "torch": "torch", "transformers": "torch", "accelerate": "torch", "torchao": "torch",
+    "tensorboard": "torch", "onnx": "torch", "onnxscript": "torch",
+    "celery": "cluster", "kombu": "cluster", "redis": "cluster", "flower": "cluster",
+    "rapidocr": "ocr", "faiss": "faiss", "spacy": "entities",
+    "onnxruntime_extensions": "multilingual", "espeakng_loader": "espeak",
+    "phonemizer": "espeak", "py_nanotts": "nanotts", "moonshine_voice": "recognise",
+    "faster_whisper": "recognise",
+}  # fmt: skip
+"""By module: the extra of ours that brings it."""
+
+
+def install_line_for(module: str) -> str:
+    """The command that brings a module which cannot be imported."""
+    root = module.partition(".")[0]
+    return install_line(f"anyrig[{_EXTRAS[root]}]" if root in _EXTRAS else root)
+
+
 def localize_install_lines(text: str) -> str:
     """A text with its install commands as they must be typed here.
 
