@@ -8,8 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli.show import local_fix, print_warning, table
+from anyrig.cli.show import print_warning, table
 from anyrig.errors import AnyrigError
+from anyrig.install import localize_install_lines
 from anyrig.units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _tell_failed(failed: list[Failed]) -> None:
     for one in failed[:_MOST_NAMED]:
         print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
         if one.hint and one.hint != hint:  # many of a kind need one
-            print(f"    hint: {local_fix(one.hint)}", file=sys.stderr)
+            print(f"    hint: {localize_install_lines(one.hint)}", file=sys.stderr)
         hint = one.hint
     if len(failed) > _MOST_NAMED:
         more = len(failed) - _MOST_NAMED
@@ -204,7 +205,8 @@ def print_status(found: Status) -> None:
     for path in found.excluded:
         print(f"  excluded: {path} (--include lets it in again)")
     for trouble in found.troubles:
-        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {local_fix(trouble.hint)}")
+        hint = localize_install_lines(trouble.hint)
+        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
 
 
 def print_list(found: list[Status]) -> None:

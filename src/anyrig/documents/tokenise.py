@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import NeedsWeights
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,7 +218,7 @@ def _converted(folder: Path) -> Tokenizer:
     except ImportError as error:
         raise NeedsWeights(
             f"{folder} has no tokenizer.json",
-            hint="Get it from the model's page, or pip install 'anyrig[torch]' to make one.",
+            hint=f"Get it from the model's page, or {install_line('anyrig[torch]')} to make one.",
         ) from error
     try:
         made: Tokenizer = AutoTokenizer.from_pretrained(
