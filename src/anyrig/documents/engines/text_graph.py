@@ -46,7 +46,7 @@ class TextGraph(Usual):
         except ImportError as error:
             raise MissingPackage(
                 "the multilingual model needs onnxruntime-extensions",
-                hint=install_line("onnxruntime-extensions"),
+                hint=install_line("anyrig[multilingual]"),
             ) from error
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 3
