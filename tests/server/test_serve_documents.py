@@ -55,6 +55,15 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
     assert told["num_failed"] == 2
 
 
+def test_texts_that_the_model_was_not_made_for_are_told(server: Server) -> None:
+    text = "La factura vence el viernes y hay que pagarla en el banco antes de las dos."
+    told = ask(server, "classify", texts=[text], labels=["bill", "letter"], model="minilm")
+    (warning,) = told["results"][0]["result"]["warnings"]
+    assert "texts are in es, but minilm was trained on en only" in warning
+    plain = ask(server, "classify", texts=[RECIPE], labels=["bill", "letter"], model="minilm")
+    assert plain["results"][0]["result"]["warnings"] == []
+
+
 def test_a_trained_classifier_is_listed_and_sorts(server: Server, train: None) -> None:
     (found,) = server.client.get("/documents/classifiers").json()["classifiers"]
     assert (found["name"], found["labels"]) == ("mail", ["food", "home"])

@@ -9,6 +9,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
+from anyrig.install import install_line
 from anyrig.text.document import Picture
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def _unread(picture: Picture) -> Cover:
     for magic, media_type in _MAGIC.items():
         if picture.data.startswith(magic) and len(picture.data) <= _MOST_BYTES:
             return Cover(Picture(picture.data, media_type))
-    return Cover(None, "the cover is left out: Pillow is needed for it (`pip install pillow`)")
+    return Cover(
+        None, f"the cover is left out: Pillow is needed for it (`{install_line('pillow')}`)"
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyrig.errors import BadInput, MissingPackage
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +117,7 @@ class _Av:
             import av
         except ImportError as error:
             raise MissingPackage(
-                f"{file.name} needs the package av to be read", hint="pip install av"
+                f"{file.name} needs the package av to be read", hint=install_line("av")
             ) from error
         self._av, self._file = av, file
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     from anyrig.cli.said import Said
+    from anyrig.errors import AnyrigError
 
 # name -> (module in this room, one line of help). The order is the order of the help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -117,10 +118,26 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
         command, options = command_line(arguments)
         return command.run(options)
     except AnyrigError as error:
-        print_error(error)
-        if said is not None:
-            said.fail(error.message, error.hint, error.exit_code)
-        return error.exit_code
+        failed: AnyrigError = error
+    except ModuleNotFoundError as error:
+        failed = _missing(error)
+    print_error(failed)
+    if said is not None:
+        said.fail(failed.message, failed.hint, failed.exit_code)
+    return failed.exit_code
+
+
+def _missing(error: ModuleNotFoundError) -> AnyrigError:
+    """A package that nobody looked for before it was imported; a module of ours is a fault."""
+    from anyrig.errors import MissingPackage
+    from anyrig.install import install_line_for
+
+    if not error.name or error.name.partition(".")[0] == "anyrig":
+        raise error
+    logging.getLogger(__name__).debug("missing", exc_info=error)
+    return MissingPackage(
+        f"the package {error.name} cannot be imported: {error}", hint=install_line_for(error.name)
+    )
 
 
 def _help(rest: list[str], overview: object) -> int:

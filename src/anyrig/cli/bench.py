@@ -20,6 +20,7 @@ from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.words import detour, drive_for, match
 from anyrig.errors import DeviceUnusable, KernelFailed
+from anyrig.install import install_line
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def drive_of(device: Device, word: str = "") -> Drive:
     if drive is None:
         raise DeviceUnusable(
             f"nothing can drive {device.name}: {device.why_not}",
-            hint=device.why_not_fix or "pip install onnxruntime",
+            hint=device.why_not_fix or install_line("onnxruntime"),
         )
     return drive
 

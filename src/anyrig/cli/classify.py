@@ -190,7 +190,7 @@ def _flow(
             hint="Train it with --multi, from examples that have several.",
         )
     options.model = options.model or head.about.word
-    vectors = peeked.vectors(stack, sources, known=True)
+    vectors = peeked.vectors(stack, sources)
     return head.about.title, classify.classify(
         sources, classify.fitting(head, vectors), vectors, peeked, ways
     )

@@ -42,15 +42,12 @@ class Peeked:
         """Those that were read already."""
         return [one.text for one in self._first if isinstance(one, Paged)]
 
-    def vectors(
-        self, stack: ExitStack, sources: Sequence[Source], *, known: bool = False
-    ) -> Vectors:
+    def vectors(self, stack: ExitStack, sources: Sequence[Source]) -> Vectors:
         """Vectors by the model that was asked for, or that suits the texts."""
         texts = self.texts() + [one.text for one in sources if one.file is None]
         size = sum(map(len, texts)) if self._all else None
-        shares = {} if known else languages(texts)
         return stack.enter_context(
-            embedding.vectors(self._context, languages=shares, num_characters=size)
+            embedding.vectors(self._context, languages=languages(texts), num_characters=size)
         )
 
 

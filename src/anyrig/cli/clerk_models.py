@@ -163,6 +163,15 @@ def vectors(
     return loaded(room, _model(room, known, languages(texts) if shares is None else shares))
 
 
+def advice(made: Vectors, texts: Sequence[str]) -> list[str]:
+    """What to tell of texts that a model was not made for."""
+    from anyrig.cli.classify_read import languages
+    from anyrig.documents.model import advice
+
+    told = advice(made.model, languages(texts)) if made.model.languages else ""
+    return [told] if told else []
+
+
 def _model(room: ClerkRoom, word: str, shares: Mapping[str, float]) -> Model:
     """A model's description; looking one up reads its files, so it is kept as well."""
     foreign = sum(share for code, share in shares.items() if code and code != "en")

@@ -91,6 +91,7 @@ def classify(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     pages = list(clerk_models.read(room, sources, arguments.get("ocr")))
     texts = [one.text for one in pages if not _is_unread(one)]  # type: ignore[union-attr]
     chooser, vectors = _chooser(room, arguments, texts)
+    advice = clerk_models.advice(vectors, texts)
     ways = Ways(arguments["pool"], arguments["other"], arguments["threshold"])
 
     def read(paths: Iterable[Path]) -> Iterator[Paged | Unread]:
@@ -106,6 +107,7 @@ def classify(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
             rows.append(_wrong(source, one.error))
         else:
             row = plain(one)
+            row["warnings"] = [*advice, *row["warnings"]]
             rows.append({"result": {k: v for k, v in row.items() if k not in ("name", "file")}})
     return rows
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
@@ -54,5 +55,5 @@ def needs_celery() -> None:
     if find_spec("celery") is None or find_spec("redis") is None:
         raise MissingPackage(
             "a cluster needs celery and redis, which are not installed",
-            hint="pip install 'anyrig[cluster]'",
+            hint=install_line("anyrig[cluster]"),
         )

@@ -8,18 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import (
-    local_fix,
-    machine_text,
-    paint,
-    print_json,
-    print_warning,
-    table,
-    wrapped,
-)
+from anyrig.cli.show import machine_text, paint, print_json, print_warning, table, wrapped
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Machine, to_json
 from anyrig.errors import BadInput, NoSuchDevice
+from anyrig.install import localize_install_lines
 
 HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
 it or exactly why nothing can, and which one would be used. Imports no framework."""
@@ -47,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if options.profiles:
         return _profiles(context)
     machine = context.machine
-    fix = local_fix if context.record is None else str
+    fix = localize_install_lines if context.record is None else str
     try:
         choice = context.choose()
     except NoSuchDevice:

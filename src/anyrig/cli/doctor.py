@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.pick import keep_figures
-from anyrig.cli.show import Progress, local_fix, paint, print_json, wrapped
+from anyrig.cli.show import Progress, paint, print_json, wrapped
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
 from anyrig.devices.words import match
 from anyrig.errors import AnyrigError, BadInput, BadRecord
+from anyrig.install import install_line, localize_install_lines
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     tested = _self_test(context, devices) if options.selftest else ()
     verdicts = [*_verdicts(tested)]
     if options.selftest and not tested:
-        fix = "pip install 'anyrig[torch]'"
+        fix = install_line("anyrig[torch]")
         verdicts.append(Finding("self-test", "warning", "not run: torch drives no device", fix))
     findings = (*diagnose(context.machine, probes), *verdicts, *_choice(context))
     broken = [finding for finding in findings if finding.state == "broken"]
@@ -121,7 +122,7 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
         line = wrapped(f"{finding.state:<7}  {finding.check:<{width}}  ", finding.message)
         print(paint(finding.state, finding.state) + line[len(finding.state) :])
         if finding.fix:
-            fix = local_fix(finding.fix) if live else finding.fix
+            fix = localize_install_lines(finding.fix) if live else finding.fix
             # In one piece, for copying: the terminal folds it by itself.
             print(paint(f"{'':<9}{'':<{width}}  -> {fix}", "dim"))
     counts = {state: sum(f.state == state for f in findings) for state in ("broken", "warning")}

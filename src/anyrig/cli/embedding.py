@@ -55,14 +55,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def model(context: Context, *, languages: Mapping[str, float] | None = None) -> Model:
     """The model that was asked for; a word about texts that it was not made for."""
-    from anyrig.documents.model import advice, find
+    from anyrig.documents.model import find
 
     asked = getattr(context.options, "model", None) or context.loaded.settings.documents.model
     fetching = fetch if getattr(context.options, "fetch", False) else None
     found = find(asked, models=context.folders.models, languages=languages, fetch=fetching)
-    if languages and (told := advice(found, languages)):
-        print_warning(told)
+    advise(found, languages or {})
     return found
+
+
+def advise(found: Model, languages: Mapping[str, float]) -> str:
+    """Warn of texts that a model was not made for, before it is run; nothing where it was."""
+    from anyrig.documents.model import advice
+
+    told = advice(found, languages)
+    if told:
+        print_warning(told)
+    return told
 
 
 def fetch(repository: str, folder: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from anyrig.cli import engines_manage, speaker
 from anyrig.cli.context import Context
-from anyrig.cli.show import Progress, local_fix, paint, print_json, table, wrapped
+from anyrig.cli.show import Progress, paint, print_json, table, wrapped
 from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
+from anyrig.install import localize_install_lines
 from anyrig.speech import engines
 from anyrig.speech.hosting import recipes
 from anyrig.speech.protocol import Option, Spec
@@ -100,7 +101,7 @@ def row_of(context: Context, name: str) -> Row:
     except MissingPackage as error:
         own = spec.install.startswith("anyrig engines install")
         state: State = "needs environment" if own else "needs extra"
-        return Row(spec, state, error.message, local_fix(error.hint))
+        return Row(spec, state, error.message, localize_install_lines(error.hint))
     except AnyrigError as error:
         return Row(spec, "broken", error.message, error.hint)
     return Row(spec, "ready", num_voices=len(found.voices), languages=found.languages)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from anyrig.cli import speaker
 from anyrig.cli.context import Context
 from anyrig.cli.pick import can_ask
-from anyrig.cli.show import Progress, local_fix, print_json
+from anyrig.cli.show import Progress, print_json
 from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
+from anyrig.install import localize_install_lines
 from anyrig.speech.protocol import SpeechEngine
 from anyrig.units import bytes_text, plural
 
@@ -127,7 +128,7 @@ def _next(context: Context, name: str, folder: Path) -> str:
     try:
         speaker.found(context, name, engine_class(name))
     except AnyrigError as error:
-        return local_fix(error.hint)
+        return localize_install_lines(error.hint)
     where = f" --model {folder}" if context.options.to else ""
     return f'anyrig speak "Hello." --engine {name}{where}'
 
@@ -170,7 +171,7 @@ def install(context: Context, name: str, kind: type[SpeechEngine]) -> int:
     from anyrig.speech.hosting import environments, recipes
 
     if name not in recipes.NAMES:
-        line = local_fix(kind.spec.install) or "nothing: it comes with anyrig"
+        line = localize_install_lines(kind.spec.install) or "nothing: it comes with anyrig"
         raise BadInput(f"{name} needs no environment of its own", hint=f"What it needs: {line}")
     with Told(context, "environment") as told:
         folder = environments.install(

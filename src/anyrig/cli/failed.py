@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.cli.show import local_fix, print_warning
+from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError
+from anyrig.install import localize_install_lines
 from anyrig.text.labels import one_line
 from anyrig.units import plural
 
@@ -51,7 +52,7 @@ def end(failed: Sequence[Failed], total: int, what: str = "file") -> int:
     first = failed[0]
     nothing = len(failed) >= total
     for one in failed[nothing:_MOST_NAMED]:
-        print_warning(f"{one.said}\n  hint: {local_fix(one.error.hint)}")
+        print_warning(f"{one.said}\n  hint: {localize_install_lines(one.error.hint)}")
     if len(failed) > _MOST_NAMED:
         print_warning(f"and {len(failed) - _MOST_NAMED} more; --json has them all")
     if total > 1:

@@ -47,11 +47,12 @@ def url_of(context: Context) -> str:
     if asked is None:
         asked = "yes" if context.loaded.settings.cluster.spread else "no"
     word = asked.strip().lower()
-    if word not in _YES:
-        return "" if word in _NO else str(asked)
-    from anyrig.cli.cluster_link import broker_of
+    if word in _NO:
+        return ""
+    from anyrig.cli.cluster_link import broker_of, needs_celery
 
-    return broker_of(context, None)
+    needs_celery()
+    return broker_of(context, None) if word in _YES else str(asked)
 
 
 def check_queued(context: Context) -> None:
@@ -64,6 +65,7 @@ def check_queued(context: Context) -> None:
             "the address of a queued job's cluster would show its password to whoever lists jobs",
             hint="Set cluster.broker, and queue with --cluster yes.",
         )
+    url_of(context)  # what it needs is said now, not when the job runs
 
 
 def placed(context: Context, chosen: Chosen) -> Placed:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from anyrig.errors import AnyrigError, BadInput
 from anyrig.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from anyrig.documents.index.forget import Removed
     from anyrig.documents.index.update import Indexed, Ways
@@ -111,9 +113,9 @@ def _index(context: Context, path: Path) -> int:
     with ExitStack() as stack:
         how = _ways(context, stack)
         service.remember(path, roots)
-        found = model(context, path, roots, how)
+        found, advice = model(context, path, roots, how)
         vectors = stack.enter_context(embedding.vectors(context, found=found))
-        show = stack.enter_context(index_show.Show(context, path.stem, found.name, began))
+        show = stack.enter_context(index_show.Show(context, path.stem, found.name, began, advice))
         show.begin([str(place) for place in _named(context)])
         if context.options.watch:
             return _watch(path, roots, vectors, how, show, reference(context, found))
@@ -144,18 +146,43 @@ def _watch(
     return 1 if failed else 0
 
 
-def model(context: Context, path: Path, roots: Sequence[bytes], how: Ways) -> Model:
-    """The model asked for, the one that the index has, or the one for the files' languages."""
-    from anyrig.services.index import languages, model_of
+def model(context: Context, path: Path, roots: Sequence[bytes], how: Ways) -> tuple[Model, str]:
+    """The model asked for, the one that the index has, or the one for the files' languages.
 
-    if context.options.model or (path.is_file() and model_of(path)):
-        return known_model(context, path)
-    if context.loaded.settings.documents.model not in ("auto", ""):
-        return embedding.model(context)
-    with Progress(1, "index") as progress:
-        progress.step("looking at a few files for their languages, to choose a model")
-        tally = dict(languages(roots, how, tell=progress.step))
-    return embedding.model(context, languages=tally)
+    With it a word about files whose languages it was not made for.
+    """
+    from anyrig.documents.model import by_language
+    from anyrig.services.index import model_of
+
+    known = bool(path.is_file() and model_of(path))
+    auto = (context.options.model or context.loaded.settings.documents.model) in ("auto", "")
+    if known or not auto:
+        found = known_model(context, path) if known else embedding.model(context)
+        # One that was made for all languages needs no look at the files.
+        shares = _languages(path, roots, how) if found.languages else {}
+    else:
+        shares = _languages(path, roots, how)
+        found = by_language(shares)
+    return found, embedding.advise(found, shares)
+
+
+def _languages(path: Path, roots: Sequence[bytes], how: Ways) -> Mapping[str, float]:
+    """The languages of the index and of a few files in folders that are new to it."""
+    from anyrig.documents.index.status import status
+    from anyrig.services.index import languages
+
+    tally: Counter[str] = Counter()
+    new = list(roots)
+    if path.is_file():
+        told = status(path)
+        tally.update({code: count for code, count in told.languages.items() if code})
+        held = {os.fsencode(root) for root, count in told.roots if count}
+        new = [root for root in roots if root not in held]
+    if new or not tally:
+        with Progress(1, "index") as progress:
+            progress.step("looking at a few files for their languages")
+            tally.update(languages(new or roots, how, tell=progress.step))
+    return tally
 
 
 def known_model(context: Context, path: Path) -> Model:

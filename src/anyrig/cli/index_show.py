@@ -8,8 +8,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from anyrig.cli.show import local_fix, print_warning, table
+from anyrig.cli.show import print_warning, table
 from anyrig.errors import AnyrigError
+from anyrig.install import localize_install_lines
 from anyrig.units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ _STAGES = {
 class Show:
     """Tells how far an index is."""
 
-    def __init__(self, context: Context, name: str, model: str, began: float) -> None:
+    def __init__(
+        self, context: Context, name: str, model: str, began: float, advice: str = ""
+    ) -> None:
         self._json = bool(context.options.json)
+        self._advice = [advice] if advice else []
         self._live = not self._json and sys.stderr.isatty()
         self._name, self._model = name, model
         self._next = time.monotonic() + (_JSON_S if self._json or self._live else _LOG_S)
@@ -111,7 +115,7 @@ class Show:
             "embedded": done.num_embedded, "failed": [_failed(one) for one in done.failed],
             "failed_before": [_failed(one) for one in done.old_failed],
             "other_kinds": [str(one) for one in done.others],
-            "warnings": done.warnings, "wall_s": round(done.wall_s, 3),
+            "warnings": [*self._advice, *done.warnings], "wall_s": round(done.wall_s, 3),
         }  # fmt: skip
 
     def _clear(self) -> None:
@@ -173,7 +177,7 @@ def _tell_failed(failed: list[Failed]) -> None:
     for one in failed[:_MOST_NAMED]:
         print(f"  not read: {one.file}: {one.error}", file=sys.stderr)
         if one.hint and one.hint != hint:  # many of a kind need one
-            print(f"    hint: {local_fix(one.hint)}", file=sys.stderr)
+            print(f"    hint: {localize_install_lines(one.hint)}", file=sys.stderr)
         hint = one.hint
     if len(failed) > _MOST_NAMED:
         more = len(failed) - _MOST_NAMED
@@ -204,7 +208,8 @@ def print_status(found: Status) -> None:
     for path in found.excluded:
         print(f"  excluded: {path} (--include lets it in again)")
     for trouble in found.troubles:
-        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {local_fix(trouble.hint)}")
+        hint = localize_install_lines(trouble.hint)
+        print(f"  not read: {trouble.file}: {trouble.error}\n    hint: {hint}")
 
 
 def print_list(found: list[Status]) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import shutil
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 from anyrig.devices.choose import memory_text, suggested_workers
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import number_text
 from anyrig.errors import AnyrigError
+from anyrig.install import localize_install_lines
 from anyrig.units import bytes_text, plural, seconds_text
 
 _INDENT = " " * 8
@@ -31,12 +29,15 @@ _COLOURS = {
 def print_error(error: AnyrigError) -> None:
     """One line for the error, one for what to do."""
     print(f"{paint('error', 'broken', sys.stderr)}: {error.message}", file=sys.stderr)
-    print(f"  hint: {local_fix(error.hint)}", file=sys.stderr)
+    print(f"  hint: {localize_install_lines(error.hint)}", file=sys.stderr)
 
 
 def print_warning(text: str) -> None:
     """One line on the error stream."""
-    print(f"{paint('warning', 'warning', sys.stderr)}: {text}", file=sys.stderr)
+    print(
+        f"{paint('warning', 'warning', sys.stderr)}: {localize_install_lines(text)}",
+        file=sys.stderr,
+    )
 
 
 def print_json(data: Any) -> None:
@@ -227,29 +228,6 @@ def wrapped(first: str, text: str) -> str:
     lines = textwrap.wrap(text, max(30, width - len(first)), break_long_words=False,
                           break_on_hyphens=False)  # fmt: skip
     return first + f"\n{indent}".join(lines or [""])
-
-
-def local_fix(fix: str) -> str:
-    """A command as it must be typed here: for this interpreter's pip, from this checkout."""
-    root = Path(__file__).resolve().parents[3]
-    if (root / "pyproject.toml").is_file() and (root / "constraints.txt").is_file():
-
-        def from_here(found: re.Match[str]) -> str:
-            return f"-c {_quoted(f'{root}/constraints.txt')} -e {_quoted(f'{root}[{found[1]}]')}"
-
-        fix = re.sub(r"'anyrig\[(\w+)\]'", from_here, fix)
-    mine = shutil.which("pip")
-    if mine is None or Path(mine).parent != Path(sys.executable).parent:
-        pip = f"{_quoted(sys.executable)} -m pip "
-        fix = re.sub(r"\bpip (?=install|uninstall)", lambda _: pip, fix)
-    return fix
-
-
-def _quoted(text: str) -> str:
-    """Text as one word of a command line, where it needs quotes for that."""
-    if sys.platform == "win32":
-        return f'"{text}"' if " " in text else text
-    return shlex.quote(text)
 
 
 def memory_line(device: Device) -> str:

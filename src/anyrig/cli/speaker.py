@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
-from anyrig.cli.show import local_fix
 from anyrig.errors import AnyrigError, BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.install import localize_install_lines
 from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
 
@@ -262,7 +262,7 @@ def _offer(context: Context, name: str, language: str) -> str:
     here = _if_ready(context, name)
     if here is not None and matched(language, here.found.languages):
         return f"{name} ({licence}) does, and is installed: --engine {name}."
-    steps = [local_fix(spec.install)]
+    steps = [localize_install_lines(spec.install)]
     if spec.weights and spec.repository:
         steps.append(f"anyrig engines get {name}")
     elif spec.weights:  # nothing fetches them

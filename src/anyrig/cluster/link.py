@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from anyrig.errors import BadInput, MissingPackage
 from anyrig.errors import NoBroker as NoBroker
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -113,7 +114,7 @@ class Link:
         except ImportError as error:
             raise MissingPackage(
                 "a cluster needs celery and redis, which are not installed",
-                hint="pip install 'anyrig[cluster]'",
+                hint=install_line("anyrig[cluster]"),
             ) from error
         client: Redis = Redis.from_url(
             self.url, socket_timeout=self._timeout_s, socket_connect_timeout=5.0,

@@ -142,8 +142,7 @@ class Embedder:
     def found(self, texts: Sequence[str], use: Use = "passage") -> None:
         """Count those that were cut, of texts whose vectors were kept: that is told every time."""
         if self.long == "cut" and self._tokeniser is not None and texts:
-            prompt = self.model.prompt(use)
-            chunks = self._tokeniser.chunks(prompt + text for text in texts)
+            chunks = self._tokeniser.chunks(texts, self.model.prompt(use))
             self._cut(sum(chunk.num_cut for chunk in chunks))
 
     def _cut(self, count: int) -> None:
@@ -183,11 +182,10 @@ class Embedder:
         except StopIteration:
             return  # nothing to do is no reason to load
         told: deque[tuple[Chunk, list[Bundle]]] = deque()
-        prompt = self.model.prompt(use)
-        asked = (prompt + text for text in chain((begun,), stream))
+        asked = chain((begun,), stream)
 
         def parcels() -> Iterator[bytes]:
-            for chunk, packed in self._packed(asked):
+            for chunk, packed in self._packed(asked, self.model.prompt(use)):
                 told.append((chunk, packed))
                 yield from (bundle.data for bundle in packed)
 
@@ -198,12 +196,12 @@ class Embedder:
             self._cut(chunk.num_cut)
             yield from self._texts(chunk, packed, [_vectors(one) for one in got])
 
-    def _packed(self, texts: Iterable[str]) -> Iterator[tuple[Chunk, list[Bundle]]]:
+    def _packed(self, texts: Iterable[str], prompt: str) -> Iterator[tuple[Chunk, list[Bundle]]]:
         if self._tokeniser is not None:
-            for chunk in self._tokeniser.chunks(texts):
+            for chunk in self._tokeniser.chunks(texts, prompt):
                 yield chunk, list(bundles(chunk.windows))
             return
-        texts = iter(texts)
+        texts = (prompt + text for text in texts)
         while some := list(islice(texts, self._chunk)):
             yield Chunk([], list(range(len(some))), len(some)), list(text_bundles(some))
 

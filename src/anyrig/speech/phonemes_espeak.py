@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from anyrig.errors import MissingPackage
+from anyrig.install import install_line
 from anyrig.speech.phonemes import INLINE, Word
 
-INSTALL = "pip install 'anyrig[espeak]'"
+INSTALL = install_line("anyrig[espeak]")
 TIE = "^"
 """What joins the signs of one sound."""
 _MARKS = ';:,.!?¡¿—…"()“”«»'

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from anyrig.errors import BadSetting, MissingPackage, StoreFailed
+from anyrig.install import install_line
 from anyrig.store import rows
 from anyrig.store.key import Plain
 from anyrig.store.protocol import Claim, Entry, Result
@@ -278,7 +279,7 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
     except ImportError as error:
         raise MissingPackage(
             "sharing results through Redis needs the package redis",
-            hint='pip install "anyrig[cluster]", or leave cache.url empty.',
+            hint=f"{install_line('anyrig[cluster]')}, or leave cache.url empty.",
         ) from error
     if url.partition("://")[0].lower() not in SCHEMES:
         raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT)

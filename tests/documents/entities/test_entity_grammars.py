@@ -49,6 +49,84 @@ fr|les |années 1990| furent|1990/1999
 fr|les |années soixante-dix|.|1970/1979
 es|en los |años 80|.|1980/1989
 es|en los |años noventa| y|1990/1999
+en|from the |3rd to the 5th of May 2024|.|2024-05-03/2024-05-05
+en|from the |3rd until the 5th of May 2024|.|2024-05-03/2024-05-05
+en|the |third to the fifth of May 2024|.|2024-05-03/2024-05-05
+en|between the |3rd and the 5th of May 2024|.|2024-05-03/2024-05-05
+en|between |3 and 5 May|.|--05-03/--05-05
+en|on the |3rd and the 5th of May 2024|.|2024-05-03, 2024-05-05
+en|on |3 & 5 May 2024|.|2024-05-03, 2024-05-05
+en||May 3-5, 2024|.|2024-05-03/2024-05-05
+en||May 3 through 5, 2024|.|2024-05-03/2024-05-05
+en||May 3 and 5, 2024|.|2024-05-03, 2024-05-05
+en|between |May 3 and 5, 2024|.|2024-05-03/2024-05-05
+en||May 5-June 7, 2024|.|2024-05-05/2024-06-07
+en||May 5–June 7, 2024|.|2024-05-05/2024-06-07
+en||May 5 – June 7, 2024|.|2024-05-05/2024-06-07
+en||May 5 — June 7, 2024|.|2024-05-05/2024-06-07
+en|from |May 5 to June 7, 2024|.|2024-05-05/2024-06-07
+en|from |May 5th through June 7th|.|--05-05/--06-07
+en|between |May 5 and June 7, 2024|.|2024-05-05/2024-06-07
+en||Dec. 28-Jan. 3, 2024|.|2023-12-28/2024-01-03
+en||December 28, 2023 - January 3, 2024|.|2023-12-28/2024-01-03
+en|from |December 28, 2023, to January 3, 2024|, and|2023-12-28/2024-01-03
+en||3 May-5 June 2024|.|2024-05-03/2024-06-05
+en||3 May–5 June 2024|.|2024-05-03/2024-06-05
+en|from the |3rd of May to the 5th of June 2024|.|2024-05-03/2024-06-05
+en|between |3 May and 5 June 2024|.|2024-05-03/2024-06-05
+en||28 December 2023 to 3 January 2024|.|2023-12-28/2024-01-03
+en||3 May 2024 to 5 June|.|2024-05-03/2024-06-05
+en||28 December 2023 to 3 January|.|2023-12-28/2024-01-03
+en|from |Monday 3 to Friday 7 June 2024|.|2024-06-03/2024-06-07
+en||May–June 2024|.|2024-05/2024-06
+en|from |May to June 2024|.|2024-05/2024-06
+en|between |November and February 2025|.|2024-11/2025-02
+en|from |May 2023 to June 2024|.|2023-05/2024-06
+en||May 2023-June 2024|.|2023-05/2024-06
+en||May 5 to 7 June 2024|.|2024-05-05/2024-06-07
+en-GB||12/05/2024 - 14/05/2024|.|2024-05-12/2024-05-14
+en-US|from |05/12/2024 to 05/14/2024|.|2024-05-12/2024-05-14
+en|from |12/05/2024 to 14/05/2024|.|2024-05-12/2024-05-14
+en|between |2024-05-12 and 2024-06-14|.|2024-05-12/2024-06-14
+en||2024-05-12/2024-06-14|.|2024-05-12/2024-06-14
+en||2023-12-28 – 2024-01-03|.|2023-12-28/2024-01-03
+fr|du |1er au 5 mai 2024|.|2024-05-01/2024-05-05
+fr|entre le |3 et le 5 mai 2024|.|2024-05-03/2024-05-05
+fr|les |3 et 5 mai 2024|.|2024-05-03, 2024-05-05
+fr|du |3 mai au 5 juin 2024|.|2024-05-03/2024-06-05
+fr|du |3 mai jusqu'au 5 juin 2024|.|2024-05-03/2024-06-05
+fr|entre le |3 mai et le 5 juin 2024|.|2024-05-03/2024-06-05
+fr|du |28 décembre 2023 au 3 janvier 2024|.|2023-12-28/2024-01-03
+fr|du |28 décembre au 3 janvier 2024|.|2023-12-28/2024-01-03
+fr||3–5 mai 2024|.|2024-05-03/2024-05-05
+fr|du |lundi 3 au vendredi 7 juin 2024|.|2024-06-03/2024-06-07
+fr|de |mai à juin 2024|.|2024-05/2024-06
+fr|du |12/05/2024 au 14/06/2024|.|2024-05-12/2024-06-14
+fr|du |12/05 au 14/06/2024|.|2024-05-12/2024-06-14
+es|del |3 al 5 de mayo de 2024|.|2024-05-03/2024-05-05
+es|desde el |3 hasta el 5 de mayo de 2024|.|2024-05-03/2024-05-05
+es|entre el |3 y el 5 de mayo de 2024|.|2024-05-03/2024-05-05
+es|los días |3 y 5 de mayo de 2024|.|2024-05-03, 2024-05-05
+es|del |3 de mayo al 5 de junio de 2024|.|2024-05-03/2024-06-05
+es|desde el |3 de mayo hasta el 5 de junio de 2024|.|2024-05-03/2024-06-05
+es|entre el |3 de mayo y el 5 de junio de 2024|.|2024-05-03/2024-06-05
+es|del |28 de diciembre de 2023 al 3 de enero de 2024|.|2023-12-28/2024-01-03
+es||3 de mayo – 5 de junio de 2024|.|2024-05-03/2024-06-05
+es|de |mayo a junio de 2024|.|2024-05/2024-06
+es|del |lunes 3 al viernes 7 de junio de 2024|.|2024-06-03/2024-06-07
+es|del |12/05/2024 al 14/06/2024|.|2024-05-12/2024-06-14
+de|vom |03.05.2024 bis zum 05.06.2024|.|2024-05-03/2024-06-05
+de|vom |03.05.2024 bis 05.06.2024|.|2024-05-03/2024-06-05
+de||03.05.2024-05.06.2024|.|2024-05-03/2024-06-05
+de||03.05.-05.06.2024|.|2024-05-03/2024-06-05
+de||03.05. – 05.06.2024|.|2024-05-03/2024-06-05
+de||3.–5.5.2024|.|2024-05-03/2024-05-05
+de||28.12.–3.1.2025|.|2024-12-28/2025-01-03
+de||3.-5. Mai 2024|.|2024-05-03/2024-05-05
+de|vom |3. bis 5. Mai 2024|.|2024-05-03/2024-05-05
+de|vom |3. bis zum 5. Oktober 2024|.|2024-10-03/2024-10-05
+de|zwischen dem |3. und dem 5. März 2024|.|2024-03-03/2024-03-05
+de|vom |3. Mai bis zum 5. Juni 2024|.|2024-05-03/2024-06-05
 """
 MONEY = """
 en||$1,234.56||1234.56 USD
@@ -86,6 +164,32 @@ es||3 mil euros||3000 EUR
 es||dos mil millones de dólares||2000000000 USD
 es||$1,500.00 MXN||1500.00 MXN
 es||15.000 pesos||
+en||3 billion dollars||3000000000 USD
+en||3 trillion dollars||3000000000000 USD
+en||2 quadrillion dollars||2000000000000000 USD
+en||two trillion dollars||2000000000000 USD
+en||two trillion five hundred billion dollars||2500000000000 USD
+en||five hundred million dollars||500000000 USD
+en||5 hundred million dollars||500000000 USD
+fr||3 billions d'euros||3000000000000 EUR
+fr||3 trillions d'euros||3000000000000000000 EUR
+fr||3 trillions de dollars||3000000000000000000 USD
+fr||2 billiards d'euros||2000000000000000 EUR
+fr||1 quadrillion d'euros||1000000000000000000000000 EUR
+fr||un trillion d'euros||1000000000000000000 EUR
+fr||deux billions d'euros||2000000000000 EUR
+fr||3 mille milliards d'euros||3000000000000 EUR
+fr||trois mille milliards d'euros||3000000000000 EUR
+fr||deux billions cinq cents milliards d'euros||2500000000000 EUR
+es||3 billones de euros||3000000000000 EUR
+es||un billón de euros||1000000000000 EUR
+es||3 trillones de euros||3000000000000000000 EUR
+es||dos trillones de dólares||2000000000000000000 USD
+es||1 cuatrillón de euros||1000000000000000000000000 EUR
+es||3 mil millones de euros||3000000000 EUR
+es||2 mil billones de euros||2000000000000000 EUR
+es||dos billones quinientos mil millones de euros||2500000000000 EUR
+es||3 millardos de euros||3000000000 EUR
 """
 PERCENT = """
 en||12.5 %||12.5%
@@ -209,6 +313,27 @@ def test_a_currency_that_is_not_certain_has_an_amount_and_no_value() -> None:
     (one,) = found("$500", "es")
     assert (one.value, dict(one.details)) == ("", {"amount": "500"})
     assert found("$500")[0].details["currency"] == "USD"
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "values"),
+    [
+        ("en", "May 5 and June 7, 2024", ["--05-05", "2024-06-07"]),
+        ("en", "5 June 2024 to 3 May 2024", ["2024-06-05", "2024-05-03"]),
+        ("es", "3 de mayo de 2024 y 5 de junio de 2024", ["2024-05-03", "2024-06-05"]),
+        ("fr", "le 12/05/2024 et le 14/06/2024", ["2024-05-12", "2024-06-14"]),
+        ("en", "April and May 2024", ["2024-05"]),
+        ("en", "a 14-July-2024 deadline", ["2024-07-14"]),
+    ],
+)
+def test_dates_that_are_no_range_stay_apart(language: str, text: str, values: list[str]) -> None:
+    assert [one.value for one in found(text, language)] == values
+
+
+def test_a_range_whose_order_is_not_certain_tells_both() -> None:
+    (one,) = found("03/04/2024 - 05/04/2024")
+    readings = "2024-04-03/2024-04-05 or 2024-03-04/2024-05-04"
+    assert (one.value, dict(one.details)) == ("", {"readings": readings})
 
 
 def test_a_date_that_may_be_two_tells_both() -> None:

@@ -160,20 +160,63 @@ def test_words_of_a_question() -> None:
     assert found == ["Tenants", "TENANT", "tenancy"]
 
 
-def test_common_words_do_not_cost_more_than_rare_ones(tmp_path: Path) -> None:
-    from anyrig.documents.index import keywords, schema
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of 12,200 passages, most of which say the same two words."""
+    made = tmp_path_factory.mktemp("many")
+    pages = {
+        "a.txt": [f"The harbour dues of year {n} were paid late by ships." for n in range(8_100)],
+        "b.txt": [f"Quay {n}." for n in range(4_100)],
+        "c.txt": [f"Sluice {n}." for n in range(150)],
+    }
+    write(made / "docs", {name: "\f".join(each) for name, each in pages.items()})
+    index(made / "i.sqlite", made / "docs", BAG)
+    newest = {
+        "newest.txt": "Harbour dues, harbour dues, harbour dues: harbour dues and nothing else.",
+        "dredger.txt": "A dredger, once.",
+        "both.txt": "Sluice, quay.",
+    }
+    write(made / "docs", newest)
+    index(made / "i.sqlite", made / "docs", BAG)
+    return made / "i.sqlite"
 
-    write(tmp_path / "docs", {f"{n}.txt": f"common words here number{n}" for n in range(60)})
-    index(tmp_path / "i.sqlite", tmp_path / "docs", BAG)
-    connection = schema.connect_to_read(tmp_path / "i.sqlite")
-    told = keywords.asked(connection, "common number7 words", most=20)
-    assert told.expression == '"number7"'
-    (share,) = keywords.ranked(connection, told, 5).values()
-    assert share > 0.9
-    both = keywords.asked(connection, "common words", most=20)
-    assert sorted(both.expression.split(" AND ")) == ['"common"', '"words"']
-    assert len(keywords.ranked(connection, both, 5)) == 5
-    connection.close()
+
+@pytest.mark.parametrize(
+    ("question", "file"),
+    [
+        ("harbour", "newest.txt"),
+        ("harbour dues", "newest.txt"),
+        ("harbour dues quagga", "newest.txt"),  # a word that stands nowhere
+        ("what are harbour dues", "newest.txt"),
+        ("quay harbour dredger", "dredger.txt"),
+    ],
+)
+def test_the_best_passage_is_found_among_thousands_that_match(
+    many: Path, question: str, file: str
+) -> None:
+    with Searcher(many) as searcher:
+        assert names(searcher, question, mode="keywords")[0] == file
+
+
+def test_common_words_count_beside_a_rarer_one(many: Path) -> None:
+    with Searcher(many) as searcher:
+        assert names(searcher, "quay sluice", mode="keywords")[0] == "both.txt"
+
+
+def test_a_rare_word_does_not_hide_what_has_only_the_common_ones(many: Path) -> None:
+    with Searcher(many) as searcher:
+        found = names(searcher, "dredger harbour", mode="keywords", limit=20)
+        # Common words that never stand together are each found.
+        apart = names(searcher, "quay harbour", mode="keywords", limit=4_200, per_file=True)
+    assert found[0] == "dredger.txt"
+    assert "newest.txt" in found
+    assert {"b.txt", "newest.txt"} <= set(apart)
+
+
+def test_a_filter_does_not_lose_what_the_common_words_find(many: Path) -> None:
+    with Searcher(many) as searcher:
+        only = Filters(folders=(os.fsencode(many.parent / "docs" / "newest.txt"),))
+        assert names(searcher, "dredger harbour", mode="keywords", filters=only) == ["newest.txt"]
 
 
 def test_a_searcher_sees_what_is_indexed_meanwhile(tmp_path: Path) -> None:

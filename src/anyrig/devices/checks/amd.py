@@ -8,6 +8,7 @@ from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, join_fix, listed_kernels, of, severity
 from anyrig.devices.parts import amd as parts
+from anyrig.install import install_line
 
 
 def _on_linux(machine: Machine) -> bool:
@@ -80,6 +81,6 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch-kernels",
                 "broken",
                 f"{of(gpu)} is {gpu.capability}; the torch wheel holds only {' '.join(kernels)}",
-                fix or "use the webgpu extra: pip install 'anyrig[webgpu]'",
+                fix or f"use the webgpu extra: {install_line('anyrig[webgpu]')}",
                 gpu.id,
             )

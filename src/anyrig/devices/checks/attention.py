@@ -9,6 +9,7 @@ from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.diagnose import Finding, of
 from anyrig.devices.parts import nvidia as parts
+from anyrig.install import install_line
 
 # flash-attn holds native kernels for 12.x from this release; older ones have none.
 _FIRST_FOR_RTX_BLACKWELL = (2, 8, 3, 1)
@@ -44,7 +45,8 @@ def _advice(gpu: Device) -> tuple[str, str, bool]:
         told = "FlashAttention 2 builds for it (CK)" if runs else "no flash-attention; SDPA serves"
         return told, "", runs
     capability = parts.parse(gpu.capability) or (0, 0)
-    build = f'TORCH_CUDA_ARCH_LIST="{gpu.capability}" pip install flash-attn --no-build-isolation'
+    line = install_line("flash-attn", options="--no-build-isolation")
+    build = f'TORCH_CUDA_ARCH_LIST="{gpu.capability}" {line}'
     if capability < (7, 5):
         return "no flash-attention for it; torch's SDPA serves with its plain kernels", "", False
     if capability < (8, 0):

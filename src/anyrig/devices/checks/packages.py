@@ -8,6 +8,7 @@ from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.diagnose import Finding, State, of
 from anyrig.devices.installed import ONNX_PACKAGES
+from anyrig.install import install_line
 
 _WANTED_FLAVOUR = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "apple": "mac"}
 
@@ -25,7 +26,7 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch",
                 "good",
                 "torch is not installed: training and torch-only models need it",
-                "pip install 'anyrig[torch]'",
+                install_line("anyrig[torch]"),
             )
         return
     flavour = machine.facts.get("torch_flavour", "")
@@ -63,7 +64,7 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "onnx",
             "broken",
             "no onnxruntime package is installed: speech and documents need it",
-            "pip install onnxruntime",
+            install_line("onnxruntime"),
         )
         return
     brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
@@ -76,7 +77,7 @@ def onnx_provider(machine: Machine, probes: Probes) -> Iterator[Finding]:
         elif ways:
             # Brands' packages overwrite each other: only WebGPU serves several at once.
             own = next((drive.fix for drive in ways if drive.fix), "")
-            fix = "pip install 'anyrig[webgpu]'" if len(brands) > 1 else own
+            fix = install_line("anyrig[webgpu]") if len(brands) > 1 else own
             reasons = "; ".join(drive.reason for drive in ways)
             yield Finding(
                 "onnx",
@@ -106,7 +107,7 @@ def onnx_shadow(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "onnx-shadow",
             "broken",
             f"{' and '.join(present)} overwrite each other",
-            f"pip uninstall -y {' '.join(present)} && pip install {keep}",
+            install_line(keep, uninstall=list(present)),
         )
     elif present:
         yield Finding("onnx-shadow", "good", f"one ONNX Runtime: {present[0]}")
@@ -119,7 +120,7 @@ def leftovers(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "leftovers",
             "warning",
             "the package pynvml is a deprecated redirect: nvidia-ml-py is the living one",
-            "pip uninstall -y pynvml && pip install --force-reinstall nvidia-ml-py",
+            install_line("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"]),
         )
     if "intel-extension-for-pytorch" in machine.packages:
         yield Finding(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from anyrig.devices.describe import Device, Drive, Platform
 from anyrig.devices.installed import Installed
+from anyrig.install import install_line
 
 INDEX = "https://download.pytorch.org/whl"
 
@@ -51,8 +52,8 @@ def torch_line(ground: Ground, requirement: str, flavour: str) -> str:
 
     pip calls a requirement satisfied by any build that is there, so the old one goes first.
     """
-    line = f"pip install {requirement} --index-url {INDEX}/{flavour}"
-    return f"pip uninstall -y torch && {line}" if ground.installed.torch else line
+    old = ["torch"] if ground.installed.torch else []
+    return install_line(requirement, index_url=f"{INDEX}/{flavour}", uninstall=old)
 
 
 def is_arm(platform: Platform) -> bool:
@@ -70,10 +71,7 @@ def version_of(text: str) -> tuple[int, int] | None:
 
 def onnx_line(ground: Ground, package: str) -> str:
     """The command that puts one ONNX Runtime in the place of whatever is there."""
-    there = " ".join(ground.installed.onnx)
-    return (
-        f"pip uninstall -y {there} && pip install {package}" if there else f"pip install {package}"
-    )
+    return install_line(package, uninstall=list(ground.installed.onnx))
 
 
 def onnx_title(ground: Ground, package: str) -> str:

@@ -17,6 +17,7 @@ from anyrig.devices.describe import (
 from anyrig.devices.parts import nvidia as parts
 from anyrig.devices.sources.pci import Controller
 from anyrig.devices.sources.system import NotThere, Silent, System
+from anyrig.install import install_line
 from anyrig.units import normal_address, plural
 
 VENDOR = 0x10DE
@@ -37,7 +38,7 @@ _ARCHITECTURES = {
 _INIT_FIXES = {
     "DRIVER_NOT_LOADED": "sudo modprobe nvidia",
     "LIB_RM_VERSION_MISMATCH": "sudo reboot",
-    "nvidia-ml-py": "pip install nvidia-ml-py",
+    "nvidia-ml-py": install_line("nvidia-ml-py"),
     "NO_PERMISSION": "ls -l /dev/nvidia*",
     "GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
 }

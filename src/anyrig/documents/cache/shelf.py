@@ -66,11 +66,14 @@ class Marks:
 
     def base(self, use: Use) -> str:
         """The key of all of it, for one use. Uses with the same prompt share their vectors."""
+        prompt = self.prompts.get(use, "")
+        # Each window has the prompt; the key of a model without prompts is the old one.
+        windows = f"{self.windows}, prompted" if prompt else self.windows
         return key(
             weights=self.weights, tokenizer=self.tokenizer, precision=self.precision,
-            longest=self.longest, overlap=self.overlap, windows=self.windows,
+            longest=self.longest, overlap=self.overlap, windows=windows,
             pooling=self.pooling, normalise=self.normalise, deterministic=self.deterministic,
-            prompt=self.prompts.get(use, ""), version=self.version,
+            prompt=prompt, version=self.version,
         )  # fmt: skip
 
 

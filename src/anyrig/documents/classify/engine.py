@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import DeviceError, MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class TorchClassifier(Classifier):
         except ImportError as error:
             raise MissingPackage(
                 f"a fine-tuned classifier needs the package {error.name}",
-                hint="pip install 'anyrig[torch]'",
+                hint=install_line("anyrig[torch]"),
             ) from error
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
         try:

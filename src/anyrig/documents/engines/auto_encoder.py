@@ -11,6 +11,7 @@ from anyrig.documents.engines.onnx_encoder import pooled
 from anyrig.documents.engines.rows import batches, padded
 from anyrig.documents.engines.torch_rows import TorchRows
 from anyrig.errors import BadInput, MissingPackage
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ class AutoEncoder(TorchRows[Any]):
             from transformers import AutoModel
         except ImportError as error:
             raise MissingPackage(
-                "models of this family need transformers", hint="pip install 'anyrig[torch]'"
+                "models of this family need transformers", hint=install_line("anyrig[torch]")
             ) from error
         try:
             made = AutoModel.from_pretrained(self.folder, dtype=kind, local_files_only=True)

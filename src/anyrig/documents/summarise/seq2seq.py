@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -132,5 +133,5 @@ def _loaded(folder: str, precision: str) -> Any:
 def _missing(error: ImportError) -> MissingPackage:
     return MissingPackage(
         f"a model that writes summaries needs the package {error.name}",
-        hint="pip install 'anyrig[torch]'",
+        hint=install_line("anyrig[torch]"),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.errors import BadInput, CannotSpeak
+from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -38,7 +39,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="CC-BY-4.0",
     modules=("torch", "transformers", "safetensors"),
-    install="pip install 'anyrig[torch]'",
+    install=install_line("anyrig[torch]"),
     weights="The model in the form transformers reads is eustlb/pocket-tts on the model hub; its "
     "codec goes into the folder audio_tokenizer, samples of voices into voices.",
     repository="eustlb/pocket-tts",

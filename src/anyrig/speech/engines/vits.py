@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
@@ -39,7 +40,7 @@ SPEC = Spec(
     code_licence="Apache-2.0",
     weights_licence="by model (facebook/mms-tts-*: CC-BY-NC-4.0)",
     modules=("torch", "transformers", "safetensors"),
-    install="pip install 'anyrig[torch]'",
+    install=install_line("anyrig[torch]"),
     weights="A model in transformers' form with model.safetensors: facebook/mms-tts-eng, -fra, "
     "-spa and so on, on the model hub.",
     repository="facebook/mms-tts-eng",
@@ -177,12 +178,12 @@ def _check_tools(folder: Path) -> None:
     if told.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
         raise MissingPackage(
             f"the model in {folder} reads phonemes, and phonemizer is not installed",
-            hint="pip install 'anyrig[espeak]' (espeak-ng is GPL-3), or take a model of MMS.",
+            hint=f"{install_line('anyrig[espeak]')} (espeak-ng is GPL-3), or take a model of MMS.",
         )
     if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
         raise MissingPackage(
             f"the model in {folder} reads its language in roman letters, and uroman is not here",
-            hint="pip install uroman",
+            hint=install_line("uroman"),
         )
 
 

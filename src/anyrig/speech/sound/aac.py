@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.errors import MissingPackage, StoreFailed
+from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.labels import Labels
 
@@ -54,7 +55,7 @@ def aac_writer(part: Path, rate: int, bitrate: int, labels: Labels) -> Writer:
     if program is None:
         raise MissingPackage(
             "m4a needs the package av or the program ffmpeg",
-            hint="`pip install av`, or install ffmpeg, or write opus, mp3, flac or wav.",
+            hint=f"`{install_line('av')}`, or install ffmpeg, or write opus, mp3, flac or wav.",
         )
     return Ffmpeg(program, part, rate, bitrate, labels)
 
@@ -208,7 +209,8 @@ class Ffmpeg:
         if "No space left" in said:
             return StoreFailed("the disk is full", hint="Free some room, or name another disk.")
         return StoreFailed(
-            f"ffmpeg did not write m4a: {last}", hint="Write opus or mp3, or `pip install av`."
+            f"ffmpeg did not write m4a: {last}",
+            hint=f"Write opus or mp3, or `{install_line('av')}`.",
         )
 
     def _free(self) -> None:

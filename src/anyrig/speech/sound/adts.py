@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anyrig.errors import MissingPackage
+from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.aac import coder_options
 
@@ -34,7 +35,8 @@ class Adts:
             import av
         except ImportError:
             raise MissingPackage(
-                "aac needs the package av", hint="`pip install av`, or take opus, mp3 or flac."
+                "aac needs the package av",
+                hint=f"`{install_line('av')}`, or take opus, mp3 or flac.",
             ) from None
         self._av, self._sink, self._rate = av, sink, rate
         self._place = 0

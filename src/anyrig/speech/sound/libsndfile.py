@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import soundfile
 
 from anyrig.errors import StoreFailed
+from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.id3 import id3_block
 from anyrig.speech.sound.labels import Labels
@@ -35,7 +36,8 @@ class Libsndfile:
         except soundfile.LibsndfileError as error:
             raise StoreFailed(
                 f"{name} cannot be written here: {error}",
-                hint="Install a newer soundfile (`pip install -U soundfile`), or write wav.",
+                hint=f"Install a newer soundfile (`{install_line('soundfile', options='-U')}`), or "
+                "write wav.",
             ) from error
 
     def write(self, samples: Samples) -> None:

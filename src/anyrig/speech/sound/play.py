@@ -20,6 +20,7 @@ from typing import IO, Protocol
 import numpy as np
 
 from anyrig.errors import AnyrigError, MissingPackage
+from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import encoder
 from anyrig.speech.sound.wave import whole_samples
@@ -145,7 +146,7 @@ def _silent() -> MissingPackage:
 def _advice() -> str:
     if sys.platform.startswith("linux"):
         return "Install one of pipewire-bin, pulseaudio-utils, alsa-utils, ffmpeg."
-    return "`pip install sounddevice`."
+    return f"`{install_line('sounddevice')}`."
 
 
 def _stopped(program: str, said: bytes, code: int) -> AnyrigError:

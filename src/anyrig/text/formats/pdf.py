@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.install import install_line
 from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
 from anyrig.text.formats.limits import Limits
 
@@ -63,7 +64,7 @@ def _need_library() -> None:
     import importlib.util
 
     if importlib.util.find_spec("pypdfium2") is None:
-        raise MissingPackage("PDF needs the package pypdfium2", hint="pip install pypdfium2")
+        raise MissingPackage("PDF needs the package pypdfium2", hint=install_line("pypdfium2"))
 
 
 def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:

@@ -25,6 +25,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.install import install_line
 from anyrig.store.atomic import replacing, write_text
 from anyrig.training.models import convnet, vit
 from anyrig.training.protocol import Batch, Task
@@ -221,8 +222,8 @@ def _timm(name: str, classes: int, channels: int) -> nn.Module:
     except (ImportError, RuntimeError, OSError) as error:  # a torchvision of another torch
         raise MissingPackage(
             f"timm:{name} needs the packages timm and torchvision: {error}",
-            hint="pip install timm, with a torchvision that fits the installed torch; on ARM "
-            "processors its wheel needs CUDA. convnet and vit need neither.",
+            hint=f"{install_line('timm')}, with a torchvision that fits the installed torch; on "
+            "ARM processors its wheel needs CUDA. convnet and vit need neither.",
         ) from error
     try:
         made: nn.Module = timm.create_model(

@@ -26,6 +26,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.install import install_line
 from anyrig.store.atomic import write_text
 from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
@@ -170,7 +171,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
     except ImportError as error:
         raise MissingPackage(
             "a Hugging Face model needs the package transformers",
-            hint='pip install "anyrig[torch]"',
+            hint=install_line("anyrig[torch]"),
         ) from error
     try:
         model = AutoModelForCausalLM.from_pretrained(

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -182,7 +183,7 @@ def library() -> Any:
         import transformers
     except ImportError as error:
         raise MissingPackage(
-            "fine-tuning needs transformers", hint="pip install 'anyrig[torch]'"
+            "fine-tuning needs transformers", hint=install_line("anyrig[torch]")
         ) from error
     return transformers
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span, owned
 from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def _load(model: str) -> Any:
         except ImportError as error:
             raise MissingPackage(
                 f"gliner cannot be loaded: {error}",
-                hint="pip install --no-deps gliner==0.2.29, beside 'anyrig[torch]'.",
+                hint=f"{install_line('anyrig[torch]')} && "
+                f"{install_line('gliner==0.2.29', options='--no-deps')}",
             ) from error
         except (OSError, ValueError) as error:
             raise NeedsWeights(

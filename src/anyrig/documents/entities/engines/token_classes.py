@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
 from anyrig.errors import DeviceError, MissingPackage, NeedsWeights
+from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class _Torch(_Net):
             from transformers import AutoModelForTokenClassification
         except ImportError as error:
             raise MissingPackage(
-                "transformers is not installed", hint="pip install 'anyrig[torch]'."
+                "transformers is not installed", hint=install_line("anyrig[torch]")
             ) from error
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
         try:

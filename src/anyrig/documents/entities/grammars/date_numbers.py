@@ -18,6 +18,19 @@ _SPACED = re.compile(
     r"(?<![0-9A-Za-z$€£+.,/-])(?P<a>[0-9]{1,2})(?P<mark> ?[./] )(?P<b>[0-9]{1,2})(?P=mark)"
     r"(?P<c>[0-9]{4})(?![0-9A-Za-z])"
 )
+# From one to another: the first may lack its year, and its month where a dot stands behind the day.
+_RANGE = re.compile(
+    r"(?<![0-9A-Za-z$€£+])(?<![0-9][.,/:-])(?<![./-])"
+    r"(?P<a>[0-9]{4}|[0-9]{1,2})(?P<mark>[./-])"
+    r"(?:(?P<b>[0-9]{1,2})(?:(?P=mark)(?P<c>[0-9]{4}|[0-9]{1,2})?)?)?"
+    r"(?P<joint> ?[\u2013\u2014] ?| - |--|[-/]"
+    r"| (?:to|until|till|through|thru|au|jusqu'au|al|a|hasta|bis|(?P<list>and|et|y|und))"
+    r"(?: (?:the|le|el|zum|dem))? )"
+    r"(?P<a2>[0-9]{4}|[0-9]{1,2})(?P=mark)(?P<b2>[0-9]{1,2})(?P=mark)(?P<c2>[0-9]{4}|[0-9]{1,2})"
+    r"(?![0-9A-SU-Za-z%€]|T(?![0-9])|[./-][0-9]|,[0-9])",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r"\b(?:between|entre|zwischen)(?: (?:the|le|el|dem))? $", re.IGNORECASE)
 _NO_YEAR = re.compile(
     r"(?:\b(?:le|el|on|du|au|del|al|due|by|date[d:]*|fecha:?|dia|until|before|avant le|antes del"
     r"|desde el|depuis le|jusqu'au|hasta el) )(?P<a>[0-9]{2})/(?P<b>[0-9]{2})"
@@ -72,6 +85,9 @@ def find_numeric(reading: Reading) -> Iterator[Entity]:
         for found in reading.matches(pattern, regions):
             if entity := _numeric(reading, found):
                 yield entity
+    for found in reading.matches(_RANGE, regions):
+        if entity := _ranged(reading, found):
+            yield entity
     for found in reading.matches(_NO_YEAR, regions):
         values = _orders(reading.language(found.start()), int(found["a"]), int(found["b"]), None)
         if values:
@@ -100,6 +116,70 @@ def _numeric(reading: Reading, found: re.Match[str]) -> Entity | None:
     if not values and (len(last) == 2 or int(first) > 31 or int(middle) > 31):
         return None  # some other number: nothing says that it is meant as a date
     return _entity(reading, found, values)
+
+
+def _ranged(reading: Reading, found: re.Match[str]) -> Entity | None:
+    """A stretch from one date to another; None for whatever else is written like that."""
+    if reading.labelled(found.start(), _NO_DATE, 16) or not _is_range(reading, found):
+        return None
+    language = reading.language(found.start())
+    orders = ["day", "month"] if found["b"] and found["mark"] == "/" else ["day"]
+    if len(found["a2"]) == 4:
+        orders = ["year"]
+    values = [value for order in orders if (value := _span(found, order))]
+    if not values:
+        return None
+    if len(values) == 2 and language != "en":
+        day_first = language not in ("en-US", "es-US", "fr-CA")
+        values = values[:1] if day_first else values[1:]
+    return _entity(reading, found, values)
+
+
+def _is_range(reading: Reading, found: re.Match[str]) -> bool:
+    mark, joint, whole = found["mark"], found["joint"], bool(found["c"])
+    if found["list"]:
+        return bool(_BETWEEN.search(reading.plain, max(0, found.start() - 20), found.start()))
+    if joint == mark or joint == "--" and mark != "-" or joint == "/" and not whole:
+        return False
+    if not whole and (mark == "-" or (mark == "." and not _ends_in_dot(found))):
+        return False
+    if found["b"] is None and mark != ".":
+        return False
+    return len(found["c2"]) != 1 or len(found["a2"]) == 4
+
+
+def _ends_in_dot(found: re.Match[str]) -> bool:
+    """`03.05.` and `3.`, before what joins them to another date."""
+    return found.string[found.start("joint") - 1] == "."
+
+
+def _span(found: re.Match[str], order: str) -> str:
+    """The value of a stretch in an order of day and month; nothing where it holds none."""
+    last = _parts(found["a2"], found["b2"], found["c2"], order)
+    if not 1000 <= last[0] <= 2999:
+        return ""
+    if found["c"]:
+        if (len(found["a"]) == 4) != (order == "year") or len(found["c"]) != len(found["c2"]):
+            return ""
+        first = _parts(found["a"], found["b"], found["c"], order)
+    elif order == "year" or len(found["a"]) == 4:
+        return ""
+    else:
+        day, month = int(found["a"]), int(found["b"] or found["b2"])
+        day, month = (month, day) if order == "month" else (day, month)
+        year = last[0] - ((month, day) > last[1:])
+        first = (year, month, day) if found["b"] else (last[0], month, day)
+    start, end = _iso(*first), _iso(*last)
+    return f"{start}/{end}" if start and end and start < end else ""
+
+
+def _parts(first: str, middle: str, last: str, order: str) -> tuple[int, int, int]:
+    """Year, month and day of three numbers."""
+    if order == "year":
+        return int(first), int(middle), int(last)
+    year = int(last) if len(last) == 4 else int(last) + (2000 if int(last) < 50 else 1900)
+    day, month = (first, middle) if order == "day" else (middle, first)
+    return year, int(month), int(day)
 
 
 def _short(found: re.Match[str]) -> bool:

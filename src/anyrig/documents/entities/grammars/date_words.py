@@ -1,4 +1,7 @@
-"""Months, weekdays and days in words, in plain letters: English, French, Spanish."""
+"""Months, weekdays and days in words, in plain letters: English, French, Spanish.
+
+German months are known as well, with days in digits.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ _MONTHS = {
     "fr": "janvier fevrier mars avril mai juin juillet aout septembre octobre novembre decembre",
     "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
     "diciembre",
+    "de": "januar februar marz april mai juni juli august september oktober november dezember",
 }
 _ALSO = {"setiembre": 9}
 _SHORT = {
@@ -19,8 +23,9 @@ _SHORT = {
     "fr": "janv fevr mars avr mai juin juil aout sept oct nov dec",
     "es": "ene feb mar abr may jun jul ago sep oct nov dic",
 }
-_ALSO_SHORT = {"sept": 9, "fev": 2, "set": 9}
-_CAPITAL_ONLY = frozenset(_MONTHS["en"].split()) | {"jan", "apr", "aug", "mar", "may", "jun", "jul"}
+_ALSO_SHORT = {"sept": 9, "fev": 2, "set": 9, "okt": 10, "dez": 12}
+_CAPITAL_ONLY = frozenset(_MONTHS["en"].split()) | frozenset(_MONTHS["de"].split()) - {"mai"}
+_CAPITAL_ONLY |= {"jan", "apr", "aug", "mar", "may", "jun", "jul"}
 """English ones: `may` and `march` are other words without their capital."""
 WEEKDAYS = (
     "(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|tues?|weds?|thurs?|thu|fri|sat|sun)"

@@ -17,31 +17,40 @@ from anyrig.documents.entities.grammars import date_words, decades
 from anyrig.documents.entities.grammars.date_numbers import find_numeric, find_years
 from anyrig.documents.entities.reading import Reading, Span
 
-_ORDINAL = r"(?:st|nd|rd|th|er|re|eme|°|\.?[ºª]|\.(?= [A-Za-z]))?"
+_ORDINAL = r"(?:st|nd|rd|th|er|re|eme|°|\.?[ºª]|\.(?= [A-Za-z]| ?[-\u2013\u2014]))?"
 _YEAR = r"(?P<year>[0-9]{4}(?![0-9]|[.,][0-9])|'[0-9]{2}(?![0-9]))"
-_TO = r"(?P<joint> ?[-\u2013/] ?| (?:to|and|through|au|et|al|a|y|e|&) (?:the |le |el )?)"
+_LATER_YEAR = _YEAR.replace("<year>", "<later_year>")
+_THE = r"(?:the |le |el |dem |den |zum )?"
+_RANGE = r"to|until|till|through|thru|au|jusqu'au|al|a|hasta|bis"
+_LIST = r"and|et|y|e|und|&"
+_TO = rf"(?P<joint> ?[-\u2013\u2014/] ?| (?:{_RANGE}|{_LIST}) {_THE})"
+_THROUGH = rf"(?P<through>,? ?[-\u2013\u2014] ?|,? (?:{_RANGE}) {_THE})"
+_WEEKDAY = rf"(?:(?:{date_words.WEEKDAYS})\.?,? {_THE})?"
 _STREET = re.compile(
     r"(?:\b(?:rue|avenue|av\.|place|boulevard|bd|quai|pont|calle|c/|plaza|avenida|avda\.?|paseo"
     r"|hospital|estadio|barrio|colonia|metro|estacion|ruta|street|square|plazuela|glorieta|lycee"
     r"|college|universite|universidad|instituto)(?: (?:du|de|del|des|la|le|el))*) $",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"\b(?:between|entre)(?: (?:the|le|el))? $", re.IGNORECASE)
-_JOINED = re.compile(
-    r" ?(?:-|\u2013|to|until|till|through|thru|au|al|a|hasta|jusqu'au)(?: (?:the|le|el))? ?$",
-    re.IGNORECASE,
-)
+_BETWEEN = re.compile(r"\b(?:between|entre|zwischen)(?: (?:the|le|el|dem|den))? $", re.IGNORECASE)
+_JOINED = re.compile(rf",? ?(?:[-\u2013\u2014]|{_RANGE}) ?{_THE}$", re.IGNORECASE)
+_ANDED = re.compile(rf" (?:{_LIST}) {_THE}$", re.IGNORECASE)
+_COUNTED = re.compile(r"[0-9](?:st|nd|rd|th|er|\.|[ºª])?[ -](?:of |de )?$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
 def _day_first() -> re.Pattern[str]:
     month, words = date_words.month_pattern(), date_words.day_pattern()
+    of = r"(?:[ -](?:of |de |d')?(?:the month of |mes de )?)"
+    year = r"(?:(?:,? |,|-|(?<=\.))(?:de |del |of |del ano )?{})?"
     return re.compile(
-        rf"(?<![\w.,/:+$€£-])(?P<weekday>(?:{date_words.WEEKDAYS})\.?,? (?:the |le |el )?)?"
+        rf"(?<![\w.,/:+$€£-])(?P<weekday>(?:{date_words.WEEKDAYS})\.?,? {_THE})?"
         rf"(?P<day>[0-9]{{1,2}}|{words}){_ORDINAL}"
-        rf"(?:{_TO}(?P<day2>[0-9]{{1,2}}|{words}){_ORDINAL})?"
-        rf"(?:[ -](?:of |de |d')?(?:the month of |mes de )?)(?P<month>{month})(?![A-Za-z])"
-        rf"(?P<dot>\.)?(?:(?:,? |,|-|(?<=\.))(?:de |del |of |del ano )?{_YEAR})?",
+        rf"(?:{_TO}{_WEEKDAY}(?P<day2>[0-9]{{1,2}}|{words}){_ORDINAL})?"
+        rf"{of}(?P<month>{month})(?![A-Za-z])(?P<dot>\.)?{year.format(_YEAR)}"
+        rf"(?:(?(day2)(?!)){_THROUGH}(?P<later>{_WEEKDAY}(?P<later_day>[0-9]{{1,2}}|{words})"
+        rf"{_ORDINAL}{of}(?P<later_month>{month})(?![A-Za-z])(?P<later_dot>\.)?"
+        rf"{year.format(_LATER_YEAR)}))?",
         re.IGNORECASE,
     )
 
@@ -49,22 +58,34 @@ def _day_first() -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _month_first() -> re.Pattern[str]:
     month = date_words.month_pattern()
+    day = r"[ -](?:the )?(?P<{}>[0-9]{{1,2}}(?![0-9:]|[.][0-9]| ?[%€$£]))(?:st|nd|rd|th)?"
+    year = r"(?:(?:, ?| |-)(?:of )?{})?"
     return re.compile(
         rf"(?<![\w.-])(?P<weekday>(?:{date_words.WEEKDAYS})\.?,? )?(?P<month>{month})(?![A-Za-z])"
-        rf"(?P<dot>\.)?[ -](?:the )?(?P<day>[0-9]{{1,2}}(?![0-9:]|[.][0-9]| ?[%€$£]))"
-        rf"(?:st|nd|rd|th)?(?:{_TO}(?P<day2>[0-9]{{1,2}}(?![0-9:%]))(?:st|nd|rd|th)?)?"
-        rf"(?:(?:, ?| |-)(?:of )?{_YEAR})?",
+        rf"(?P<dot>\.)?{day.format('day')}"
+        rf"(?:{_TO}{_WEEKDAY}(?P<day2>[0-9]{{1,2}}(?![0-9:%]))(?:st|nd|rd|th)?"
+        rf"(?! (?:of )?{month}(?![A-Za-z])))?{year.format(_YEAR)}"
+        rf"(?:(?(day2)(?!)){_THROUGH}(?P<later>{_WEEKDAY}(?P<later_month>{month})(?![A-Za-z])"
+        rf"(?P<later_dot>\.)?{day.format('later_day')}{year.format(_LATER_YEAR)}))?",
         re.IGNORECASE,
     )
 
 
 @lru_cache(maxsize=1)
 def _month_alone() -> re.Pattern[str]:
+    month = date_words.month_pattern()
     return re.compile(
-        rf"(?<![\w.-])(?P<month>{date_words.month_pattern()})(?![A-Za-z])(?P<dot>\.)?"
+        rf"(?<![\w.])(?<![^0-9]-)(?:(?P<from>{month})(?![A-Za-z])(?P<from_dot>\.)?"
+        rf"(?P<joint> ?[-\u2013\u2014/] ?| (?:{_RANGE}|{_LIST}) ))?"
+        rf"(?P<month>{month})(?![A-Za-z])(?P<dot>\.)?"
         rf",?[ -](?:of |de |del |del ano )?{_YEAR}",
         re.IGNORECASE,
     )
+
+
+@lru_cache(maxsize=1)
+def _month_before() -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z]){date_words.month_pattern()}\.? (?:the )?$", re.IGNORECASE)
 
 
 def find(reading: Reading) -> Iterator[Entity]:
@@ -85,32 +106,62 @@ def _with_day(
     reading: Reading, pattern: re.Pattern[str], regions: Sequence[Span]
 ) -> Iterator[Entity]:
     for found in reading.matches(pattern, regions):
-        month = date_words.month_of(
-            found["month"], day=True, year=bool(found["year"]), dot=bool(found["dot"])
-        )
-        if month is None or _is_street(reading, found.start()):
+        if _is_street(reading, found.start()):
             continue
-        days = [_day(found[name]) for name in ("day", "day2") if found[name]]
-        year = _year(found["year"])
-        if days[0] is None or None in days or _odd(found, days):
-            continue
-        yield _dated(reading, found, [day for day in days if day is not None], month, year)
+        first = _first(reading, found)
+        later = _later(reading, found) if found["later"] else None
+        value = _range(first.value, later.value) if first and later else ""
+        if first and later and value:
+            text = reading.text[first.start : later.end]
+            yield replace(first, text=text, end=later.end, value=value)
+        else:
+            yield from (one for one in (first, later) if one)
 
 
-def _dated(
-    reading: Reading, found: re.Match[str], days: list[int], month: int, year: int | None
-) -> Entity:
-    values = [_iso(year, month, day) for day in days]
-    holds = all(values) and (len(days) < 2 or days[0] < days[1])
-    both = len(days) > 1 and re.search(r"and|et|y|e|&", found["joint"], re.IGNORECASE)
-    if both and _BETWEEN.search(reading.plain, max(0, found.start() - 20), found.start()):
-        both = None
-    end = found.end()
-    if found["dot"] and found["year"] is None and end == found.end("dot"):
-        end = found.end("dot") if _abbreviated(found["month"]) else found.end("month")
-    value = (", " if both else "/").join(value for value in values if value) if holds else ""
-    return reading.entity("date", (found.start(), end), value, score=0.98 if holds else 0.3,
+def _first(reading: Reading, found: re.Match[str]) -> Entity | None:
+    """The date that a match begins with; it may be of two days."""
+    month = date_words.month_of(
+        found["month"], day=True, year=bool(found["year"]), dot=bool(found["dot"])
+    )
+    days = [_day(found[name]) for name in ("day", "day2") if found[name]]
+    start, year = found.start(), _year(found["year"])
+    if len(days) > 1 and _month_before().search(reading.plain, max(0, start - 20), start):
+        days, start = days[1:], found.start("day2")  # `May 5 to 7 June`
+    if month is None or None in days or _odd(found, days):
+        return None
+    values = [_iso(year, month, day) for day in days if day is not None]
+    holds = all(values) and (len(values) < 2 or values[0] < values[1])
+    joint = (found["joint"] or "").lower().split()
+    listed = len(days) > 1 and bool(joint) and joint[0] in _LIST.split("|")
+    if listed and _BETWEEN.search(reading.plain, max(0, found.start() - 20), found.start()):
+        listed = False
+    value = (", " if listed else "/").join(values) if holds else ""
+    end = found.start("through") if found["later"] else found.end()
+    end = _end(found, end, ("month", "dot", "year"))
+    return reading.entity("date", (start, end), value, score=0.98 if holds else 0.3,
                           valid=bool(holds))  # fmt: skip
+
+
+def _later(reading: Reading, found: re.Match[str]) -> Entity | None:
+    """The date that a match ends with, where it has two."""
+    year, day = _year(found["later_year"]), _day(found["later_day"])
+    month = date_words.month_of(
+        found["later_month"], day=True, year=bool(year), dot=bool(found["later_dot"])
+    )
+    if month is None or day is None:
+        return None
+    value = _iso(year, month, day)
+    end = _end(found, found.end(), ("later_month", "later_dot", "later_year"))
+    return reading.entity("date", (found.start("later"), end), value, score=0.98 if value else 0.3,
+                          valid=bool(value))  # fmt: skip
+
+
+def _end(found: re.Match[str], end: int, names: tuple[str, str, str]) -> int:
+    """Where a date ends: the dot behind a month belongs to it where the month is a short one."""
+    month, dot, year = names
+    if found[dot] and found[year] is None and end == found.end(dot):
+        return end if _abbreviated(found[month]) else found.end(month)
+    return end
 
 
 def _months(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
@@ -119,9 +170,23 @@ def _months(reading: Reading, regions: Sequence[Span]) -> Iterator[Entity]:
         year = _year(found["year"])
         if month is None or year is None or not 1000 <= year <= 2999:
             continue
-        yield reading.entity(
-            "date", found.span(), f"{year:04d}-{month:02d}", score=0.95, valid=True
-        )
+        start, value = found.start("month"), f"{year:04d}-{month:02d}"
+        earlier = _from_month(reading, found)
+        if earlier and earlier != month:
+            start = found.start()
+            value = f"{year - (earlier > month):04d}-{earlier:02d}/{value}"
+        yield reading.entity("date", (start, found.end()), value, score=0.95, valid=True)
+
+
+def _from_month(reading: Reading, found: re.Match[str]) -> int | None:
+    """The month that a stretch of months begins with: `May to June 2024`."""
+    if found["from"] is None:
+        return None
+    before = reading.plain[max(0, found.start() - 20) : found.start()]
+    listed = found["joint"].strip().lower() in _LIST.split("|")
+    if _COUNTED.search(before) or (listed and not _BETWEEN.search(before)):
+        return None
+    return date_words.month_of(found["from"], day=False, year=True, dot=bool(found["from_dot"]))
 
 
 def _odd(found: re.Match[str], days: list[int | None]) -> bool:
@@ -188,13 +253,16 @@ def _within(one: Entity, covered: list[tuple[int, int]]) -> bool:
 
 
 def _intervals(reading: Reading, found: list[Entity]) -> Iterator[Entity]:
-    """`3 May to 5 June 2024` is one stretch of time, as the first has its year from the second."""
+    """`between 3 May and 5 June 2024` is one stretch of time, `3 May and 5 June 2024` is two days.
+
+    One of the two may have its year from the other.
+    """
     waiting: Entity | None = None
     for one in found:
         if waiting is not None:
-            between = reading.plain[waiting.end : one.start]
-            if _shares_year(waiting, one) and len(between) < 16 and _JOINED.match(between):
-                yield _joined(reading, waiting, one)
+            if value := _interval(reading, waiting, one):
+                text = reading.text[waiting.start : one.end]
+                yield replace(waiting, text=text, end=one.end, value=value)
                 waiting = None
                 continue
             yield waiting
@@ -203,16 +271,34 @@ def _intervals(reading: Reading, found: list[Entity]) -> Iterator[Entity]:
         yield waiting
 
 
-def _shares_year(first: Entity, last: Entity) -> bool:
-    single = "/" not in first.value + last.value
-    return first.value.startswith("--") and bool(last.valid) and single
+def _interval(reading: Reading, first: Entity, last: Entity) -> str:
+    """The value of a stretch from one date to another; nothing where they are two dates."""
+    between = reading.plain[first.end : last.start]
+    if len(between) > 15 or not (first.valid and last.valid):
+        return ""
+    if not _JOINED.match(between):
+        before = reading.plain[max(0, first.start - 20) : first.start]
+        if not (_ANDED.match(between) and _BETWEEN.search(before)):
+            return ""
+    return _range(first.value, last.value)
 
 
-def _joined(reading: Reading, first: Entity, last: Entity) -> Entity:
-    value = first.value
-    if re.match(r"[0-9]{4}-[0-9]{2}-", last.value):
-        year = int(last.value[:4])
-        month, day = int(value[2:4]), int(value[5:7])
-        value = _iso(year - (value[2:] > last.value[5:]), month, day)
-    text = reading.text[first.start : last.end]
-    return replace(first, text=text, end=last.end, value=f"{value}/{last.value}")
+_PLAIN_DAY = re.compile(r"(?:[0-9]{4}|-)-[0-9]{2}-[0-9]{2}")
+_PLAIN_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
+
+
+def _range(first: str, last: str) -> str:
+    """From one day or month to a later one; nothing where it is not later, or either is no day."""
+    if _PLAIN_MONTH.fullmatch(first) and _PLAIN_MONTH.fullmatch(last):
+        return f"{first}/{last}" if first < last else ""
+    if not (_PLAIN_DAY.fullmatch(first) and _PLAIN_DAY.fullmatch(last)):
+        return ""
+    if first.startswith("--") and last.startswith("--"):
+        return f"{first}/{last}"
+    if first.startswith("--"):
+        year = int(last[:4]) - (first[2:] > last[5:])
+        first = _iso(year, int(first[2:4]), int(first[5:7]))
+    elif last.startswith("--"):
+        year = int(first[:4]) + (last[2:] < first[5:])
+        last = _iso(year, int(last[2:4]), int(last[5:7]))
+    return f"{first}/{last}" if first and last and first < last else ""

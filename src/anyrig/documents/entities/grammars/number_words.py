@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from anyrig.documents.entities.grammars.numbers import SCALES, scale
+
 _UNITS = {
     "en": "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
     "fifteen sixteen seventeen eighteen nineteen",
@@ -26,11 +28,8 @@ _MORE = {
     "setecientas": 700, "ochocientos": 800, "ochocientas": 800, "novecientos": 900,
     "novecientas": 900,
 }  # fmt: skip
-_TIMES = {
+_SMALL = {
     "hundred": 100, "cent": 100, "cents": 100, "thousand": 1000, "mille": 1000, "mil": 1000,
-    "million": 10**6, "millions": 10**6, "millon": 10**6, "millones": 10**6,
-    "milliard": 10**9, "milliards": 10**9, "trillion": 10**12, "trillions": 10**12,
-    "billones": 10**12,
 }  # fmt: skip
 _JOINTS = ("and", "et", "y")
 MOST_WORDS = 14
@@ -48,7 +47,7 @@ def worth() -> dict[str, int]:
 @lru_cache(maxsize=2)
 def pattern(most: int = MOST_WORDS + 1) -> str:
     """One or more number words, in plain letters without case."""
-    words = sorted({*worth(), *_TIMES, "billion", "billions"}, key=len, reverse=True)
+    words = sorted({*worth(), *_SMALL, *SCALES}, key=len, reverse=True)
     word = f"(?:{'|'.join(words)})"
     joint = rf"(?:[ -](?:(?:{'|'.join(_JOINTS)})[ -])?)"
     return rf"(?<![A-Za-z-]){word}(?![A-Za-z])(?:{joint}{word}(?![A-Za-z])){{0,{most - 1}}}"
@@ -59,7 +58,9 @@ def value(text: str, language: str) -> int | None:
     words = [word for word in re.split(r"[ -]+", text.lower()) if word not in _JOINTS]
     if not words or words[-1] in ("a", "an") or (words[0] in ("a", "an") and len(words) == 1):
         return None
-    total = part = 0
+    # `part` is below a thousand, `group` holds the thousands, `total` the millions and more.
+    total = group = part = 0
+    lowest: int | None = None
     for word in words:
         times = _times(word, language)
         if times is None:
@@ -68,13 +69,16 @@ def value(text: str, language: str) -> int | None:
             part = part + 76 if word in ("vingt", "vingts") and part % 100 == 4 else part + add
         elif times == 100:
             part = part - part % 100 + (part % 100 or 1) * 100 if part < 100 else part + 100
-        elif times == 1000 or not total % (times * 1000):
-            total, part = total + (part or 1) * times, 0
-            if times > 1000 and total - times * (total // times) > 0:
-                return None
-        else:  # `dos mil millones`
-            total, part = (total + part) * times, 0
-    return total + part
+        elif times == 1000:
+            group, part = group + (part or 1) * 1000, 0
+        elif lowest is not None and not group + part:  # `a million million`
+            total *= times
+        elif lowest is not None and times >= lowest:
+            return None
+        else:
+            total, group, part = total + (group + part or 1) * times, 0, 0
+            lowest = times
+    return total + group + part
 
 
 def unit(text: str, language: str) -> int:
@@ -95,6 +99,4 @@ def is_fraction(lower: str, at: int) -> bool:
 
 
 def _times(word: str, language: str) -> int | None:
-    if word in ("billion", "billions"):
-        return 10**9 if language.startswith("en") else 10**12
-    return _TIMES.get(word)
+    return _SMALL.get(word) or (scale(word, language) if word in SCALES else None)

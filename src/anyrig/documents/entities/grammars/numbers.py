@@ -15,25 +15,52 @@ _SHORT = {
     "k": 10**3, "m": 10**6, "mn": 10**6, "mio": 10**6, "mm": 10**6, "bn": 10**9, "b": 10**9,
     "md": 10**9, "mds": 10**9, "mrd": 10**9, "tn": 10**12, "t": 10**12,
 }  # fmt: skip
-_LONG = {
+_WORDS = {
     "hundred": 100, "thousand": 10**3, "mille": 10**3, "mil": 10**3, "milliers": 10**3,
     "miles": 10**3, "million": 10**6, "millions": 10**6, "millon": 10**6, "millones": 10**6,
-    "milliard": 10**9, "milliards": 10**9, "mil millones": 10**9, "trillion": 10**12,
-    "trillions": 10**12, "billones": 10**12, "billon": 10**12, "millardos": 10**9,
+    "milliard": 10**9, "milliards": 10**9, "millardo": 10**9, "millardos": 10**9,
+    "billon": 10**12, "billones": 10**12, "billiard": 10**15, "billiards": 10**15,
+    "trillon": 10**18, "trillones": 10**18, "trilliard": 10**21, "trilliards": 10**21,
+    "cuatrillon": 10**24, "cuatrillones": 10**24, "quatrillion": 10**24, "quatrillions": 10**24,
 }  # fmt: skip
+# Written alike and not the same: English counts by thousands, the others by millions.
+_SHORT_SCALE = {"billion": 10**9, "trillion": 10**12, "quadrillion": 10**15, "quintillion": 10**18}
+_LONG_SCALE = {
+    "billion": 10**12, "trillion": 10**18, "quadrillion": 10**24, "quintillion": 10**30,
+}  # fmt: skip
+SCALES = frozenset(
+    {name for name, by in _WORDS.items() if by >= 10**6}
+    | {name + end for name in _SHORT_SCALE for end in ("", "s")}
+)
+"""Words for a million and more."""
 SHORT = r"(?:[kK]|[mM](?:[nNdDmM]|ds|io|rd)?|[bB][nN]?|[tT][nN]?)"
+_ANY_SCALE = "|".join(sorted(SCALES, reverse=True))
 LONG = (
-    r"(?:mil millones|thousand|hundred|mille|milliers|miles|mil|millions?|millon(?:es)?"
-    r"|milliards?|millardos|billions?|billon(?:es)?|trillions?)"
+    rf"(?:(?:(?:hundred|thousand|mille|mil|cent|cien) )?(?:{_ANY_SCALE})"
+    r"|thousand|hundred|mille|milliers|miles|mil)"
 )
 
 
-def times(word: str, language: str) -> int:
-    """What a word or letter behind a number multiplies it by; 1 for none."""
-    word = " ".join(word.lower().split())
-    if word in ("billion", "billions"):
-        return 10**9 if language.startswith("en") else 10**12
-    return _LONG.get(word) or _SHORT.get(word, 1)
+def scale(word: str, language: str) -> int | None:
+    """What one word multiplies the number before it by; None for another word.
+
+    Args:
+        word: in small letters without accents.
+        language: decides what `billion` and `trillion` are.
+    """
+    name = word.removesuffix("s")
+    if name in _SHORT_SCALE:
+        return (_SHORT_SCALE if language.startswith("en") else _LONG_SCALE)[name]
+    return _WORDS.get(word)
+
+
+def times(words: str, language: str) -> int:
+    """What words or letters behind a number multiply it by: `mil millones`, `bn`; 1 for none."""
+    by = 1
+    for word in words.lower().split():
+        hundreds = 100 if word in ("cent", "cien") else None
+        by *= scale(word, language) or hundreds or _SHORT.get(word, 1)
+    return by
 
 
 def parsed(text: str, language: str, *, scaled: bool = False) -> Decimal | None:

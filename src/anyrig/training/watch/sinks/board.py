@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import MissingPackage
+from anyrig.install import install_line
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
 from anyrig.training.watch.sinks import Told
@@ -80,6 +81,6 @@ def _writer(folder: Path, purge: int | None) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise MissingPackage(
-            "TensorBoard's files need the package tensorboard", hint="pip install tensorboard"
+            "TensorBoard's files need the package tensorboard", hint=install_line("tensorboard")
         ) from error
     return SummaryWriter(str(folder), purge_step=purge)

@@ -1,0 +1,160 @@
+"""Install commands: made by one function, printed once, and accepted by pip as they stand."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anyrig import install
+from anyrig.install import install_line, localize_install_lines
+from tests.conftest import ROOT, Anyrig
+
+SOURCE = ROOT / "src" / "anyrig"
+
+
+def _calls() -> Iterator[tuple[str, str]]:
+    """Every call of `install_line` with constant words in the source, and what it returns."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "install_line(" in text else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install_line":
+                try:
+                    words = [ast.literal_eval(one) for one in node.args]
+                    named = {str(one.arg): ast.literal_eval(one.value) for one in node.keywords}
+                except ValueError:  # a requirement that is worked out there
+                    continue
+                yield f"{file.relative_to(SOURCE)}:{node.lineno}", install_line(*words, **named)
+
+
+def test_only_one_function_makes_install_lines() -> None:
+    """A literal `pip install` elsewhere would escape its quoting."""
+    found = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if file == SOURCE / "install.py" or " install " not in text:
+            continue
+        tree = ast.parse(text)
+        docs = {
+            id(node.value) for node in ast.walk(tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }  # fmt: skip
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and re.search(r"\bpip3? install [^)]", node.value)
+                and id(node) not in docs
+            ):
+                found.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
+
+
+def test_pip_accepts_every_install_line() -> None:
+    """Each distinct line is parsed as pip itself parses it, after a shell has split it."""
+    from pip._internal.commands import create_command
+    from pip._vendor.packaging.requirements import Requirement
+
+    lines = {line: where for where, line in _calls()}
+    assert len(lines) > 10
+    for line, where in lines.items():
+        for command in line.split(" && "):
+            _, verb, *words = shlex.split(command)
+            extra = ["--dry-run"] if verb == "install" else []
+            _, requirements = create_command(verb).parse_args([*extra, *words])
+            assert requirements, where
+            for one in requirements:
+                Requirement(one)
+
+
+@pytest.mark.parametrize("words", [("engines", "install", "kokoro"), ("speak", "こんにちは")])
+def test_a_printed_install_line_runs(
+    anyrig: Anyrig, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """With no `pip` of this interpreter on the path, as after `/env/bin/anyrig`."""
+    bare = {"PATH": "/usr/bin:/bin", "ANYRIG_CACHE_FOLDER": str(tmp_path)}
+    done = anyrig(*words, environment=bare)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("-m pip install") == 1
+    assert done.stderr.count(sys.executable) == 1
+    found = re.search(r"\S+ -m pip install .*?(?=, then|$)", done.stderr, re.MULTILINE)
+    assert found is not None
+    dry = {**os.environ, **bare, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    ran = subprocess.run(
+        ["sh", "-c", found[0].replace("pip install", "pip install --dry-run --no-deps")],
+        capture_output=True, text=True, env=dry, timeout=120,
+    )  # fmt: skip
+    # 2 is a command line that pip does not understand; 1 is an index that cannot be reached.
+    assert ran.returncode in (0, 1), ran.stderr
+    assert "Invalid requirement" not in ran.stderr
+
+
+def test_extras_and_bounds_are_quoted() -> None:
+    assert install_line("anyrig[ocr]") == "pip install 'anyrig[ocr]'"
+    assert install_line("a>=1", "b==2") == "pip install 'a>=1' b==2"
+    line = install_line("torch", options="--index-url https://x/cu126", uninstall=["torch"])
+    assert line == "pip uninstall -y torch && pip install --index-url https://x/cu126 torch"
+
+
+def test_windows_gets_double_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyrig.install.sys.platform", "win32")
+    monkeypatch.setattr("anyrig.install.sys.executable", r"C:\My Programs\python.exe")
+    monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
+    assert install_line("anyrig[ocr]") == 'pip install "anyrig[ocr]"'
+    local = localize_install_lines(install_line("torch"))
+    assert local == r'"C:\My Programs\python.exe" -m pip install torch'
+
+
+def test_a_line_names_the_environment_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
+    monkeypatch.setattr("anyrig.install.sys.executable", "/my env/bin/python")
+    monkeypatch.setattr("anyrig.install.sys.prefix", str(tmp_path / "anyrig"))
+    monkeypatch.setattr("anyrig.install._checkout", lambda: None)
+    line = install_line("anyrig[torch]", uninstall=["torch"])
+    python = "'/my env/bin/python'"
+
+    def twice() -> str:
+        once = localize_install_lines(line)
+        assert localize_install_lines(once) == once
+        return once
+
+    pip = f"{python} -m pip"
+    assert twice() == f"{pip} uninstall -y torch && {pip} install 'anyrig[torch]'"
+    monkeypatch.setattr("anyrig.install._has_pip", lambda: False)  # made by `uv venv`
+    assert f"&& uv pip install --python {python} 'anyrig[torch]'" in twice()
+    (tmp_path / "anyrig").mkdir()
+    (tmp_path / "anyrig" / "pipx_metadata.json").write_text("{}")
+    assert twice().endswith("&& pipx runpip anyrig install 'anyrig[torch]'")
+
+
+def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
+    root = install._checkout()
+    assert root == ROOT
+    text = f"`{install_line('anyrig[ocr,torch]')}`, then try again"
+    local = localize_install_lines(text)
+    assert f"-c {root}/constraints.txt -e '{root}[ocr,torch]'`, then try again" in local
+    assert localize_install_lines(local) == local
+
+
+def test_a_package_that_is_missing_in_the_midst_of_a_command_is_one_error(
+    anyrig: Anyrig, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    (tmp_path / "t.toml").write_text('[task]\nkind = "texts"\nexamples = "e.csv"\n')
+    (tmp_path / "e.csv").write_text("text,label\na,b\nc,d\n")
+    environment = {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = anyrig("train", "t.toml", cwd=tmp_path, environment=environment)
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "torch" in done.stderr
+    assert "pip install" in done.stderr
