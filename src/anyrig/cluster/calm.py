@@ -49,6 +49,12 @@ class Calm(QoS):
         if self._there():
             super().reject(delivery_tag, requeue=requeue)
 
+    def restore_visible(self, start: int = 0, num: int = 10, interval: int = 10) -> None:
+        """Nothing: what a worker that is no more had taken is given again by its run.
+
+        kombu would hold a lock that it opens with a script, which our own broker does not run.
+        """
+
     def _there(self) -> bool:
         connection: Any = self.channel.connection
         return connection is not None and connection.client is not None
@@ -201,6 +207,11 @@ def _check_body(body: bytes) -> None:
 
 def _dropped(why: str) -> None:
     log.warning("a message in this worker's queue was dropped: %s", why[:200])
+
+
+def restore_nothing() -> None:
+    """For Celery's own commands: leave alone what workers have taken."""
+    Channel.QoS = Calm
 
 
 def keep() -> None:
