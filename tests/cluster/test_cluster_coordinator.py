@@ -19,6 +19,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from anyrig.cli import coordinator_place as place
+from anyrig.cli import main
 from anyrig.cluster import token
 from anyrig.cluster.card import Roll
 from anyrig.cluster.link import Link
@@ -108,7 +109,7 @@ def test_a_token_lets_a_worker_join_and_nobody_else(
 ) -> None:
     run = lead()
     found = token.read(run.said["token"])
-    password = found.broker.partition("//:")[2].partition("@")[0]
+    password = found.broker.partition("//anyrig:")[2].partition("@")[0]
     assert len(password) > 30
     assert password not in run.said["broker"] + run.log() + found.box_key
     secret = run.home / ".config" / "anyrig" / "coordinator.json"
@@ -130,6 +131,55 @@ def test_a_token_lets_a_worker_join_and_nobody_else(
         for word in ("CONFIG GET dir", "MODULE LIST", "REPLICAOF NO ONE", "SHUTDOWN"):
             with pytest.raises(ResponseError, match="unknown command"):
                 redis.execute_command(*word.split())
+
+
+FORBIDDEN = (
+    ("ACL", "SETUSER", "evil", "on", "nopass", "allkeys", "+@all"), ("ACL", "LIST"),
+    ("ACL", "DELUSER", "anyrig"), ("EVAL", "return 1", "0"), ("EVALSHA", "0" * 40, "0"),
+    ("SCRIPT", "LOAD", "return 1"), ("SCRIPT", "FLUSH"), ("FUNCTION", "LIST"), ("FCALL", "f", "0"),
+    ("CONFIG", "GET", "*"), ("FLUSHALL",), ("FLUSHDB",), ("KEYS", "*"), ("SCAN", "0"),
+    ("RANDOMKEY",), ("INFO",), ("DEBUG", "SLEEP", "0"), ("SHUTDOWN",), ("REPLICAOF", "h", "1"),
+    ("SAVE",), ("BGSAVE",), ("BGREWRITEAOF",), ("MONITOR",), ("CLIENT", "LIST"),
+    ("CLIENT", "KILL", "ID", "1"), ("CLIENT", "PAUSE", "1"), ("MODULE", "LIST"), ("SELECT", "1"),
+    ("SWAPDB", "0", "1"), ("MOVE", "anyrig:workers", "1"), ("RENAME", "anyrig:a", "anyrig:b"),
+    ("DUMP", "anyrig:workers"), ("RESTORE", "anyrig:a", "0", "x"), ("MIGRATE", "h", "1"),
+    ("SLOWLOG", "GET"), ("LATENCY", "LATEST"), ("CLUSTER", "INFO"), ("SORT", "anyrig:a"),
+    ("SET", "somebody:else", "x"), ("GET", "somebody:else"), ("PUBLISH", "somebody", "x"),
+    ("SUBSCRIBE", "somebody"), ("PSUBSCRIBE", "*"),
+)  # fmt: skip
+
+
+def test_a_token_allows_what_a_cluster_needs_and_nothing_else(
+    lead: Callable[..., Run], workers: Workers, spread: Spread, tmp_path: Path
+) -> None:
+    run = lead()
+    url = run.url
+    old = url.replace("//anyrig:", "//:")  # as tokens were before there was a user of its own
+    assert old != url
+    for address in (url, old):
+        for command in FORBIDDEN:
+            with Redis.from_url(address) as client, pytest.raises(ResponseError) as refused:
+                client.execute_command(*command)
+            said = str(refused.value)  # switched off altogether, or not for this user
+            assert "permission" in said or "unknown command" in said, command
+    with pytest.raises(AuthenticationError):
+        Redis.from_url(url.replace("//anyrig:", "//anyrig:x")).ping()
+
+    (worker,) = workers(1, url=url, wait=False)
+    done = spread(
+        "speak", "Hello there.", "--engine", "tone", "-o", tmp_path / "a.wav", cluster=url
+    )
+    assert done.returncode == 0, done.stderr + worker.log()
+    asked = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "anyrig.cluster.app", "inspect", "ping", "-j"],
+        capture_output=True, text=True, timeout=60,
+        env=person(tmp_path / "tools", {"ANYRIG_CLUSTER_BROKER": url}),
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    assert [*json.loads(asked.stdout.splitlines()[0])][0].startswith("w1@")
+    assert main(["cluster", "drain", "w1", "--wait", "--broker", url]) == 0
+    assert worker.process.wait(_END_S) == 0, worker.log()
+    assert "permission" not in worker.log() + done.stderr + asked.stderr + run.log()
 
 
 def test_a_kill_leaves_a_broker_that_the_next_one_goes_on_with(lead: Callable[..., Run]) -> None:

@@ -159,7 +159,7 @@ class Coordinator:
 
     def _start_broker(self) -> str:
         """Its address for this machine; the one for others is kept as well."""
-        from anyrig.cluster.broker import Broker
+        from anyrig.cluster.broker import USER, Broker
 
         port = place.port_of(self._options.port, self._kept.port, _PORT)
         self.broker = Broker(
@@ -169,10 +169,11 @@ class Coordinator:
         self._stack.callback(self.broker.stop)
         self.broker.start()
         self._kept = replace(self._kept, port=port)
-        self._public = (
-            f"redis://:{self._kept.password}@{place.bracketed(self._where.name)}:{port}/0"
+        self._public, near = (
+            f"redis://{USER}:{self._kept.password}@{place.bracketed(host)}:{port}/0"
+            for host in (self._where.name, self._where.near)
         )
-        return f"redis://:{self._kept.password}@{place.bracketed(self._where.near)}:{port}/0"
+        return near
 
     def _start_box(self) -> str:
         from anyrig.cluster.box_server import Box, BoxServer

@@ -64,6 +64,9 @@ def made(url: str) -> Celery:
         worker_hijack_root_logger=False, worker_redirect_stdouts=False,
         worker_enable_remote_control=True, worker_send_task_events=False,
         task_send_sent_event=False, timezone="UTC", enable_utc=True,
+        # kombu keeps tables of queues that end by themselves with scripts, which our own broker
+        # runs for nobody.
+        control_queue_expires=None, event_queue_expires=None,
     )  # fmt: skip
     if urlsplit(broker).scheme == "rediss" and "ssl_cert_reqs" not in broker:
         secure = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
@@ -91,6 +94,9 @@ def __getattr__(name: str) -> Any:
     """
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from anyrig.cluster import calm
+
+    calm.restore_nothing()
     found = made(named())
     # Flower asks eight things at once, each over two connections: a bounded pool would lock up.
     found.conf.broker_pool_limit = None

@@ -11,6 +11,7 @@ same data.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -35,6 +36,35 @@ _START_S, _END_S = 20.0, 10.0
 _PROGRAMS = ("valkey-server", "redis-server")
 _FORBIDDEN = ("CONFIG", "DEBUG", "MODULE", "REPLICAOF", "SLAVEOF", "MIGRATE", "SHUTDOWN", "MONITOR")
 """What nobody of a cluster needs, and what somebody with the password could do harm with."""
+USER = "anyrig"
+"""The user of whoever has the token. `default`, which older tokens name, has the same rights."""
+_COMMANDS = (
+    # Connections.
+    "auth", "hello", "ping", "client|setinfo", "time",
+    # Keys of any kind.
+    "del", "exists", "expire", "pttl", "type",
+    # Workers, runs, answers.
+    "get", "getrange", "mget", "set", "hset", "hget", "hdel", "hgetall", "hkeys",
+    "sadd", "srem", "sismember", "smembers", "rpush", "lpop", "blpop", "lrange", "lrem",
+    "watch", "unwatch", "multi", "exec", "discard",
+    # Queues and bindings of kombu, results of Celery.
+    "lpush", "brpop", "rpop", "llen", "zadd", "zrem",
+    "publish", "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "pubsub|numsub",
+)  # fmt: skip
+"""What workers, askers, `celery inspect` and Flower were seen to use; nothing that runs a script,
+lists or empties databases, or changes users or settings."""
+_KEYS = ("anyrig:*", "anyrig.*", "_kombu.*", "celery", "celery:*", "*.celery.pidbox",
+         "*.celery.pidbox:*", "celeryev*")  # fmt: skip
+_CHANNELS = ("/0.celery.pidbox", "/0.celeryev/*", "anyrig:result:*")
+
+
+def _rights(password: str) -> str:
+    """What a user may do, as the server's settings have it; the password as its hash."""
+    digest = hashlib.sha256(password.encode()).hexdigest()
+    return " ".join(
+        ["on", f"#{digest}", *(f"~{one}" for one in _KEYS), *(f"&{one}" for one in _CHANNELS),
+         "-@all", *(f"+{one}" for one in _COMMANDS)]
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -192,7 +222,8 @@ class Broker:
         """Its settings."""
         lines = [
             f"bind {' '.join(self.hosts)}", f"port {self.port}", "protected-mode yes",
-            f"requirepass {self._password}", f"dir {_quoted(self.folder)}",
+            *(f"user {name} {_rights(self._password)}" for name in ("default", USER)),
+            f"dir {_quoted(self.folder)}",
             "appendonly yes", "appendfsync everysec", "no-appendfsync-on-rewrite yes", 'save ""',
             f"pidfile {_quoted(self.folder / 'broker.pid')}", "daemonize no", "set-proc-title no",
             'logfile ""', "tcp-keepalive 60", "maxmemory-policy noeviction",
@@ -208,7 +239,7 @@ class Broker:
 
     def _write(self, text: str) -> None:
         self._conf.unlink(missing_ok=True)
-        # For its owner alone, as the password is in it; never on a command line, which all can see.
+        # For its owner alone; never on a command line, which all can see.
         descriptor = os.open(self._conf, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -228,7 +259,7 @@ class Broker:
 
         host = _near(self.hosts)
         with Redis(
-            host=host, port=self.port, password=self._password, socket_timeout=2,
+            host=host, port=self.port, username=USER, password=self._password, socket_timeout=2,
             socket_connect_timeout=2, retry=Retry(NoBackoff(), 0),
         ) as client, contextlib.suppress(RedisError, OSError):  # fmt: skip
             return bool(client.ping())
