@@ -73,9 +73,9 @@ def repeats(text: str) -> bool:
             alike = alike + 1 if words[at] == words[at - size] else 0
             if alike >= 2 * size:
                 return True
-            if alike and alike % size == 0:
-                if sum(len(word) + 1 for word in words[at - alike + 1 : at + 1]) >= _LONG_TWICE:
-                    return True
+            again = words[at - alike + 1 : at + 1]
+            if alike == size and sum(len(word) + 1 for word in again) >= _LONG_TWICE:
+                return True
     return any(_TWICE.search(word) for word in words)
 
 
