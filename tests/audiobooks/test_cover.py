@@ -121,6 +121,26 @@ def test_broken_ones_are_left_out_with_a_word(name: str, tmp_path: Path) -> None
     assert written.files[0].exists()
 
 
+@pytest.mark.parametrize("name", ["empty", "text", "svg", "postscript"])
+def test_what_is_no_picture_is_called_that(name: str) -> None:
+    warning = prepare(Picture(BROKEN[name], "image/jpeg")).warning
+    assert warning == "the cover is left out: it cannot be read (no picture)"
+
+
+@pytest.mark.parametrize(("kind", "more"), [("MPO", True), ("JPEG2000", False), ("AVIF", False)])
+def test_every_kind_of_picture_that_is_read_elsewhere_is_a_cover(kind: str, more: bool) -> None:
+    Image.init()
+    if kind not in Image.SAVE:
+        pytest.skip(f"this Pillow does not write {kind}")
+    out = io.BytesIO()
+    image = Image.linear_gradient("L").resize((300, 400)).convert("RGB")
+    image.save(out, kind, **({"save_all": True, "append_images": [image]} if more else {}))
+    made = prepare(Picture(out.getvalue(), "image/jpeg")).picture
+    assert made is not None
+    with Image.open(io.BytesIO(made.data)) as cover:
+        assert (cover.format, cover.size) == ("JPEG", (300, 400))
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF"])
 def test_a_book_shows_its_cover(kind: str, tmp_path: Path) -> None:
     import av

@@ -303,7 +303,9 @@ def test_the_lexicon_changes_what_is_said(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [("[[say]]", 400), ("nonsense", 400), ("[[say]]\nword='a'\npattern='(a+)+b'", 400),
+    [("[[say]]", 400), ("nonsense", 400),
+     ("[[say]]\nsay='a'\npattern='((a{1,10}){1,10}){1,10}b'", 400),
+     ("[[say]]\nsay='a'\npattern='a(?=b)'", 400),
      ("#" * 1_000_001, 413)],
 )  # fmt: skip
 def test_a_wrong_lexicon_is_refused_and_the_old_one_stays(
@@ -313,3 +315,26 @@ def test_a_wrong_lexicon_is_refused_and_the_old_one_stays(
     assert answer.status_code == status
     assert answer.json()["hint"]
     assert server.client.get("/lexicon").json()["text"] == ""
+
+
+@pytest.mark.usefixtures("lexicon")
+def test_a_pattern_does_not_stop_the_server(server: Server) -> None:
+    client = server.client
+    text = "[[say]]\npattern = 'a*a*a*a*b'\nsay = 'x'\n"
+    assert client.put("/lexicon", json={"text": text}).json()["entries"] == 1
+    assert asked(client, "a" * 400 + " is here.").status_code == 200
+
+
+@pytest.mark.usefixtures("lexicon")
+def test_a_lexicon_of_an_older_version_is_read_without_what_is_refused_now(
+    server: Server,
+) -> None:
+    client = server.client
+    before = asked(client, "The kettle is on.").content
+    text = (
+        "[[say]]\npattern = 'x(?=y)'\nsay = 'b'\n"
+        "[[say]]\nword = 'kettle'\nsay = 'extraordinary samovar'\n"
+    )
+    (server.data / "lexicon.toml").write_text(text)
+    assert client.get("/lexicon").json() == {"text": text, "entries": 1}
+    assert len(asked(client, "The kettle is on.").content) > len(before)

@@ -134,13 +134,25 @@ def test_files(tmp_path: Path) -> None:
         ("[[say]]\nword = 'a'\nipa = '[x]'", "no IPA"),
         ("[[say]]\nword = ''\nsay = 'b'", "word is ''"),
         ("[[say]\n", "no TOML"), ("say = 3", "not a list"), ("[other]\na = 1", "'other'"),
-        ("[[say]]\npattern = '('\nsay = 'b'", "no regular expression"),
+        ("[[say]]\npattern = '('\nsay = 'b'", "not a valid regular expression"),
         ("[[say]]\npattern = 'a*'\nsay = 'b'", "matches the empty text"),
-        ("[[say]]\npattern = '(a+)+b'\nsay = 'b'", "repeats a group"),
-        ("[[say]]\npattern = '(a|aa)+b'\nsay = 'b'", "repeats a group"),
-        ("[[say]]\npattern = '(a?){30}a{30}'\nsay = 'b'", "repeats a group"),
-        ("[[say]]\npattern = 'a+b+c+d+e+'\nsay = 'b'", "more than 4"),
+        ("[[say]]\npattern = '((a{1,10}){1,10}){1,10}b'\nsay = 'b'", "too large"),
+        ("[[say]]\npattern = '((a{1,1000}){1,1000})'\nsay = 'b'", "too large"),
+        ("[[say]]\npattern = 'a{2000}'\nsay = 'b'", "more than 1000 times"),
+        ("[[say]]\npattern = '(a)\\1'\nsay = 'b'", "uses a backreference"),
+        ("[[say]]\npattern = '(?P<x>a)(?P=x)'\nsay = 'b'", "uses a backreference"),
+        ("[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
+        ("[[say]]\npattern = 'a(?!b)'\nsay = 'b'", "uses a lookahead or lookbehind"),
+        ("[[say]]\npattern = '(?<=a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
+        ("[[say]]\npattern = '(?<!a)b'\nsay = 'b'", "uses a lookahead or lookbehind"),
+        ("[[say]]\npattern = 'a++b'\nsay = 'b'", "possessive"),
+        ("[[say]]\npattern = '(?>a+)b'\nsay = 'b'", "atomic"),
+        ("[[say]]\npattern = '(a)?(?(1)b|c)'\nsay = 'b'", "conditional"),
+        ("[[say]]\npattern = '(?x)a b'\nsay = 'b'", "flag x"),
+        ("[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'a(?=b)'\nsay = 'b'", "entry 2"),
         ("[[say]]\npattern = 'a(b)'\nsay = '\\2'", "no group 2"),
+        ("[[say]]\npattern = 'a(b)'\nsay = '\\g<other>'", "no group other"),
+        ("[[say]]\npattern = 'a(b)'\nsay = '\\q'", "not understood"),
         (f"[[say]]\npattern = '{'a' * 300}'\nsay = 'b'", "longer than"),
     ],
 )  # fmt: skip
@@ -172,3 +184,81 @@ def test_many_entries() -> None:
     text = " ".join(f"word{number}" for number in range(0, 20_000, 7))
     marks = Lexicon(entries).marks(text, 0, len(text), "en")
     assert [mark.say for mark in marks] == [f"say{number}" for number in range(0, 20_000, 7)]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a*a*a*a*b", "(a+)+b", "(a|aa)+b", "(a?){30}a{30}b", "(?:a*)*b", "(.*)(.*)(.*)(.*)b",
+     r"(\w+\s?)+!", "((a{1,10}){1,6})+b|c", "(a?){90}b|c"],
+)  # fmt: skip
+def test_no_pattern_is_slow_on_any_text(pattern: str) -> None:
+    """Each of these takes a backtracking engine hours or years."""
+    lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'")
+    text = "a" * 20_000
+    assert lexicon.marks(text, 0, len(text), "en") == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "case", "text", "found"),
+    [
+        (r"\bélan\b", "smart", "un élan, Élan, élans", ["élan", "Élan"]),
+        (r"\bélan\b", "sensitive", "un élan, Élan", ["élan"]),
+        (r"caf\b", "smart", "caf café caf.", ["caf", "caf"]),
+        (r"\bÑandú\b", "smart", "el Ñandú y el ñandú", ["Ñandú"]),
+        (r"ÉCOLE", "insensitive", "École école", ["École", "école"]),
+        (r"\w+-\w+", "smart", "l'été-là, наш-дом", ["été-là", "наш-дом"]),
+        (r"\d+", "smart", "12 and ٣٤", ["12", "٣٤"]),
+        (r"a\sb", "smart", "a\u00a0b a b", ["a\u00a0b", "a b"]),
+        (r"[à-ü]+", "sensitive", "naïve à", ["ï", "à"]),
+        (r"\Bb\B", "smart", "b abc éb ébé", ["b", "b"]),
+        (r"(?i:k)m", "sensitive", "Km km KM", ["Km", "km"]),
+        (r"x{,2}y", "smart", "xxxy y", ["xxy", "y"]),
+        (r"a{b", "smart", "a{b", ["a{b"]),
+        (r"(?s)a.b", "smart", "a\nb", ["a\nb"]),
+        (r"(?m)^a", "smart", "a\na ba", ["a", "a"]),
+        (r"end$", "smart", "end end", ["end"]),
+        (r"a+?b|c", "smart", "aab c", ["aab", "c"]),
+    ],
+)  # fmt: skip
+def test_patterns_match_as_python_does(
+    pattern: str, case: str, text: str, found: list[str]
+) -> None:
+    lexicon = parse(f"[[say]]\npattern = '{pattern}'\nsay = 'x'\ncase = '{case}'")
+    marks = lexicon.marks(text, 0, len(text), "en")
+    assert [text[mark.start : mark.end] for mark in marks] == found
+
+
+def test_a_pattern_of_many_letters_has_word_edges() -> None:
+    letters = [chr(0x4E00 + 7 * number) for number in range(80)]
+    lexicon = parse(f"[[say]]\npattern = '(?:{'|'.join(letters)})\\b'\nsay = 'x'")
+    text = f"{letters[5]} {letters[6]}x {letters[79]}."
+    found = [mark.start for mark in lexicon.marks(text, 0, len(text), "en")]
+    assert found == [0, 5]
+
+
+def test_groups_and_names_are_filled_in() -> None:
+    entry = Entry(pattern=r"(?P<n>\d+)(kt|kn)(s)?", say=r"\g<n> knots\3 \\ \2")
+    text = "12kt"
+    [mark] = Lexicon((entry,)).marks(text, 0, len(text), "en")
+    assert mark.say == "12 knots \\ kt"
+
+
+def test_a_match_in_a_long_line_is_found_wherever_it_stands() -> None:
+    lexicon = parse("[[say]]\npattern = 'v(\\d+) of the'\nsay = 'x'")
+    text = "word " * 4_000 + "v12 of the " + "word " * 4_000 + "v3 of the"
+    assert [mark.start for mark in lexicon.marks(text, 0, len(text), "en")] == [
+        20_000, 40_011,
+    ]  # fmt: skip
+
+
+def test_a_file_accepted_once_opens_without_the_patterns_that_are_refused_now() -> None:
+    text = (
+        "[[say]]\nword = 'a'\nsay = 'b'\n[[say]]\npattern = 'x(?=y)'\nsay = 'b'\n"
+        "[[say]]\npattern = 'z'\nsay = 'b'"
+    )
+    found = parse(text, skip_patterns=True)
+    assert [entry.word or entry.pattern for entry in found.entries] == ["a", "z"]
+    assert len(found.left_out) == 1
+    assert "entry 2" in found.left_out[0]
+    with pytest.raises(BadInput):
+        parse("[[say]]\nword = 1\nsay = 'b'", skip_patterns=True)

@@ -244,6 +244,11 @@ def test_broken_and_hostile_files_are_named_and_the_rest_is_trained(tmp_path: Pa
         pictures.read(bomb(60_000, 60_000), 8, 3)
 
 
+def test_a_jpeg_s_head_and_nothing_behind_it_is_damaged() -> None:
+    with pytest.raises(BadInput, match="damaged: cannot identify"):
+        pictures.read(b"\xff\xd8\xff" + bytes(100), 8, 3)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names of files are text")
 def test_names_that_are_no_text_are_names_all_the_same(tmp_path: Path) -> None:
     for name in (b"one", b"tw\xff"):

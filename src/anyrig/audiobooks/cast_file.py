@@ -39,7 +39,7 @@ from typing import cast
 
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Style
-from anyrig.speech.regexes import problem
+from anyrig.speech.regexes import UserPattern, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.text.saying import Gender, sayings
@@ -80,14 +80,14 @@ class Rule:
     """Whether quoted speech in them is the teller's as well."""
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self.pattern)
+    def _compiled(self) -> UserPattern:
+        return compile_pattern(self.pattern)
 
     def fits(self, chapter: int, text: str) -> bool:
         """Whether it holds for a paragraph."""
         if self.chapters and not any(low <= chapter <= high for low, high in self.chapters):
             return False
-        return not self.pattern or self._compiled.search(text[:2000]) is not None
+        return not self.pattern or self._compiled.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -235,8 +235,11 @@ def _rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> R
     pattern = given.get("pattern", "")
     if "pattern" in given and (not isinstance(pattern, str) or not pattern):
         raise BadInput(f"{place}: pattern is {pattern!r:.60}", hint="It is a regular expression.")
-    if pattern and (wrong := problem(str(pattern))):
-        raise BadInput(f"{place}: the pattern {pattern!r} {wrong}", hint="Make it simpler.")
+    if pattern:
+        try:
+            compile_pattern(str(pattern))
+        except BadInput as error:
+            raise BadInput(f"{place}: {error.message}", hint=error.hint) from None
     whole = given.get("whole", False)
     if not isinstance(whole, bool):
         raise BadInput(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.install import install_line
 from anyrig.text.document import Picture
+from anyrig.text.formats.picture import pillow_formats
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -19,7 +20,6 @@ LARGEST = 1600
 """Pixels of the longer side; larger ones are scaled down."""
 _MOST_BYTES = 4_000_000
 _MOST_PIXELS = 40_000_000  # some 160 MB while they are scaled
-_READ = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "MPO")  # none that runs another program
 _KEPT = {"JPEG": "image/jpeg", "PNG": "image/png"}
 _MAGIC = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png"}
 
@@ -42,7 +42,7 @@ def prepare(picture: Picture | None) -> Cover:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # we have our own bound
-            with Image.open(io.BytesIO(picture.data), formats=_READ) as image:
+            with Image.open(io.BytesIO(picture.data), formats=pillow_formats()) as image:
                 return _prepared(picture, image)
     except MemoryError:
         return Cover(None, "the cover is left out: it is too large")

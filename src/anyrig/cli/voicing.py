@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute, fleet
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
+from anyrig.cli.show import print_warning
 from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
 from anyrig.errors import BadInput
 
@@ -229,4 +231,14 @@ def lexicon(context: Context) -> Lexicon | None:
         return None
     from anyrig.speech.lexicon import load
 
-    return load(Path(named).expanduser())
+    # A server goes on with a lexicon that it took once, when more patterns were allowed.
+    skip = getattr(context.options, "unattended", False)
+    found = load(Path(named).expanduser(), skip_patterns=skip)
+    for reason in found.left_out:
+        _warn_once(f"{reason}; this entry is left out")
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(text: str) -> None:
+    print_warning(text)

@@ -38,7 +38,7 @@ from typing import Literal, get_args
 
 from anyrig.errors import BadInput
 from anyrig.speech.flow import Mark
-from anyrig.speech.regexes import problem
+from anyrig.speech.regexes import UserPattern, check_template, compile_pattern
 from anyrig.text import toml
 from anyrig.text.decode import written
 from anyrig.units import plural
@@ -48,8 +48,7 @@ _FIELDS = frozenset({"word", "pattern", "say", "ipa", "language", "case"})
 _COLUMNS = ("word", "say", "language", "case")
 _MOST_ENTRIES = 100_000
 _LONGEST = 400
-_WINDOW = 2000
-"""Patterns see this much at a time, so that a slow one is slow on little."""
+_MOST_PATTERNS = 1000
 _HEAD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -81,6 +80,8 @@ class Lexicon:
     """Entries, ready to be found in a text."""
 
     entries: tuple[Entry, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Why entries were left out, where it was read so."""
 
     def marks(self, text: str, start: int, end: int, language: str) -> list[Mark]:
         """What it knows to say in a stretch of a text, from left to right without overlap."""
@@ -108,11 +109,10 @@ class Lexicon:
         for entry, pattern in self._compiled:
             if not entry.speaks(language):
                 continue
-            for left, right in _windows(text, start, end):
-                for match in pattern.finditer(text, left, right):
-                    said = match.expand(entry.say).strip()
-                    if match[0] and (said or entry.ipa):
-                        yield Mark(*match.span(), said, entry.ipa)
+            for match in pattern.finditer(text, start, end):
+                said = match.expand(entry.say).strip()
+                if said or entry.ipa:
+                    yield Mark(*match.span(), said, entry.ipa)
 
     @cached_property
     def _by_head(self) -> Mapping[str, Sequence[Entry]]:
@@ -126,12 +126,14 @@ class Lexicon:
         return index
 
     @cached_property
-    def _compiled(self) -> Sequence[tuple[Entry, re.Pattern[str]]]:
+    def _compiled(self) -> Sequence[tuple[Entry, UserPattern]]:
         return [(entry, _compile(entry)) for entry in self.entries if entry.pattern]
 
 
-def _compile(entry: Entry) -> re.Pattern[str]:
-    return re.compile(entry.pattern, re.IGNORECASE if entry.any_case else 0)
+def _compile(entry: Entry) -> UserPattern:
+    pattern = compile_pattern(entry.pattern, ignore_case=entry.any_case)
+    check_template(pattern, entry.say)
+    return pattern
 
 
 def _matched(entry: Entry, text: str, start: int, limit: int) -> int:
@@ -160,25 +162,23 @@ def _joins(left: str, right: str) -> bool:
     return bool(re.fullmatch(r"[\w\u0300-\u036f]{2}", left + right))
 
 
-def _windows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while end - start > _WINDOW:
-        cut = max(text.rfind(" ", start, start + _WINDOW), text.rfind("\n", start, start + _WINDOW))
-        cut = cut if cut > start else start + _WINDOW
-        yield start, cut
-        start = cut
-    yield start, end
-
-
 # Reading a file
 
 
-def load(path: Path) -> Lexicon:
-    """The lexicon of a file; BadInput names the entry that is wrong."""
+def load(path: Path, *, skip_patterns: bool = False) -> Lexicon:
+    """The lexicon of a file; BadInput names the entry that is wrong.
+
+    With `skip_patterns` an entry whose pattern is refused is left out and named in `left_out`: for
+    a file that was accepted once, when more patterns were allowed.
+    """
     text = written(path, "the lexicon", hint="Give a UTF-8 .toml, .tsv or .csv.")
-    return parse(text, name=str(path), form=path.suffix.lower().lstrip("."))
+    form = path.suffix.lower().lstrip(".")
+    return parse(text, name=str(path), form=form, skip_patterns=skip_patterns)
 
 
-def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:
+def parse(
+    text: str, *, name: str = "lexicon", form: str = "toml", skip_patterns: bool = False
+) -> Lexicon:
     """The same, from the text of a file. `form` is toml, tsv or csv."""
     if form in ("tsv", "csv", "lex", "txt"):
         rows = list(_rows(text, name, "," if form == "csv" else "\t"))
@@ -188,7 +188,23 @@ def parse(text: str, *, name: str = "lexicon", form: str = "toml") -> Lexicon:
         raise BadInput(
             f"{name} has {len(rows)} entries", hint=f"At most {_MOST_ENTRIES} are taken."
         )
-    return Lexicon(tuple(_entry(given, place) for place, given in rows))
+    if sum("pattern" in given for _, given in rows) > _MOST_PATTERNS:
+        raise BadInput(
+            f"{name} has more than {_MOST_PATTERNS} patterns", hint="Use `word` where it will do."
+        )
+    entries: list[Entry] = []
+    left_out: list[str] = []
+    for place, given in rows:
+        entry = _entry(given, place)
+        try:
+            if entry.pattern:
+                _compile(entry)
+            entries.append(entry)
+        except BadInput as error:
+            if not skip_patterns:
+                raise BadInput(f"{place}: {error.message}", hint=error.hint) from None
+            left_out.append(f"{place}: {error.message}")
+    return Lexicon(tuple(entries), tuple(left_out))
 
 
 def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
@@ -247,7 +263,4 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
         )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
         raise BadInput(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
-    entry = Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above
-    if entry.pattern and (wrong := problem(entry.pattern, entry.say)):
-        raise BadInput(f"{place}: the pattern {entry.pattern!r} {wrong}", hint="Make it simpler.")
-    return entry
+    return Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above

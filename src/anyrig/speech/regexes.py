@@ -1,81 +1,427 @@
-"""Whether a user's regular expression can be run on any text without harm.
+r"""Regular expressions that users write, matched by RE2 in time linear in the text.
 
-Python's matcher tries every way to split a text among the parts of a pattern, and there is no clock
-on it. The ways are counted on the pattern itself: a repeated group that holds another repetition or
-a choice has exponentially many, so it is refused, though now and then one would do no harm.
+The syntax and the meaning are those of Python's `re`, without lookaround, backreferences and the
+other parts that need backtracking. RE2 knows only ASCII letters in `\w`, `\b` and `(?i)`, so it
+never sees the text itself: characters that no part of the pattern tells apart become one byte, an
+ASCII letter or digit for what `\w` matches and another byte for the rest. Python's `re` decides
+for each single character which parts match it; RE2 does all that could take long.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-_LONGEST = 200
-_MOST_REPEATS = 4
-"""One after another they cost a power of the text's length each."""
-_REPEAT = re.compile(r"\*|\+|\{(\d*)(,?)(\d*)\}")
-_FEW = 10
+from anyrig.errors import BadInput
+
+if TYPE_CHECKING:
+    import re2
+
+_MAX_PATTERN_CHARS = 200
+_MAX_PROGRAM = 500
+"""RE2 instructions. A long counted repetition is written out: `a{1,100}` has 200."""
+_MAX_REPEAT = 1000
+"""RE2's own limit."""
+_MAX_MEMORY_BYTES = 1 << 19
+_WINDOW_WORK = 100_000
+"""Characters searched at a time, times instructions: each match may look at a whole window."""
+_WINDOW_CHARS = 2000
+_CACHED = 256
+_WIDE, _MAX_WIDE = 2048, 4
+"""Python needs 10 ms for a range of characters as wide as that."""
+
+_WORD = re.compile(r"\w")
+_ESCAPE = re.compile(
+    r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}]*\}|0[0-7]{0,2}|[0-7]{3}|\d{1,2}|.)",
+    re.DOTALL,
+)
+_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_GROUP = re.compile(
+    r"\(\?(?:P<\w+>|#[^)]*\)|([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])|.{1,2})?", re.DOTALL
+)
+_RANGE = re.compile(r"(\\[uUN]|.)-(\\[uUN]|.)", re.DOTALL)
+_COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
+_ANCHORS = {"A": rb"\A", "Z": rb"\z", "b": rb"\b", "B": rb"\B"}
+_FLAGS = {"i": re.I, "m": re.M, "s": re.S}
+_TEMPLATE = re.compile(r"\\(?:g<(\w+)>|(0[0-7]{0,2}|[0-7]{3})|([1-9]\d?)|(.))", re.DOTALL)
+_CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+_NEWLINE = 0x0A
+_WORD_BYTES = tuple(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
+_OTHER_BYTES = tuple(one for one in range(256) if one not in _WORD_BYTES and one != _NEWLINE)
+_SAMPLE = "".join(map(chr, range(9, 127))) + "\xa0\xb2\xdf\xe9\xc9\u0130\u0301\u2019\u4e2d"
+
+_LOOKAROUND_HINT = (
+    r"Use \b for the edge of a word, or match the text around it in a group and repeat it "
+    r"with \1 in `say`."
+)
+_BACKREFERENCE_HINT = "Write out what is repeated, or make one entry for each case."
+_SIMPLER_HINT = "Make it simpler, or split it into several entries."
 
 
-def problem(pattern: str, replacement: str = "") -> str:
-    """What is wrong with it, or nothing."""
-    if len(pattern) > _LONGEST:
-        return f"is longer than {_LONGEST} characters"
+class UserPattern:
+    """A user's pattern, ready to be matched. It may be used from many threads."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
+        """Raises BadInput with the reason."""
+        self.pattern = pattern
+        compiled = _parse(pattern, re.I if ignore_case else 0)
+        self.groups = compiled.groups
+        self.group_names: Mapping[str, int] = compiled.groupindex
+        self._parts = _translate(pattern, compiled.flags)
+        atoms = list(dict.fromkeys(part for part in self._parts if not isinstance(part, bytes)))
+        self._atoms = [(atom, re.compile(*atom)) for atom in atoms]
+        self._multiline = any(b"m:" in part for part in self._parts if isinstance(part, bytes))
+        self._at_end = "$" in pattern
+        self._growing = threading.Lock()
+        self._signatures: dict[str, int] = {}
+        self._program = self._build(_SAMPLE + pattern, limit=_MAX_PROGRAM)
+
+    def finditer(self, text: str, start: int = 0, end: int | None = None) -> Iterator[PatternMatch]:
+        r"""All matches in a stretch of a text, none of them empty.
+
+        As with `re`, `\b` sees the character before `start`, and the text ends at `end`.
+        """
+        offset = max(0, start - 1)
+        view = text[offset:end]
+        if self._at_end:
+            view = view.removesuffix("\n")
+        program = self._program
+        if not program.table.keys() >= set(map(ord, view)):
+            program = self._build(view, limit=4 * _MAX_PROGRAM)
+        width = program.width
+        data = view.translate(program.table).encode("latin-1")
+        for found in _search_all(program, data, (start - offset) * width):
+            spans = [found.span(group) for group in range(self.groups + 1)]
+            yield PatternMatch(
+                text, tuple((a // width + offset, b // width + offset) if a >= 0 else None
+                            for a, b in spans), self.group_names,
+            )  # fmt: skip
+
+    def search(self, text: str) -> PatternMatch | None:
+        """The first match."""
+        return next(self.finditer(text), None)
+
+    def _build(self, text: Iterable[str], *, limit: int) -> _Program:
+        """A program that knows the characters of a text, and all that came before."""
+        with self._growing:
+            for char in set(text) - self._signatures.keys():
+                bits = [char == "\n", bool(_WORD.match(char))]
+                bits += [bool(atom.match(char)) for _, atom in self._atoms]
+                self._signatures[char] = sum(bit << place for place, bit in enumerate(bits))
+            codes = self._codes()
+            sets = {
+                atom: _byte_set(
+                    [code for signature, code in codes.items() if signature >> place & 1]
+                )
+                for place, (atom, _) in enumerate(self._atoms, 2)
+            }
+            source = b"".join(p if isinstance(p, bytes) else sets[p] for p in self._parts)
+            table = {
+                ord(char): codes[signature].decode("latin-1")
+                for char, signature in self._signatures.items()
+            }
+            width = len(next(iter(codes.values())))
+            program = _compile(source, table, width, limit)
+            self._program = program
+            return program
+
+    def _codes(self) -> dict[int, bytes]:
+        """A byte for each kind of character, or two where one has not enough values.
+
+        The first of two is never a second one, so that no match begins within a character.
+        """
+        kinds = sorted(set(self._signatures.values()))
+        newline = [kind for kind in kinds if kind & 1]
+        word = [kind for kind in kinds if kind & 2]
+        other = [kind for kind in kinds if not kind & 3]
+        codes = {kind: bytes([_NEWLINE]) for kind in newline}
+        if len(word) <= len(_WORD_BYTES) and len(other) <= len(_OTHER_BYTES):
+            for group, values in ((word, _WORD_BYTES), (other, _OTHER_BYTES)):
+                codes |= {kind: bytes([value]) for kind, value in zip(group, values, strict=False)}
+            return codes
+        if self._multiline:
+            raise BadInput("too many different characters", hint=_SIMPLER_HINT)
+        codes = {}
+        for group, values in ((word, _WORD_BYTES), ([*newline, *other], _OTHER_BYTES)):
+            half = len(values) // 2
+            pairs = (bytes([a, b]) for a in values[:half] for b in values[half:])
+            codes |= dict(zip(group, pairs, strict=False))
+        if len(codes) < len(kinds):
+            raise BadInput("too many different characters", hint=_SIMPLER_HINT)
+        return codes
+
+
+@dataclass(frozen=True)
+class PatternMatch:
+    """Where a pattern matched."""
+
+    text: str
+    spans: tuple[tuple[int, int] | None, ...]
+    """Of the whole and of each group; None for a group that took no part."""
+    group_names: Mapping[str, int]
+
+    def span(self) -> tuple[int, int]:
+        assert self.spans[0] is not None
+        return self.spans[0]
+
+    def group(self, number: int = 0) -> str:
+        """The text of a group, empty for one that took no part."""
+        span = self.spans[number]
+        return self.text[slice(*span)] if span else ""
+
+    def expand(self, template: str) -> str:
+        r"""A template with `\1`, `\g<name>` and the escapes of `re` filled in."""
+        return _TEMPLATE.sub(self._filled, template)
+
+    def _filled(self, found: re.Match[str]) -> str:
+        name, octal, number, sign = found.groups()
+        if octal:
+            return chr(int(octal, 8))
+        if name or number:
+            group = name or number
+            return self.group(int(group) if group.isdigit() else self.group_names[group])
+        return _CONTROLS.get(sign, sign if sign == "\\" else found[0])
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_pattern(pattern: str, *, ignore_case: bool = False) -> UserPattern:
+    """A user's pattern; BadInput says why it is refused."""
     try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"is no regular expression: {error}"
-    if any(found and not found[0] for found in map(compiled.search, ("", "a b 1 ."))):
-        return "matches the empty text"
-    if wrong := _repeats(pattern):
-        return wrong
-    return _replaced(compiled, replacement)
+        made = UserPattern(pattern, ignore_case=ignore_case)
+        if any(_matches_empty(made, text) for text in ("", "a b 1 .")):
+            raise BadInput("matches the empty text", hint="Let it match at least one character.")
+    except BadInput as error:
+        told = f"the pattern {pattern!r:.300} {error.message}"
+        raise BadInput(told, hint=error.hint) from None
+    return made
 
 
-def _replaced(compiled: re.Pattern[str], replacement: str) -> str:
-    """A group that the replacement names and the pattern lacks."""
-    for name in re.findall(r"(?<!\\)\\(?:g<(\w+)>|(\d{1,2}))", replacement):
-        group = name[0] or name[1]
-        known = int(group) <= compiled.groups if group.isdigit() else group in compiled.groupindex
-        if not known:
-            return f"has no group {group}"
+def check_template(pattern: UserPattern, template: str) -> None:
+    """BadInput where a `say` names a group that its pattern lacks, or an unknown escape."""
+    for found in _TEMPLATE.finditer(template):
+        group = found[1] or found[3]
+        if group:
+            known = (
+                int(group) <= pattern.groups if group.isdigit() else group in pattern.group_names
+            )
+            if not known:
+                raise BadInput(
+                    f"the pattern {pattern.pattern!r} has no group {group}",
+                    hint="Put the part that is meant into brackets: (...).",
+                )
     try:
-        re.compile("x").sub(re.sub(r"\\(?:g<\w+>|\d{1,2})", "", replacement), "x")
+        re.compile("x").sub(re.sub(r"\\(?:g<\w+>|[1-9]\d?)", "", template), "x")
     except (re.error, IndexError) as error:
-        return f"has a `say` that is not understood: {error}"
-    return ""
+        raise BadInput(
+            f"the pattern {pattern.pattern!r} has a `say` that is not understood: {error}",
+            hint=r"Write a backslash as \\.",
+        ) from None
 
 
-def _repeats(pattern: str) -> str:
-    """Repetitions inside repetitions, found without a parser: escapes, sets and groups suffice."""
-    bare = re.sub(r"\\.", "x", pattern, flags=re.S)
-    bare = re.sub(r"\[\^?\]?[^\]]*\]", "x", bare)
-    depth: list[bool] = [False]
-    total = position = 0
-    while position < len(bare):
-        sign = bare[position]
-        repeat = _REPEAT.match(bare, position)
-        position = repeat.end() if repeat else position + 1
-        if sign == "(":
-            depth.append(False)
-            position += bare.startswith("?", position)
-        elif sign in "|?":
-            depth[-1] = True
-        elif sign == ")" and len(depth) > 1:
-            inner = depth.pop()
-            if inner and _many(_REPEAT.match(bare, position)):
-                return "repeats a group that holds a repetition or a choice"
-            depth[-1] = depth[-1] or inner
-        elif _many(repeat):
-            depth[-1] = True
-            total += 1
-    return f"has more than {_MOST_REPEATS} repetitions" if total > _MOST_REPEATS else ""
+# Reading a pattern
 
 
-def _many(repeat: re.Match[str] | None) -> bool:
-    """Whether a repetition has no end, or a far one."""
-    if repeat is None:
-        return False
-    if repeat[0] in "*+":
-        return True
-    most = repeat[3] if repeat[2] else repeat[1]
-    return not most or int(most) > _FEW
+def _parse(pattern: str, flags: int) -> re.Pattern[str]:
+    """What Python makes of it. It is not matched against more than a character."""
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise BadInput(f"is longer than {_MAX_PATTERN_CHARS} characters", hint=_SIMPLER_HINT)
+    ranges = (found.groups() for found in _RANGE.finditer(pattern))
+    if sum(len(high) > 1 or ord(high) - ord(low[-1]) > _WIDE for low, high in ranges) > _MAX_WIDE:
+        raise BadInput("has too many wide ranges of characters", hint=_SIMPLER_HINT)
+    try:
+        return re.compile(pattern, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise BadInput(
+            f"is not a valid regular expression: {error}",
+            hint=r"Put a backslash before a sign that is meant as it stands, such as \( or \*.",
+        ) from None
+
+
+def _translate(pattern: str, flags: int) -> list[bytes | tuple[str, int]]:
+    """Its structure, as RE2 writes it, and between it the parts that match one character."""
+    _refuse_flags(flags)
+    scopes: list[int] = [flags & (re.I | re.M | re.S)]
+    parts: list[bytes | tuple[str, int]] = []
+    position = 0
+    while position < len(pattern):
+        sign = pattern[position]
+        if sign == "\\":
+            token = _token(_ESCAPE, pattern, position)
+            parts.append(_escaped(token, scopes[-1]))
+        elif sign == "[":
+            token = _token(_CLASS, pattern, position)
+            parts.append((token, scopes[-1]))
+        elif sign == "(":
+            token = _token(_GROUP, pattern, position) if pattern[position + 1] == "?" else sign
+            opened = _opened(token, scopes[-1])
+            if opened is not None:
+                parts.append(b"(" if token == "(" or token.startswith("(?P<") else b"(?:")
+                scopes.append(opened)
+        elif sign == ")":
+            token = sign
+            scopes.pop()
+            parts.append(b")")
+        elif sign in "*+?" or (sign == "{" and _is_count(pattern, position)):
+            token, written = _repeated(pattern, position)
+            parts.append(written)
+        elif sign in "^$|":
+            token = sign
+            plain = {"^": rb"\A", "$": rb"\z", "|": b"|"}[sign]
+            lines = sign != "|" and scopes[-1] & re.M
+            parts.append(b"(?m:" + sign.encode() + b")" if lines else plain)
+        else:
+            token = sign
+            parts.append(("." if sign == "." else re.escape(sign), scopes[-1]))
+        position += len(token)
+    return parts
+
+
+def _token(form: re.Pattern[str], pattern: str, position: int) -> str:
+    found = form.match(pattern, position)
+    assert found is not None, "Python took the pattern"
+    return found[0]
+
+
+def _escaped(token: str, flags: int) -> bytes | tuple[str, int]:
+    if token[1] in _ANCHORS:
+        return _ANCHORS[token[1]]
+    if token[1] in "123456789" and len(token) < 4:
+        raise BadInput("uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT)
+    return token, flags
+
+
+def _opened(token: str, flags: int) -> int | None:
+    """The flags inside a group that begins here; None where nothing is opened."""
+    if token == "(" or token.startswith("(?P<"):
+        return flags
+    if token.startswith(("(?=", "(?!", "(?<=", "(?<!")):
+        raise BadInput(
+            "uses a lookahead or lookbehind, which is not supported", hint=_LOOKAROUND_HINT
+        )
+    if token.startswith("(?#"):
+        return None
+    if token.startswith("(?P="):
+        raise BadInput("uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT)
+    found = _GROUP.fullmatch(token)
+    if found is None or found[3] is None:
+        kind = "an atomic group" if token.startswith("(?>") else "a conditional group"
+        raise BadInput(f"uses {kind}, which is not supported", hint=_SIMPLER_HINT)
+    for sign in (found[1] or "") + (found[2] or ""):
+        _refuse_flags(0 if sign in "imsu" else re.X if sign == "x" else re.A)
+    if found[3] == ")":
+        return None
+    for sign in found[1] or "":
+        flags |= _FLAGS.get(sign, 0)
+    for sign in found[2] or "":
+        flags &= ~_FLAGS.get(sign, 0)
+    return flags
+
+
+def _refuse_flags(flags: int) -> None:
+    for flag, name in ((re.X, "x"), (re.A, "a")):
+        if flags & flag:
+            raise BadInput(
+                f"uses the flag {name}, which is not supported", hint="Use i, m and s only."
+            )
+
+
+def _is_count(pattern: str, position: int) -> bool:
+    return bool(_COUNT.match(pattern, position)) and pattern[position + 1] != "}"
+
+
+def _repeated(pattern: str, position: int) -> tuple[str, bytes]:
+    """A repetition, as it stands and as RE2 writes it."""
+    count = _COUNT.match(pattern, position)
+    token = count[0] if count else pattern[position]
+    written = token
+    if count:
+        low = count[1] or "0"
+        high = count[3] if count[2] else low
+        if max(int(low), int(high or "0")) > _MAX_REPEAT:
+            raise BadInput(f"repeats a part more than {_MAX_REPEAT} times", hint=_SIMPLER_HINT)
+        written = f"{{{low},{high}}}"
+    follows = pattern[position + len(token) : position + len(token) + 1]
+    if follows == "+":
+        raise BadInput("uses a possessive repetition, which is not supported", hint=_SIMPLER_HINT)
+    lazy = "?" if follows == "?" else ""
+    return token + lazy, (written + lazy).encode()
+
+
+# Matching
+
+
+@dataclass(frozen=True)
+class _Program:
+    regexp: re2._Regexp
+    table: Mapping[int, str]
+    width: int
+    """Bytes for a character."""
+    window: int
+    """Bytes."""
+
+
+def _compile(source: bytes, table: Mapping[int, str], width: int, limit: int) -> _Program:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY_BYTES
+    try:
+        regexp = re2.compile(source, options)
+        size = max(regexp.programsize, regexp.reverseprogramsize)
+    except re2.error:
+        size = limit + 1
+    if size > limit:
+        raise BadInput("is too large", hint=f"Repeat fewer times. {_SIMPLER_HINT}")
+    window = max(100, min(_WINDOW_CHARS, _WINDOW_WORK // size))
+    return _Program(regexp, table, width, window * width)
+
+
+def _byte_set(codes: Sequence[bytes]) -> bytes:
+    """What matches one of these codes."""
+    if not codes:
+        return rb"[^\x00-\xff]"
+    if len(codes[0]) > 1:
+        firsts: dict[int, list[bytes]] = {}
+        for code in codes:
+            firsts.setdefault(code[0], []).append(code[1:])
+        pairs = (rb"\x%02x" % first + _byte_set(seconds) for first, seconds in firsts.items())
+        return b"(?:" + b"|".join(pairs) + b")"
+    ranges: list[list[int]] = []
+    for value in sorted(code[0] for code in codes):
+        if ranges and ranges[-1][1] == value - 1:
+            ranges[-1][1] = value
+        else:
+            ranges.append([value, value])
+    return b"[" + b"".join(rb"\x%02x-\x%02x" % (low, high) for low, high in ranges) + b"]"
+
+
+def _search_all(program: _Program, data: bytes, position: int) -> Iterator[re2._Match]:
+    """Every match, window by window: each search may look at a whole one."""
+    while position < len(data):
+        limit = min(len(data), position + program.window)
+        found = program.regexp.search(data, position, limit)
+        if found is None:
+            if limit == len(data):
+                return
+            position += program.window // 2 // program.width * program.width
+            continue
+        start, end = found.span()
+        if end == limit < len(data) and start > position:  # it may go on behind the window
+            position = start
+            continue
+        if end > start:
+            yield found
+        position = max(end, start + program.width)
+
+
+def _matches_empty(pattern: UserPattern, text: str) -> bool:
+    program = pattern._program
+    found = program.regexp.search(text.translate(program.table).encode("latin-1"))
+    return found is not None and found.start() == found.end()

@@ -118,7 +118,25 @@ def test_a_text_that_repeats_itself_may_sound_so() -> None:
     assert repeats("Knock knock knock.")
     assert repeats("hahaha")
     assert repeats("again and again and again and again")
+    assert repeats("Nooooooo!")
+    assert repeats("Row, row, row your boat.")
+    assert repeats("He came back and went away, he came back and went away.")
     assert not repeats("He said that she said nothing.")
+    assert not repeats("I knew that that would do, and he had had enough.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do you remember the banana, Barbara?", "She assessed the proposition in Mississippi.",
+        "He had had a coconut that that day.", "El murciélago come cacao y cocos de papá.",
+        "Il se remémore la mémoire de sa grand-mère cocotte.",
+    ],
+)  # fmt: skip
+def test_a_word_with_a_syllable_twice_does_not_hide_a_loop(text: str) -> None:
+    speech = trim(said("Never again.")).samples
+    looped = np.concatenate([speech] * 5)
+    assert "repetition" in kinds(examine(Take(looped, RATE), Line(text)))
 
 
 def test_better_takes_score_higher() -> None:

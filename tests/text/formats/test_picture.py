@@ -143,3 +143,23 @@ def test_called_a_picture_and_none(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("just words")
     with pytest.raises(BadInput, match=r"called \.png and is none"):
         format_of(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"\xff\xd8\xff", b"\xff\xd8\xff\xe0", b"\x89PNG", b"GIF89a", b"II*\x00",
+     b"\x00\x00\x00\x0cjP  ", b"\x00\x00\x00\x1cftypavif"],
+)  # fmt: skip
+def test_a_head_and_nothing_behind_it_is_a_damaged_picture(tmp_path: Path, head: bytes) -> None:
+    path = tmp_path / "scan"
+    path.write_bytes(head + bytes(100))
+    with pytest.raises(BadInput, match="scan") as caught:
+        num_pages(path, format_of_head(head + bytes(100)), Limits())
+    assert "MPO" not in caught.value.message
+
+
+def test_a_camera_s_picture_of_several_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    one = sheet(3, mode="RGB")
+    one.save(path, "MPO", save_all=True, append_images=[one])
+    assert squares(_drawn(path)) == 3

@@ -115,7 +115,7 @@ def _lexicon(parts: Parts) -> dict[str, Any]:
     from anyrig.speech.lexicon import parse
 
     text = parts.speech.lexicon()
-    return {"text": text, "entries": len(parse(text).entries)}
+    return {"text": text, "entries": len(parse(text, skip_patterns=True).entries)}
 
 
 def _headers(sounding: Sounding, wanted: SpeechRequest) -> dict[str, str]:

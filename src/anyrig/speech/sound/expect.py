@@ -21,6 +21,9 @@ _WIDE = 3.0  # letters that a Chinese, Japanese or Korean character stands for
 _PHONEMES = re.compile(r"\[\[(.*?)\]\]")
 _PAUSE = re.compile(r"[,;:.!?…—–\n]+(?=\s|$)|\s[-–—]\s")
 _STOP = re.compile(r"[.!?…—–\n]+[\"'”’)]*\s")
+_LONG_TWICE = 16  # letters: a second, at the pace of the fastest voices half of one
+_TWICE = re.compile(r"(\w)\1{3,}|(\w{2,}?)\2{2,}|(\w{8,}?)\3")
+"""Within a word: drawn out, the same syllable three times, or all of a long stretch again."""
 _CAPITALS = re.compile(r"\b(?:[A-Z]\.?){2,}\b")
 
 
@@ -58,13 +61,22 @@ def expected(line: Line) -> Expected:
 
 
 def repeats(text: str) -> bool:
-    """Whether a text says the same thing again and again by itself: `No, no, no!`, `ha ha`."""
+    """Whether a text says the same thing again and again by itself: `No, no, no!`, `hahaha`.
+
+    What is said twice counts only where it is long: two seconds of sound must be alike before a
+    take is called a loop, and no `had had` or `remember` lasts as long.
+    """
     words = re.findall(r"\w+", text.lower())
-    for size in range(1, min(8, len(words) // 2) + 1):
-        for at in range(len(words) - 2 * size + 1):
-            if words[at : at + size] == words[at + size : at + 2 * size]:
+    for size in range(1, len(words) // 2 + 1):
+        alike = 0
+        for at in range(size, len(words)):
+            alike = alike + 1 if words[at] == words[at - size] else 0
+            if alike >= 2 * size:
                 return True
-    return re.search(r"(\w{2,})\1", text.lower()) is not None
+            again = words[at - alike + 1 : at + 1]
+            if alike == size and sum(len(word) + 1 for word in again) >= _LONG_TWICE:
+                return True
+    return any(_TWICE.search(word) for word in words)
 
 
 def _letters(text: str) -> tuple[float, float]:

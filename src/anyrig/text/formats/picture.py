@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif")
 """What `format_of_head` may find."""
-_PILLOW = {"jpg": ("JPEG", "MPO"), "jp2": ("JPEG2000",)}
+_PILLOW = {"jpg": "JPEG", "jp2": "JPEG2000"}
+"""Where Pillow has another name. It opens a JPEG of several pictures (MPO) as a JPEG."""
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\x89PNG", "png"),
@@ -62,6 +63,18 @@ def format_of_head(head: bytes) -> str:
         size = struct.unpack("<I", head[14:18])[0]
         return "bmp" if size in _BMP_HEADERS else ""
     return ""
+
+
+def pillow_formats(*forms: str) -> list[str]:
+    """Pillow's names of these formats, all of `FORMATS` if none is given, that it can open here.
+
+    Each is decoded in this process: none runs another program.
+    """
+    from PIL import Image
+
+    Image.init()
+    names = (_PILLOW.get(form, form.upper()) for form in forms or FORMATS)
+    return [name for name in names if name in Image.OPEN]
 
 
 def num_pages(path: Path, form: str, limits: Limits) -> int:
@@ -105,10 +118,15 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
-    names = _PILLOW.get(form, (form.upper(),))
+    names = pillow_formats(form)
+    if not names:
+        raise BadInput(
+            f"{path.name}: the installed Pillow cannot read {form}",
+            hint="Update it (pip install -U pillow), or save the picture as PNG.",
+        )
     try:
         image = Image.open(path, formats=names)
-    except (UnidentifiedImageError, KeyError):
+    except UnidentifiedImageError:
         raise BadInput(
             f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
         ) from None

@@ -36,7 +36,6 @@ MOST_PIXELS = 100_000_000
 """Of one picture: what claims more is refused before it is unpacked."""
 MOST_BYTES = 500_000_000
 """Of one file."""
-_PILLOW = {"jpg": ("JPEG", "MPO"), "jp2": ("JPEG2000",)}
 _THREADS = 4
 _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
 _HINT = "Get the file anew, or save it with another program."
@@ -83,7 +82,7 @@ def _opened(data: bytes, name: str) -> Image:
     if not form:
         raise BadInput(f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP.")
     Image.MAX_IMAGE_PIXELS = None  # held to our own limit, by a clear error
-    image = Image.open(io.BytesIO(data), formats=_PILLOW.get(form, (form.upper(),)))
+    image = Image.open(io.BytesIO(data), formats=picture.pillow_formats(form))
     width, height = image.size
     if width * height > MOST_PIXELS:
         image.close()
