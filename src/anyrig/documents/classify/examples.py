@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ _HINT = "A folder of folders, a CSV with the columns text,label or file,label, o
 _MOST_BYTES = 500_000_000
 _LONGEST_FIELD = 50_000_000
 _SOME = 20
+_JSON = re.compile(r"\ufeff?\s*(\[\s*)?\{")
 Resolve = Callable[[str], Path]
 """The path of a file that a row names; `BadInput` for one that may not be read."""
 
@@ -114,7 +116,7 @@ def _of_file(path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
         said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
         raise BadInput(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name)
-    if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip().startswith("{"):
+    if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or _JSON.match(text):
         yield from _of_json(text, path, resolve)
     else:
         yield from _of_table(text, path, resolve)
