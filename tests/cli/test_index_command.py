@@ -37,6 +37,22 @@ def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(one) for one in text.splitlines()]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_that_lead_out_of_the_folder_are_not_indexed(
+    anyrig: Anyrig, docs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "diary.txt").write_text("The parrots sing in the attic at night.\n")
+    (docs / "diary.txt").symlink_to(tmp_path / "diary.txt")
+    (docs / "system").symlink_to("/proc", target_is_directory=True)
+    (docs / "sub" / "again").symlink_to(docs, target_is_directory=True)
+    made = anyrig("index", str(docs), *HASHING)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("default: 3 new; 3 passages")
+    assert "2 links that lead out of the folder were not followed" in made.stderr
+    found = anyrig("search", "attic", "--json", "--mode", "keywords")
+    assert json.loads(found.stdout)["hits"] == []
+
+
 def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     anyrig: Anyrig, docs: Path
 ) -> None:

@@ -46,8 +46,10 @@ def test_a_body_that_is_kept_in_memory_is_not_larger_for_being_called_a_form(
 
 
 @pytest.mark.parametrize(
-    "header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via"]
-)
+    "header",
+    ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Host", "Via", "X-Forwarded-Proto",
+     "X-Client-IP", "CF-Connecting-IP", "X-Envoy-External-Address", "X-Amzn-Trace-Id"],
+)  # fmt: skip
 def test_what_a_proxy_passes_on_needs_a_key(app_client: TestClient, header: str) -> None:
     assert app_client.get("/uploads").status_code == 200
     assert app_client.get("/uploads", headers={header: "1.2.3.4"}).status_code == 401
@@ -59,7 +61,7 @@ def test_a_person_behind_a_proxy_is_asked_for_a_key(make_app: MakeApp) -> None:
         sent_on = client.get("/", headers={"Accept": "text/html"})
         assert (sent_on.status_code, sent_on.headers["location"]) == (303, "/login?next=/")
         assert "<form" in client.get("/login?next=/").text
-    with TestClient(app, base_url=HERE, follow_redirects=False) as client:
+    with TestClient(make_app(), base_url=HERE, follow_redirects=False) as client:
         assert client.get("/login").headers["location"] == "/"
 
 

@@ -284,3 +284,40 @@ def test_the_page_asks_a_person_for_a_key(start: Start, tmp_path: Path) -> None:
         assert one.get(script[1]).status_code == 200
         one.cookies.clear()
         assert one.get(script[1], headers={"Accept": "*/*"}).status_code == 401
+
+
+def _raw(server: Server, head: str) -> int:
+    """The status of an answer to a request that is sent as it stands."""
+    with socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0), 20) as wire:
+        wire.sendall(f"{head}\r\n\r\n".encode())
+        return int(wire.makefile("rb").readline().split()[1])
+
+
+def test_requests_by_a_proxy_need_a_key_though_it_says_nothing_of_whom_it_speaks_for(
+    start: Start,
+) -> None:
+    server = start("--no-page")
+    port = urlsplit(server.url).port
+    own = f"GET /uploads HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close"
+    assert _raw(server, own) == 200
+    assert _raw(server, own.replace("127.0.0.1", "localhost")) == 200
+    # As nginx passes requests on where only `proxy_pass` was configured.
+    assert _raw(server, own.replace("HTTP/1.1", "HTTP/1.0")) == 401
+    # A proxy on another port of this machine that passes the client's Host on.
+    for host in ("127.0.0.1", "localhost", "localhost:8080", "127.0.0.1:443", "[::1]:1"):
+        assert _raw(server, own.replace(f"127.0.0.1:{port}", host)) == 401, host
+    assert _raw(server, own.replace(f"127.0.0.1:{port}", "rig.example.org")) == 421
+    for header in ("X-Forwarded-Proto: https", "Via: 1.1 x", "CF-Ray: 1"):
+        assert _raw(server, f"{own}\r\n{header}") == 401, header
+
+
+def test_behind_a_proxy_it_does_not_start_without_a_key(tmp_path: Path) -> None:
+    for setting, value in (("BEHIND_PROXY", "true"), ("HOSTS", "rig.example.org")):
+        environment = environment_of(tmp_path / "home", {f"ANYRIG_SERVER_{setting}": value})
+        done = subprocess.run(
+            [sys.executable, "-m", "anyrig", "serve", "--port", "0", "--no-bench"],
+            capture_output=True, text=True, env=environment, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert f"server.{setting.lower()}" in done.stderr
+        assert "anyrig keys add" in done.stderr

@@ -81,14 +81,14 @@ def test_names_are_shown_and_are_no_paths(uploads: Uploads, name: str, shown: st
 )  # fmt: skip
 def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
     with pytest.raises(BadInput):
-        uploads.given(word)
+        uploads.named(word)
     with pytest.raises(NoSuchUpload):
         uploads.path(word)
 
 
 def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
     upload_id = _sent(uploads, "a.txt")
-    assert uploads.given(f"upload:{upload_id}").read_bytes() == b"something"
+    assert uploads.path(uploads.named(f"upload:{upload_id}").id).read_bytes() == b"something"
 
 
 def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_nobody_uses_is_unused(uploads: Uploads, tmp_path: Path) -> None:
     for one in (old, used):
         os.utime(tmp_path / "uploads" / f"{one}.json", (1000, 1000))
     uploads.get(old)  # a look at the list is no use
-    uploads.given(f"upload:{used}")
+    uploads.path(uploads.named(f"upload:{used}").id)
     assert uploads.unused(time.time() - 3600) == [old]
     assert new in uploads.unused(time.time() + 3600)
 
@@ -266,7 +266,7 @@ def test_odd_names_go_through_the_wire(server: Server, name: str) -> None:
 
 
 def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None:
-    toml = b'[model]\nkind = "text"\n[data]\ntrain = "upload:%s"\n'
+    toml = b'[task]\nkind = "text"\ntrain = "upload:%s"\n'
     with TestClient(make_app("--no-jobs"), base_url="http://127.0.0.1:3000") as client:
 
         def sent(name: str, data: bytes) -> str:
@@ -291,3 +291,12 @@ def test_what_a_job_needs_stays_until_the_job_is_over(make_app: MakeApp) -> None
             assert client.post(f"/jobs/{job['id']}/cancel").status_code == 200
             assert client.delete(f"/uploads/{id}").status_code == 200
         assert client.delete(f"/uploads/{run}").status_code == 200  # the job had its own copy
+
+
+def test_a_json_file_comes_back_as_it_was_sent(app_client: TestClient) -> None:
+    data = b'[{"text": "pay me", "label": "bill"}]'
+    sent = app_client.post("/uploads", files={"files": ("x.json", data)}).json()["files"][0]
+    assert (sent["kind"], sent["size"]) == ("json", len(data))
+    assert app_client.get(f"/uploads/{sent['id']}/content").content == data
+    assert app_client.delete(f"/uploads/{sent['id']}").status_code == 200
+    assert app_client.get("/uploads").json()["files"] == []

@@ -100,6 +100,30 @@ def test_links_that_lead_in_circles_or_nowhere(folder: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_links_that_lead_out_of_the_folder_are_listed_and_not_followed(
+    folder: Path, tmp_path: Path
+) -> None:
+    before = find(folder).files
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "diary.txt").write_text("nobody's business")
+    (tmp_path / "papers2").mkdir()  # its name begins as the folder's does
+    (tmp_path / "papers2" / "other.txt").write_text("words")
+    (folder / "out").symlink_to(tmp_path / "private", target_is_directory=True)
+    (folder / "b" / "diary.txt").symlink_to(tmp_path / "private" / "diary.txt")
+    (folder / "b" / "chain.txt").symlink_to(folder / "b" / "diary.txt")
+    (folder / "next").symlink_to("../papers2", target_is_directory=True)
+    (folder / "system").symlink_to("/proc", target_is_directory=True)
+    found = find(folder)
+    assert found.files == before
+    assert _names(tuple(one.path for one in found.outside), folder) == [
+        "b/chain.txt", "b/diary.txt", "next", "out", "system",
+    ]  # fmt: skip
+    # A folder that is named itself may be reached by a link.
+    (tmp_path / "link").symlink_to(folder, target_is_directory=True)
+    assert len(find(tmp_path / "link").files) == len(before)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
 def test_pipes_are_not_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "pipe.txt")

@@ -157,6 +157,21 @@ def _all(task: Task) -> list[int]:
     return found
 
 
+def test_links_that_lead_out_of_a_folder_or_a_pattern_are_left_out(
+    place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    private = tmp_path_factory.mktemp("private")
+    (private / "diary.txt").write_text("nobody's business " * 500)
+    (place / "text" / "linked").symlink_to(private, target_is_directory=True)
+    (place / "text" / "diary.txt").symlink_to(private / "diary.txt")
+    for pattern in ("text", "text/*"):
+        found = corpus.find([pattern], place)
+        assert {one.name for one in found.paths} == {"a.txt", "b.md"}
+        assert "diary.txt" in {Path(one).name for one in found.skipped}
+    with pytest.raises(BadInput, match="no text"):
+        corpus.find(["text/lin*/*.txt"], place)
+
+
 def test_books_are_read_by_their_words(place: Path) -> None:
     (place / "text" / "page.html").write_text("<html><body><p>Spring <b>tide</b></p></body></html>")
     assert "Spring tide" in tokens.as_bytes().decode(_all(made(place)))

@@ -25,6 +25,7 @@ from anyrig.errors import (
     NeedsWeights,
     PastLimit,
 )
+from anyrig.server.access import folders_of, is_allowed
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -117,12 +118,10 @@ def allowed(context: Context, word: str) -> str:
 
     if word in ("", "auto") or word in PACKAGED:
         return word
-    folders = context.loaded.settings.server.models if word.isprintable() else ""
-    for folder in filter(None, folders.split(",")):
-        root = Path(folder.strip()).expanduser().resolve()
-        place = (root / word).resolve()
-        if place.is_relative_to(root) and place.exists() and place != root:
-            return str(place)
+    for root in folders_of(context.loaded.settings.server.models) if word.isprintable() else ():
+        place = root / word
+        if is_allowed(place, [root]) and place.exists() and not place.samefile(root):
+            return str(place.resolve())
     if _HUB.fullmatch(word):
         place = context.folders.models / "documents" / word.replace("/", "--")
         if not place.is_dir():

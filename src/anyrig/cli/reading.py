@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def paths(context: Context, words: Sequence[str]) -> list[Path]:
     """The files that words name; a word about what was passed over."""
-    from anyrig.text.folder import find
+    from anyrig.text.folder import find, not_followed
 
     places = [Path(word).expanduser() for word in words]
     for place in places:
@@ -46,6 +46,8 @@ def paths(context: Context, words: Sequence[str]) -> list[Path]:
         print_warning(f"{plural(len(found.skipped), 'file')} of other kinds left out: {named[:80]}")
     for folder in found.unreadable:
         print_warning(f"{folder.path}: {folder.reason}")
+    for warning in not_followed([one.path for one in found.outside]):
+        print_warning(warning)
     return list(found.files)
 
 

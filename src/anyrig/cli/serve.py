@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from anyrig.server.parts import Parts
+    from anyrig.settings.server import ServerSettings
 
 log = logging.getLogger(__name__)
 HELP = """Serve everything over HTTP, with a page in the browser: speech, books, documents, jobs and
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         if not parts.open:
             from anyrig.cli.serve_keys import demand
 
-            demand(context, parts.keys, host=host, container=inside)
+            demand(context, parts.keys, host=_where(settings, host), container=inside)
         bound = door.getsockname()
         parts.state["bound"] = (host, bound[1])
         parts.state["insecure"] = bool(options.insecure)
@@ -121,19 +122,31 @@ def build(context: Context, stack: ExitStack, *, local: bool) -> Parts:
         module = importlib.import_module(f"anyrig.cli.serve_{name}")
         made[name] = module.made(context, stack, keeper)
     options = context.options
+    # Other names than its own lead here by way of a proxy: then who calls it by its own may come
+    # by way of the proxy as well.
+    proxied = settings.behind_proxy or bool(settings.hosts.strip())
     return Parts(
         settings=settings,
         data=folders.server,
         jobs=stack.enter_context(serve_cluster.jobs_of(context)),
         figures=Figures(),
         keeper=keeper,
-        open=bool(options.insecure) or (local and not options.require_keys),
+        open=bool(options.insecure) or (local and not options.require_keys and not proxied),
         places={"indexes": folders.indexes, "classifiers": folders.classifiers,
                 "runs": folders.runs},
         runner=serve_jobs.made(context),
         preload=[word for word in _preloads(options.preload).split(",") if word],
         **made,
     )  # fmt: skip
+
+
+def _where(settings: ServerSettings, host: str) -> str:
+    """The address it listens on, with what makes it ask for keys there."""
+    if not serve_door.is_local(host):
+        return host
+    if settings.behind_proxy:
+        return f"{host} behind a proxy (server.behind_proxy)"
+    return f"{host} under other names (server.hosts)" if settings.hosts.strip() else host
 
 
 def _preloads(words: str) -> str:

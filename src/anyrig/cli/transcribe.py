@@ -12,6 +12,7 @@ from anyrig.cli import compute
 from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
+from anyrig.cli.show import print_warning
 from anyrig.cli.transcribe_show import Show
 from anyrig.errors import BadInput
 from anyrig.recognise.forms import FORMS, FormName, written
@@ -153,13 +154,16 @@ def _wishes(options: argparse.Namespace) -> Wishes:
 
 
 def _ordered(options: argparse.Namespace) -> Order:
-    from anyrig.services.transcribe import Order, sources_of
+    from anyrig.services.transcribe import Order, links_out, sources_of
+    from anyrig.text.folder import not_followed
 
     paths = [Path(name).expanduser() for name in options.files]
     for path in paths:
         if not path.exists():
             raise BadInput(f"there is no file {path}", hint="Look at its name.")
     sources = sources_of(paths)
+    for warning in not_followed(links_out(paths)):
+        print_warning(warning)
     single = len(sources) == 1
     output = Path(options.output).expanduser() if options.output else None
     folder = output is not None and (output.is_dir() or options.output.endswith(("/", "\\")))

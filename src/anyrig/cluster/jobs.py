@@ -32,9 +32,9 @@ class CeleryJobs(LocalJobs):
     run's lease would end by itself.
     """
 
-    def submit(self, kind: str, arguments: Mapping[str, Plain]) -> Job:
+    def submit(self, kind: str, arguments: Mapping[str, Plain], *, client: str = "") -> Job:
         """A new job, queued; over the cluster where its kind can be, unless it says otherwise."""
         spread = kind in KINDS and CLUSTER in KINDS[kind].flags
         if spread and arguments.get(CLUSTER) is None:
             arguments = {**arguments, CLUSTER: NAMED}
-        return super().submit(kind, arguments)
+        return super().submit(kind, arguments, client=client)

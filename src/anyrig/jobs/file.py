@@ -35,6 +35,12 @@ _TABLES = (
     DELETE FROM events WHERE job = old.number; END""",
 )
 _NAMES = frozenset({"jobs", "jobs_by_state", "events", "forgotten"})
+_CLIENT = (
+    # Added after 0.1.0, which reads such files all the same. The index lets clients be listed
+    # without reading past the arguments of every job.
+    "ALTER TABLE jobs ADD COLUMN client TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX jobs_by_client ON jobs (client, number)",
+)
 _REFUSALS = {
     sqlite3.SQLITE_FULL: ("there is no room left for {path}", "Free some space."),
     sqlite3.SQLITE_IOERR: (
@@ -61,6 +67,17 @@ def damaged(why: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(why)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """Undo a transaction; on a full disk SQLite has done so by itself."""
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("ROLLBACK")
+
+
+def _has_client(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT name FROM sqlite_master WHERE name = 'jobs_by_client'")
+    return found.fetchone() is not None
 
 
 class File:
@@ -101,8 +118,7 @@ class File:
                 answer = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
+                _roll_back(connection)
                 raise
             return answer
 
@@ -139,6 +155,15 @@ class File:
                 connection.execute(f"PRAGMA application_id = {OURS}")
                 connection.execute(f"PRAGMA user_version = {FORM}")
             connection.execute("COMMIT")
+        if not _has_client(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for statement in () if _has_client(connection) else _CLIENT:
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
         # A drive without shared memory answers with the journal it keeps, which serves as well.
         mode = "wal" if self._wal else "delete"
         with contextlib.suppress(sqlite3.OperationalError):

@@ -50,6 +50,8 @@ class Job:
     """How often work on it was begun."""
     asked: Wish = ""
     """What a running job was asked to do and has not done yet."""
+    client: str = ""
+    """Who submitted it, by the id of an API key; empty for the command line."""
 
     @property
     def over(self) -> bool:
@@ -90,8 +92,8 @@ class Listing(NamedTuple):
 class Jobs(Protocol):
     """Where jobs are kept, whoever works on them: this machine or many."""
 
-    def submit(self, kind: str, arguments: Mapping[str, Plain]) -> Job:
-        """A new job, queued."""
+    def submit(self, kind: str, arguments: Mapping[str, Plain], *, client: str = "") -> Job:
+        """A new job, queued; `client` is the id of the API key that submits it."""
 
     def get(self, id: str) -> Job:
         """A job by its id; `NoSuchJob`."""
@@ -106,8 +108,12 @@ class Jobs(Protocol):
         before: int | None = None,
         kinds: Sequence[str] = (),
         states: Sequence[State] = (),
+        client: str | None = None,
     ) -> Listing:
-        """The newest that fit, so many at most; with 0 it only counts."""
+        """The newest that fit, so many at most; with 0 it only counts.
+
+        With `client` only those are listed and counted that it submitted.
+        """
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[Event]:
         """What happened after the event of a number; with `follow` until the job is over."""

@@ -17,7 +17,7 @@ from anyrig.errors import BadInput
 from anyrig.jobs import owner
 from anyrig.jobs.file import File
 from anyrig.jobs.job import Event, Job, Listing, NoSuchJob, Plain, State
-from anyrig.jobs.marks import Chosen, Mark, chosen, counts, marks, places, rows
+from anyrig.jobs.marks import Chosen, Mark, chosen, counts, marks, owned, places, rows
 from anyrig.jobs.rows import FIELDS, Row, add_event, event_of, job_of, move, to_text
 
 MOST_ARGUMENT_BYTES = 1 << 20
@@ -60,7 +60,7 @@ class LocalJobs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, kind: str, arguments: Mapping[str, Plain]) -> Job:
+    def submit(self, kind: str, arguments: Mapping[str, Plain], *, client: str = "") -> Job:
         """A new job, queued."""
         text = to_text(dict(arguments), "the arguments")
         if len(text) > MOST_ARGUMENT_BYTES:
@@ -73,8 +73,9 @@ class LocalJobs:
 
         def work(connection: sqlite3.Connection) -> None:
             done = connection.execute(
-                "INSERT INTO jobs (id, kind, arguments, state, created) VALUES (?, ?, ?, ?, ?)",
-                (id, kind, text, "queued", now),
+                "INSERT INTO jobs (id, kind, arguments, state, created, client)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (id, kind, text, "queued", now, client),
             )
             assert done.lastrowid is not None
             self.note(connection, done.lastrowid, "state", {"state": "queued"})
@@ -112,18 +113,21 @@ class LocalJobs:
         before: int | None = None,
         kinds: Sequence[str] = (),
         states: Sequence[State] = (),
+        client: str | None = None,
     ) -> Listing:
         """The newest that fit, so many at most; with 0 it only counts."""
 
-        def work(connection: sqlite3.Connection) -> tuple[Sequence[Mark], Chosen, Sequence[Row]]:
+        def work(
+            connection: sqlite3.Connection,
+        ) -> tuple[tuple[Sequence[Mark], Sequence[Mark]], Chosen, Sequence[Row]]:
             all_of_them = marks(connection, self.left)
-            found = chosen(all_of_them, most, before=before, kinds=kinds, states=states)
-            return all_of_them, found, rows(connection, found.numbers)
+            own = all_of_them if client is None else owned(connection, all_of_them, client)
+            found = chosen(own, most, before=before, kinds=kinds, states=states)
+            return (all_of_them, own), found, rows(connection, found.numbers)
 
-        all_of_them, found, some = self.file.read(work)
+        (all_of_them, own), found, some = self.file.read(work)
         return Listing(
-            self._jobs(some), counts(all_of_them, kinds), found.older,
-            places(all_of_them),
+            self._jobs(some), counts(own, kinds), found.older, places(all_of_them),
         )  # fmt: skip
 
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[Event]:

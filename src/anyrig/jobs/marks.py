@@ -50,6 +50,16 @@ def marks(connection: sqlite3.Connection, left: Callable[[Row], bool]) -> list[M
     ]
 
 
+def owned(connection: sqlite3.Connection, found: Sequence[Mark], client: str) -> list[Mark]:
+    """Those that a client submitted."""
+    numbers = {
+        number for (number,) in connection.execute(
+            "SELECT number FROM jobs WHERE client = ?", (client,)
+        )
+    }  # fmt: skip
+    return [one for one in found if one.number in numbers]
+
+
 def chosen(
     found: Sequence[Mark],
     most: int,

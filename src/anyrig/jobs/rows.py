@@ -14,7 +14,7 @@ from anyrig.jobs.job import Event, Job, Plain, State, Trouble, Wish
 Row = tuple[object, ...]
 FIELDS = (
     "number, id, kind, arguments, state, wish, created, started, ended, progress, error, hint,"
-    " result, attempts, owner, beat"
+    " result, attempts, owner, beat, client"
 )
 MOST_EVENT_BYTES = 64 << 10
 
@@ -48,7 +48,7 @@ def _object(text: str | None) -> dict[str, Plain]:
 def job_of(row: Row, *, left: bool) -> Job:
     """A row as a job; `left` says that nobody works on it any more though the row says running."""
     (_, id, kind, arguments, state, wish, created, started, ended, progress, error, hint, result,
-     attempts, _, _) = row  # fmt: skip
+     attempts, _, _, client) = row  # fmt: skip
     return Job(
         id=str(id),
         kind=str(kind),
@@ -62,6 +62,7 @@ def job_of(row: Row, *, left: bool) -> Job:
         result=from_text(cast("str | None", result)),
         attempts=cast(int, attempts),
         asked=cast(Wish, wish),
+        client=str(client),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import AnyrigError, PastLimit
+from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.waiting import Beginning, ClientGone, TookTooLong, within
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from anyrig.server.access import Client
     from anyrig.server.parts import Parts
     from anyrig.work.live import Lane
 
@@ -78,7 +80,9 @@ class Desk:
 
     # -- what is given -----------------------------------------------------------------------------
 
-    def sources(self, texts: Sequence[str], files: Sequence[str]) -> list[Source]:
+    def sources(
+        self, client: Client, texts: Sequence[str], files: Sequence[str]
+    ) -> list[Source]:  # fmt: skip
         """Texts and uploads of a request, checked; in a thread, as it looks at the disk."""
         limits = self._parts.settings
         if len(texts) > limits.texts:
@@ -96,11 +100,11 @@ class Desk:
                 "the texts are too long together", hint="Send fewer at a time, or as files."
             )
         found = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]
-        return found + [self.upload(word) for word in files]
+        return found + [self.upload(client, word) for word in files]
 
-    def upload(self, word: str) -> Source:
+    def upload(self, client: Client, word: str) -> Source:
         """The file that a request names."""
-        one = self._parts.uploads.named(word)
+        one = named_upload(self._parts, client, word)
         return Source(one.name, path=self._parts.uploads.path(one.id), upload=word)
 
     # -- what is done ------------------------------------------------------------------------------

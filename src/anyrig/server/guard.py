@@ -24,11 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from anyrig.errors import AnyrigError
 from anyrig.server import problems
 from anyrig.server.guarding import login
-from anyrig.server.guarding.addresses import Addresses, hostname, is_loopback, words
+from anyrig.server.guarding.addresses import Addresses, is_own, passes_on, words
 from anyrig.server.guarding.bodies import CLOSE, bounded
 from anyrig.server.guarding.buckets import Buckets
 from anyrig.server.guarding.headers import PREFLIGHT, added
-from anyrig.server.guarding.inside import INSIDE, KEYED, NO_KEY
+from anyrig.server.guarding.inside import INSIDE, KEY, KEYED, NO_KEY
 from anyrig.server.guarding.paths import is_furniture, route_of, takes_files
 from anyrig.server.guarding.scopes import ANYBODY, on_the_page, scopes_of
 from anyrig.server.guarding.sessions import Sessions, cookies
@@ -37,15 +37,11 @@ from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
 
 log = logging.getLogger("anyrig.requests")
-KEY = "anyrig.key"
-"""In a request's scope: the key that was shown, or None where none is needed."""
 _METHODS = frozenset("GET HEAD POST PUT PATCH DELETE OPTIONS".split())
 _SAFE = frozenset("GET HEAD OPTIONS".split())
 _UPLOADS = 4
 """A form may be so many times as large as the largest file."""
 _WRONG_A_MINUTE = 30
-_PASSED_ON = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-forwarded-host", b"via")
-"""Headers by which a proxy tells that it speaks for somebody else."""
 
 
 def guarded(app: FastAPI, parts: Parts) -> None:
@@ -104,6 +100,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, parts: Parts, sessions: Sessions, host: str) -> None:
         self._app, self._parts, self._sessions = app, parts, sessions
+        self._port = int(parts.state.get("bound", ("", 0))[1])
         settings = parts.settings
         self._addresses = Addresses(host, words(settings.hosts), words(settings.cors))
         self._buckets = Buckets()
@@ -166,7 +163,7 @@ class Guard:
     def _refusal(self, call: _Call, scope: Scope) -> Response | None:
         """The answer to somebody who may not come in."""
         scope[KEY] = None
-        scope[NO_KEY] = not self._needs_key(call)
+        scope[NO_KEY] = not self._needs_key(call, scope)
         try:
             if not call.inside:
                 self._check_host(call)
@@ -237,13 +234,18 @@ class Guard:
         form = call.headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         return self._most_form_bytes if form and takes_files(call.path) else self._most_bytes
 
-    def _needs_key(self, call: _Call) -> bool:
-        """Who comes under another name than this machine's own came from elsewhere: by a proxy."""
+    def _needs_key(self, call: _Call, scope: Scope) -> bool:
+        """Whoever does not call as a client on this machine does came from elsewhere: by a proxy.
+
+        One that tells nothing of whom it speaks for is known by its HTTP/1.0, as nginx has it
+        where nobody configured it; clients speak a newer one.
+        """
         if not self._parts.open or KEYED in call.headers:
             return True
-        passed_on = any(one in call.headers for one in _PASSED_ON)
-        local = is_loopback(hostname(call.host)) and not passed_on
-        return not local and not self._parts.state.get("insecure", False)
+        if call.inside or self._parts.state.get("insecure", False):
+            return False
+        old = scope.get("http_version") == "1.0"
+        return old or not is_own(call.host, self._port) or passes_on(call.headers)
 
     def _check_key(self, call: _Call, scope: Scope) -> Key:
         shown = _shown(call)

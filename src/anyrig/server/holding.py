@@ -11,10 +11,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from anyrig.jobs import ACTIVE
+from anyrig.server.access import find_upload
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
     from anyrig.jobs import Job
+    from anyrig.server.access import Client
     from anyrig.server.parts import Parts
     from anyrig.server.uploads import Upload
 
@@ -32,11 +34,13 @@ def holders(parts: Parts) -> dict[str, Job]:
     return found
 
 
-def deleted(parts: Parts, upload_id: str) -> Upload:
-    """Delete an upload that nobody needs; a problem of 409 else."""
+def deleted(parts: Parts, client: Client, upload_id: str) -> Upload:
+    """Delete an upload of a client that nobody needs; a problem of 409 else."""
     with parts.uploads.steady:
-        upload = parts.uploads.get(upload_id)
+        upload = find_upload(parts, client, upload_id)
         job = holders(parts).get(upload.id)
+        if job is not None and not client.may_see(job.client):
+            raise Problem(409, "a job that is not over needs this file", hint="Try again later.")
         if job is not None:
             raise Problem(
                 409, f"a {job.kind} job that is {job.state} needs this file",

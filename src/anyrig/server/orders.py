@@ -1,11 +1,12 @@
 """What may be asked of a job from outside: files by their uploads, places of our own choosing.
 
-    with ordered(parts, "book", {"file": "upload:9f0c...", "rate": 1.1}) as checked:
+    with ordered(parts, client, "book", {"file": "upload:9f0c...", "rate": 1.1}) as checked:
         job = parts.jobs.submit("book", checked)
 
 The command line trusts whoever types: a path is a path. Here nothing that a request says is ever
-used as one. A file is `upload:ID`; outputs go below a fresh folder of the server's data; models and
-folders to be indexed lie below those that the settings allow; everything else is a plain word.
+used as one without `access.open_path`. A file is `upload:ID`; outputs go below a fresh folder of
+the server's data; models and folders to be indexed lie below those that the settings allow;
+everything else is a plain word.
 Arguments are kept as they were asked, beside what became of them, for whoever looks at the job.
 """
 
@@ -25,6 +26,7 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import BadInput
 from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
+from anyrig.server.access import Client, index_name, named_upload, open_path
 from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
@@ -32,6 +34,7 @@ from anyrig.server.schemas.job_arguments import CHOICES
 from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
 
+DEFAULT_INDEX = "default"
 OUT = "out"
 """Below a job's folder: what it made."""
 _LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 20_000, 1_000_000
@@ -48,6 +51,7 @@ class Asked:
     """A request, while it is looked at."""
 
     parts: Parts
+    client: Client
     kind: str
     folder: Path
     arguments: Mapping[str, Any]
@@ -61,12 +65,13 @@ class Asked:
 
 @contextmanager
 def ordered(
-    parts: Parts, kind: str, arguments: Mapping[str, Any]
+    parts: Parts, client: Client, kind: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Plain]]:  # fmt: skip
     """What is queued for a request; its folder is gone again where the block fails.
 
     Args:
         parts: of the server.
+        client: who asks.
         kind: one of `services.jobs.KINDS`.
         arguments: as they came.
     """
@@ -75,7 +80,7 @@ def ordered(
     _sound(arguments)
     folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
-    asked = Asked(parts, kind, folder, arguments)
+    asked = Asked(parts, client, kind, folder, arguments)
     try:
         found, called = _translated(asked)
         checked = check(kind, found, folder)
@@ -109,11 +114,13 @@ def _remembered(arguments: Mapping[str, Any]) -> dict[str, Plain]:
     return kept
 
 
-def looked_at(parts: Parts, arguments: Mapping[str, Any]) -> dict[str, Plain]:
+def looked_at(
+    parts: Parts, client: Client, arguments: Mapping[str, Any]
+) -> dict[str, Plain]:  # fmt: skip
     """What would be queued for a book; nothing is made for it."""
     _sound(arguments)
     folder = parts.data.absolute() / FOLDER / "plan"
-    found, _ = _translated(Asked(parts, "book", folder, arguments))
+    found, _ = _translated(Asked(parts, client, "book", folder, arguments))
     return check("book", found, folder)
 
 
@@ -191,13 +198,19 @@ def upload(asked: Asked, name: str, value: Any) -> str:
     return _used(asked, value)
 
 
-def _used(asked: Asked, word: str) -> str:
-    """The path of `upload:ID`, which the job will need."""
-    path = asked.parts.uploads.given(word)
-    upload_id = word.partition(":")[2]
-    asked.uses.append(upload_id)
-    asked.read.append(upload_id)
+def _used(asked: Asked, word: str, setting: str = "") -> str:
+    """A path that the job will open: an upload, or what lies in the folders of a setting."""
+    path = open_path(asked.parts, asked.client, word, setting)
+    if word.startswith("upload:"):
+        upload_id = word.partition(":")[2]
+        asked.uses.append(upload_id)
+        asked.read.append(upload_id)
     return str(path)
+
+
+def _name_of(asked: Asked, word: Any) -> str:
+    """What the sender of an upload calls it."""
+    return named_upload(asked.parts, asked.client, str(word)).name
 
 
 def _cast(asked: Asked, name: str, value: Any) -> str:
@@ -227,33 +240,14 @@ def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any],
 def _model(asked: Asked, name: str, value: Any) -> Plain:
     """A model by its name, or a folder below those that are allowed."""
     if asked.kind == "transcribe" and isinstance(value, str):
-        return model_of(asked.parts, value) or None
+        return model_of(asked.parts, asked.client, value) or None
     if isinstance(value, str) and ("/" in value or "\\" in value):
-        return allowed(asked.parts, value, "models")
+        return _used(asked, value, "models")
     if KINDS[asked.kind].flags.get(name) == "path":
         raise BadInput(
             f"{name!r} of a {asked.kind} is a folder", hint="One of those in server.models."
         )
     return _plain_word(_MODEL, "the name of a model")(asked, name, value)
-
-
-def allowed(parts: Parts, value: str, setting: str) -> str:
-    """A path that lies below the folders of a setting; links are followed before it is judged."""
-    roots = [Path(one.strip()).expanduser() for one in getattr(parts.settings, setting).split(",")
-             if one.strip()]  # fmt: skip
-    try:
-        there = Path(value).resolve()
-        below = Path(value).is_absolute() and any(
-            there.is_relative_to(root.resolve()) for root in roots
-        )
-    except (OSError, ValueError, RuntimeError):
-        below = False
-    if not below:
-        raise BadInput(
-            "that folder may not be named by a request",
-            hint=f"The server's owner allows folders by the setting server.{setting}.",
-        )
-    return str(there)
 
 
 def _options(asked: Asked, name: str, value: Any) -> Plain:
@@ -292,7 +286,7 @@ def _one_file(asked: Asked, found: dict[str, Plain]) -> str:
     """The file of a book or a recording; its output lies in the job's folder."""
     value = asked.arguments.get("file")
     found["file"] = upload(asked, "file", value)
-    return asked.parts.uploads.named(str(value)).name
+    return _name_of(asked, value)
 
 
 def _book(asked: Asked, found: dict[str, Plain]) -> str:
@@ -316,11 +310,15 @@ def _transcript(asked: Asked, found: dict[str, Plain]) -> str:
 
 def _index(asked: Asked, found: dict[str, Plain]) -> str:
     given = asked.arguments
+    if not asked.client.sees_all:
+        found["index"] = index_name(asked.client, str(found.get("index") or DEFAULT_INDEX))
     if given.get("folder") is not None:
         if given.get("file") is not None or given.get("files") is not None:
             raise BadInput("an index has files or a folder", hint="Give one of them.")
         folder = given["folder"]
-        found["file"] = allowed(asked.parts, folder if isinstance(folder, str) else "", "folders")
+        if not isinstance(folder, str) or folder.startswith("upload:"):
+            raise BadInput("'folder' is a path", hint="One below those of server.folders.")
+        found["file"] = _used(asked, folder, "folders")
         return Path(str(found["file"])).name
     if given.get("files") is None:
         return _one_file(asked, found)
@@ -328,7 +326,7 @@ def _index(asked: Asked, found: dict[str, Plain]) -> str:
     if not isinstance(files, list) or not files or given.get("file") is not None:
         raise BadInput("'files' is a list of files that were sent", hint='["upload:ID", ...]')
     found["files"] = [upload(asked, "files", one) for one in files]
-    names = [asked.parts.uploads.named(one).name for one in files]
+    names = [_name_of(asked, one) for one in files]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -338,7 +336,7 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
     if rows is None:
         path = Path(upload(asked, "file", asked.arguments.get("file")))
         asked.uses.clear()  # its lines are written down below
-        called = asked.parts.uploads.named(str(asked.arguments["file"])).name
+        called = _name_of(asked, asked.arguments["file"])
         rows = orders_lines.read(path, called)
     elif asked.arguments.get("file") is not None:
         raise BadInput("a batch has lines or a file of them", hint="Give one of them.")
@@ -354,9 +352,10 @@ def _train(asked: Asked, found: dict[str, Plain]) -> str:
     called = _one_file(asked, found)
     asked.uses.clear()  # it is copied below; what it names is needed
     config = asked.folder / f"{safe_name(Path(called).stem).replace(' ', '-')[:60]}.toml"
-    orders_train.copied(
-        Path(str(found["file"])), config, lambda word: Path(_used(asked, word)),
-        lambda path: allowed(asked.parts, path, "models"), found.get("set"),
+    options = found.get("set")
+    found["set"] = orders_train.copied(
+        Path(str(found["file"])), config, lambda word: Path(_used(asked, word, "models")),
+        options if isinstance(options, Mapping) else {},
     )  # fmt: skip
     found["file"] = str(config)
     found["run"] = str(asked.folder / "run")

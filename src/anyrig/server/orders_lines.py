@@ -62,7 +62,7 @@ def _line(number: int, row: Any, voice: re.Pattern[str]) -> dict[str, Any]:
     if named not in (None, "") and not (isinstance(named, str) and voice.fullmatch(named)):
         raise BadInput(f"line {number}: the voice is a name", hint=_HINT)
     _check_fields(number, row)
-    if "<voice" in row["text"].lower():
+    if "<" in row["text"] and "voice" in row["text"].lower():  # also <ssml:voice>
         _refuse_marked(number, row["text"], voice)
     kept = {name: row[name] for name in _FIELDS if row.get(name) not in (None, "")}
     return {**kept, "id": f"{number:04d}"}

@@ -1,7 +1,8 @@
-"""A training run that came from outside: its file is read, and every path in it must be allowed.
+"""A training run that came from outside: every path in its files must be allowed.
 
-`upload:ID` stands for a file that was sent. Nothing else in the file may look like a path, unless
-it lies in a folder of the allow-list: a run must not read what its sender could not.
+`upload:ID` stands for a file that was sent. Nothing else in the TOML file may look like a path,
+unless it lies in a folder that the settings allow; nor may a file that its examples name. Where
+those lie is written beside the TOML file, and the run opens no others.
 """
 
 from __future__ import annotations
@@ -13,28 +14,33 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import BadInput
+from anyrig.jobs import Plain
+from anyrig.services.train_config import Config
+from anyrig.services.train_config import read as read_config
 from anyrig.text import toml
 
+FILES = "files.json"
+"""Beside the TOML file: where the files lie that its examples name."""
 _MOST_BYTES = 1 << 20
-_UPLOAD = re.compile(r"""(["'])upload:([0-9a-f]+)\1""")
+_UPLOAD = re.compile(r"""(["'])(upload:[0-9a-f]+)\1""")
 _DRIVE = re.compile(r"[A-Za-z]:")
+Open = Callable[[str], Path]
+"""The path that a request names, if it may be opened; `BadInput` else."""
 
 
 def copied(
-    source: Path,
-    target: Path,
-    given: Callable[[str], Path],
-    allowed: Callable[[str], str],
-    more: Any = None,
-) -> None:
+    source: Path, target: Path, open_path: Open, options: Mapping[str, Plain]
+) -> dict[str, Plain]:
     """Write the file anew, its uploads as paths; `BadInput` where it names others.
 
     Args:
         source: as it was sent.
         target: where it goes.
-        given: the path of `upload:ID`.
-        allowed: raises for a path that is not.
-        more: values that come over the file's, by `[table.]name`.
+        open_path: the path that a word names, if it may be opened.
+        options: values that come over the file's, by `[table.]name`.
+
+    Returns:
+        The options with which the run is started.
     """
     data = source.read_bytes()
     if len(data) > _MOST_BYTES:
@@ -42,22 +48,93 @@ def copied(
     paths: set[str] = set()
 
     def put(match: re.Match[str]) -> str:
-        path = str(given(f"upload:{match[2]}"))
+        path = str(open_path(match[2]))
         paths.add(path)
         return json.dumps(path)
 
     try:
         text = _UPLOAD.sub(put, data.decode("utf-8-sig"))
-        found = toml.read(text)
+        toml.read(text)
     except (ValueError, RecursionError) as error:
         raise BadInput(
             "the file is no TOML of a training run", hint="docs/training.md shows the layout."
         ) from error
-    values = list(_texts(found)) + list(_texts(more if isinstance(more, Mapping) else {}))
-    for value in values:
-        if value not in paths and _path_like(value):
-            allowed(value)
     target.write_text(text, encoding="utf-8")
+    checked = dict(options)
+    for name, value in options.items():
+        if isinstance(value, str) and value.startswith("upload:"):
+            checked[name] = str(open_path(value))
+            paths.add(str(checked[name]))
+    config = _effective(target, checked)
+    for value in (*_texts(config.task), *_texts(config.train), *_texts(checked)):
+        if value not in paths and _path_like(value):
+            open_path(value)
+    return {**checked, **_examples(config, open_path)}
+
+
+def _effective(path: Path, options: Mapping[str, Plain]) -> Config:
+    """The run's tables, with the options in place of the file's values."""
+    try:
+        return read_config(path).with_values([f"{name}={one}" for name, one in options.items()])
+    except BadInput as error:  # it names the file as it is kept
+        raise BadInput(
+            error.message.replace(str(path), "the file"), hint=error.hint.replace(str(path), "it")
+        ) from error
+
+
+def _examples(config: Config, open_path: Open) -> dict[str, Plain]:
+    """Look at the files that examples name; an option that says where they lie."""
+    if config.task.get("kind") != "classifier":
+        return {}
+    if "files" in config.task:
+        raise BadInput("'files' of [task] is not taken here", hint="Leave it out.")
+    named = config.task.get("examples")
+    files = _named_files(config.base / named, open_path) if isinstance(named, str) else {}
+    (config.path.parent / FILES).write_text(json.dumps(files), encoding="utf-8")
+    return {"task.files": FILES}
+
+
+def _named_files(path: Path, open_path: Open) -> dict[str, str]:
+    """Where the files lie that a file of examples names; `BadInput` for one that may not be read.
+
+    Whatever else is wrong with the examples is said by the run.
+    """
+    from anyrig.documents.classify.examples import examples
+
+    if not path.is_file():
+        return {}  # of a folder, a walk does not leave it
+    files: dict[str, str] = {}
+    refused: set[str] = set()
+
+    def resolve(name: str) -> Path:
+        try:
+            found = open_path(name)
+        except BadInput as error:
+            refused.add(error.message)
+            raise
+        files[name] = str(found)
+        return found
+
+    try:
+        found = examples(path, resolve=resolve)
+    except BadInput:
+        if refused:
+            raise _not_allowed("the examples") from None
+        return {}
+    # The texts of a table without a header are tried as names: only rows that are files count.
+    wrong = next((one for one in found.troubles if one.said in refused), None)
+    if wrong is not None:
+        raise _not_allowed(wrong.place.partition(", ")[2] or "the examples")
+    used = {str(one.file) for one in found.examples if one.file is not None}
+    return {name: path for name, path in files.items() if path in used}
+
+
+def _not_allowed(place: str) -> BadInput:
+    """The answer to examples with a path that may not be opened, whether it is there or not."""
+    return BadInput(
+        f"{place}: that file may not be named by a request",
+        hint='Send each file and name it as "upload:ID".',
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -15,6 +15,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from anyrig.errors import BadInput, PastLimit
+from anyrig.server.access import client_of
 from anyrig.server.problems import Problem
 from anyrig.server.uploads import Receiving, Upload, Uploads
 
@@ -51,7 +52,7 @@ async def received(
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not boundary:
         raise Problem(415, "that is no form with files", hint=_HINT)
-    reader = _Reader(uploads, names, most_field_bytes)
+    reader = _Reader(uploads, names, most_field_bytes, client_of(request).key)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         async for chunk in request.stream():
@@ -79,11 +80,14 @@ async def _undone(reader: _Reader) -> None:
 class _Reader:
     """Takes a parser's events on the loop, and works them off in a thread."""
 
-    def __init__(self, uploads: Uploads, names: tuple[str, ...], most_field_bytes: int) -> None:
+    def __init__(
+        self, uploads: Uploads, names: tuple[str, ...], most_field_bytes: int, owner: str
+    ) -> None:
         self.form = Form()
         self.waiting_bytes = 0
         self.ended = False
         self._uploads, self._names, self._left_bytes = uploads, names, most_field_bytes
+        self._owner = owner
         self._events: list[tuple[str, Any]] = []
         self._header = [b"", b""]
         self._disposition = b""
@@ -159,7 +163,7 @@ class _Reader:
             raise BadInput(
                 f"files are sent in the field {wanted}", hint=f"curl -F {wanted}=@book.epub"
             )
-        self._file = self._uploads.receive(_text(options[b"filename"]))
+        self._file = self._uploads.receive(_text(options[b"filename"]), self._owner)
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from anyrig.audiobooks.names import safe_name
 from anyrig.errors import AnyrigError
 from anyrig.jobs import Event, Job, Plain
+from anyrig.server.access import hide_key
 from anyrig.server.orders import OUT
 from anyrig.server.parts import Parts
 from anyrig.server.phrasing import spoken
@@ -217,6 +218,7 @@ class _Clean:
         if folder:
             self._swaps += [(f"{folder}/", ""), (folder, "")]
         self._swaps.append((str(parts.data.absolute()), ""))
+        self._client = job.client
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -228,7 +230,7 @@ class _Clean:
             for path, word in self._swaps:
                 if path in value:
                     value = value.replace(path, word)
-            return value
+            return hide_key(value, self._client)
         if isinstance(value, Mapping):
             return {name: self(one) for name, one in value.items()}
         if isinstance(value, (list, tuple)):

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import AnyrigError, BadInput
+from anyrig.server.access import index_name, is_shared, shown_index
 from anyrig.server.holding import unneeded
 from anyrig.server.problems import Problem
 
 if TYPE_CHECKING:
+    from anyrig.server.access import Client
     from anyrig.server.parts import Parts
 
 _UPLOAD = re.compile(r"([0-9a-f]{32})(\.[a-z0-9]+)?")
@@ -27,13 +29,31 @@ class Shelf:
         self._parts = parts
         self._folder = parts.places["indexes"]
 
-    def check(self, name: str) -> None:
-        """That there is an index of a name; a problem of 404 else."""
-        if "/" in name or "\\" in name or "\0" in name or not self._is_there(name):
-            raise Problem(
-                404, "there is no such index",
-                hint="GET /documents/indexes lists them; a job of the kind index makes one.",
-            )  # fmt: skip
+    def stored(self, client: Client, name: str, *, change: bool = False) -> str:
+        """What an index that a client names is called on disk; a problem of 404 where it has none.
+
+        Args:
+            client: who asks.
+            name: as the client calls it.
+            change: whether it is to be changed: one that is only shared may not be.
+        """
+        if not ("/" in name or "\\" in name or "\0" in name):
+            with contextlib.suppress(BadInput):  # too long for a name
+                if self._is_there(own := index_name(client, name)):
+                    return own
+            if not change and is_shared(self._parts, client, name) and self._is_there(name):
+                return name
+        raise Problem(
+            404, "there is no such index",
+            hint="GET /documents/indexes lists them; a job of the kind index makes one.",
+        )  # fmt: skip
+
+    def shown(self, client: Client, stored: str) -> str | None:
+        """What a client calls an index; None for one that it may not see."""
+        name = shown_index(client, stored)
+        if name is None and is_shared(self._parts, client, stored):
+            return stored
+        return name
 
     def _is_there(self, name: str) -> bool:
         try:

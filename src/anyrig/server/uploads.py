@@ -49,6 +49,8 @@ class Upload:
     kind: str
     """Told by its content: epub, pdf, wav, ...; `other` where nothing is known of it."""
     made_at: float
+    owner: str = ""
+    """The id of the key that sent it; empty for one that came without a key."""
 
 
 class Uploads:
@@ -77,8 +79,8 @@ class Uploads:
             folder.chmod(0o700)
         self._tidy()
 
-    def receive(self, name: str) -> Receiving:
-        """A place for a file that is coming."""
+    def receive(self, name: str, owner: str = "") -> Receiving:
+        """A place for a file that is coming; `owner` is the id of the key that sends it."""
         with self._lock:
             if len(self._ids()) + self._coming >= self.most_files:
                 raise PastLimit(
@@ -86,16 +88,19 @@ class Uploads:
                     hint="Delete some that are done with, or raise server.upload_files.",
                 )
             self._coming += 1
-        return Receiving(self, self._folder, clean(name))
+        return Receiving(self, self._folder, clean(name), owner)
 
     def get(self, upload_id: str) -> Upload:
         """What is known of one."""
         try:
             return Upload(**json.loads(self._card(upload_id).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            raise NoSuchUpload(
-                "there is no such upload", hint="GET /uploads lists what is kept."
-            ) from None
+            raise self.unknown() from None
+
+    @staticmethod
+    def unknown() -> NoSuchUpload:
+        """The answer to an id that no upload has."""
+        return NoSuchUpload("there is no such upload", hint="GET /uploads lists what is kept.")
 
     def all(self) -> list[Upload]:
         """All of them, the newest first."""
@@ -136,19 +141,19 @@ class Uploads:
                 hint="Delete some that are done with, or raise server.upload_total_mb.",
             )
 
-    def given(self, word: str) -> Path:
-        """The path of a file that a request names as `upload:ID`."""
-        return self.path(self.named(word).id)
-
     def named(self, word: str) -> Upload:
-        """The upload that a request names as `upload:ID`."""
+        """The upload that a request names as `upload:ID`, whoever sent it."""
+        return self.get(self.id_of(word))
+
+    def id_of(self, word: str) -> str:
+        """The id in `upload:ID`."""
         start, _, upload_id = word.partition(":") if isinstance(word, str) else ("", "", "")
         if start != "upload" or not _ID.fullmatch(upload_id):
             raise BadInput(
                 "a file is named by upload:ID",
                 hint="POST /uploads takes files and tells their ids.",
             )
-        return self.get(upload_id)
+        return upload_id
 
     def delete(self, upload_id: str) -> Upload:
         """Remove one for good."""
@@ -158,9 +163,9 @@ class Uploads:
             self._card(upload.id).unlink(missing_ok=True)
         return upload
 
-    def _keep(self, part: Path, name: str, size: int) -> Upload:
+    def _keep(self, part: Path, name: str, size: int, owner: str) -> Upload:
         upload_id = part.stem.removeprefix("part-")
-        upload = Upload(upload_id, name, size, kind_of(part), time.time())
+        upload = Upload(upload_id, name, size, kind_of(part), time.time(), owner)
         card = part.with_name(f"card-{upload.id}")
         card.write_text(json.dumps(asdict(upload)), encoding="utf-8")
         os.replace(part, self._data(upload))
@@ -180,7 +185,9 @@ class Uploads:
         return self._folder / f"{upload_id}.json"
 
     def _data(self, upload: Upload) -> Path:
-        return self._folder / f"{upload.id}{suffix_of(upload.kind)}"
+        # ID.json is what is known of it: a file of that kind must lie elsewhere.
+        suffix = ".jsonl" if upload.kind == "json" else suffix_of(upload.kind)
+        return self._folder / f"{upload.id}{suffix}"
 
     def _tidy(self) -> None:
         """Remove what broke off, an hour ago or more: another server may be receiving right now."""
@@ -200,8 +207,8 @@ class Receiving:
 
     made: Upload
 
-    def __init__(self, uploads: Uploads, folder: Path, name: str) -> None:
-        self._uploads, self._name = uploads, name
+    def __init__(self, uploads: Uploads, folder: Path, name: str, owner: str = "") -> None:
+        self._uploads, self._name, self._owner = uploads, name, owner
         # How it ends is one of our own words, whatever the sender called it.
         self._part = folder / f"part-{secrets.token_hex(16)}{suffix_of(kind_of_name(name))}"
         self._size = self._checked = 0
@@ -251,7 +258,7 @@ class Receiving:
                 self._uploads.check_total()
                 os.fsync(self._file.fileno())
                 self._file.close()
-                self.made = self._uploads._keep(self._part, self._name, self._size)
+                self.made = self._uploads._keep(self._part, self._name, self._size, self._owner)
         except BaseException:
             self.abandon()
             raise

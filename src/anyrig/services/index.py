@@ -85,7 +85,8 @@ def looking(types: Sequence[str] = ()) -> Look:
         found = find(root, types=types)
         unseen = tuple(one.path for one in found.unreadable)
         others = tuple(one.path for one in found.skipped)
-        return Found(found.files, unseen, partly=bool(types), others=others)
+        outside = tuple(one.path for one in found.outside)
+        return Found(found.files, unseen, partly=bool(types), others=others, outside=outside)
 
     return look
 

@@ -74,7 +74,9 @@ def sources_of(paths: Sequence[Path]) -> tuple[Source, ...]:
     found: list[tuple[Path, Path]] = []
     for path in paths:
         if path.is_dir():
-            inside = [one for one in sorted(path.rglob("*")) if _is_sound(one, path)]
+            out = set(links_out([path]))
+            inside = [one for one in sorted(path.rglob("*"))
+                      if _is_sound(one, path) and one not in out]  # fmt: skip
             if not inside:
                 raise BadInput(
                     f"{path} holds no recording", hint=f"They end in {' '.join(ENDINGS[:10])}..."
@@ -93,6 +95,16 @@ def sources_of(paths: Sequence[Path]) -> tuple[Source, ...]:
             called = name.with_name(f"{name.name}-{number + 1}")
         made.append(Source(path, called))
     return tuple(made)
+
+
+def links_out(paths: Sequence[Path]) -> list[Path]:
+    """Links in folders that lead out of them, which are not followed."""
+    from anyrig.text.folder import leads_out
+
+    return [
+        one for path in paths if path.is_dir() for one in sorted(path.rglob("*"))
+        if one.is_symlink() and _is_sound(one, path) and leads_out(one, path)
+    ]  # fmt: skip
 
 
 def _is_sound(path: Path, root: Path) -> bool:

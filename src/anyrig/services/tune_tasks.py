@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -262,6 +263,8 @@ class ClassifierTable:
 
     examples: str = ""
     """A folder of folders, a CSV or JSON lines, as `anyrig classify train` takes them."""
+    files: str = ""
+    """A JSON object that says where each file lies that the examples name; no other is opened."""
     model: str = "minilm"
     """The encoder to begin with: a packaged one, or a folder."""
     multi: bool = False
@@ -311,8 +314,9 @@ def classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed:
 
     table = config.read(ClassifierTable, values)
     path = _given(folder, table.examples, "examples")
+    resolve = _only(_given(folder, table.files, "files")) if table.files else None
     prepared = prepare_classifier(
-        examples(path), _model(folder, table.model), read_all,
+        examples(path, resolve=resolve), _model(folder, table.model), read_all,
         kind="many" if table.multi else None, held=table.validation,
         class_weights=table.class_weights, seed=seed,
     )  # fmt: skip
@@ -340,6 +344,23 @@ def _given(folder: Path, name: str, what: str) -> Path:
     if not name:
         raise BadSetting(f"[task] names no {what}", hint=f'Set {what} = "FILE".')
     return config.existing(folder, name, f"the file of {what}")
+
+
+def _only(path: Path) -> Callable[[str], Path]:
+    """Finds the files that a JSON object names, and refuses all others."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(known, dict):
+            raise ValueError("it is no object")
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"{path} cannot be read: {error}", hint='{"name": "/its/path"}') from error
+
+    def find(name: str) -> Path:
+        if name not in known:
+            raise BadInput("that file may not be read", hint=f"Add it to {path}.")
+        return Path(str(known[name]))
+
+    return find
 
 
 def _model(folder: Path, name: str) -> Model:

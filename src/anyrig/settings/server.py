@@ -16,7 +16,9 @@ class ServerSettings:
     port: int = 3000
     """The port it listens on."""
     hosts: str = ""
-    """Further names it may be called by, with commas; others are refused."""
+    """Further names it may be called by, with commas; others are refused. Callers need API keys."""
+    behind_proxy: bool = False
+    """Whether a proxy passes requests on to it: then callers need API keys, wherever it listens."""
     cors: str = ""
     """Web pages, with commas, whose scripts may call it: https://example.org."""
     models: str = ""
@@ -49,6 +51,8 @@ class ServerSettings:
     """How many jobs run side by side; a book uses all there is."""
     folders: str = ""
     """Folders, with commas, that requests may have indexed."""
+    shared: str = ""
+    """Indexes and classifiers of this machine, with commas, that every key may use; `*` is all."""
     requests_per_minute: int = 600
     """What one key may ask for; a key may have its own limit."""
     log_texts: bool = False

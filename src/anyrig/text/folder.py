@@ -3,6 +3,9 @@
 Hidden files and what programs leave behind are not looked at. A file whose name says a format is
 taken, whatever it holds: if that is a lie, its reader says so. Of the others a look inside tells
 text from what no reader here knows, which is counted and not an error.
+
+A link is followed where it leads to something inside the folder it was found in. One that leads
+out of it is not, and is listed in `outside`; nor are the kernel's folders (/proc, /sys, /dev).
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ _JUNK_ENDS = ("~", ".tmp", ".temp", ".part", ".partial", ".crdownload", ".downlo
 _HEAD_BYTES = 4096
 _CONTROLS = frozenset((*range(7), *range(14, 27), *range(28, 32), 127))
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
+_KERNEL = ("/proc", "/sys", "/dev")
+_NAMED = 3
+LEADS_OUT = "a link that leads out of the folder"
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,33 @@ class Found:
     """Files that no reader here knows; hidden ones and junk are not counted."""
     unreadable: tuple[Skipped, ...] = ()
     """Folders that could not be looked into."""
+    outside: tuple[Skipped, ...] = ()
+    """Links that lead out of their folder, and folders of the kernel: not followed."""
+
+
+def is_inside(path: Path | str, root: Path | str) -> bool:
+    """Whether a path, after following all links, is a folder or lies in it."""
+    try:
+        there, top = os.path.realpath(path), os.path.realpath(root)
+    except (OSError, ValueError):  # a null in its name
+        return False
+    return Path(there).is_relative_to(top)
+
+
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether something found in a folder is a link (or behind one) to something outside it."""
+    return not is_inside(path, root)
+
+
+def not_followed(links: Sequence[Path]) -> list[str]:
+    """A warning about links that lead out of their folder; none where there are none."""
+    if not links:
+        return []
+    named = ", ".join(one_line(str(one), 80) for one in links[:_NAMED])
+    more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
+    if len(links) == 1:
+        return [f"a link that leads out of the folder was not followed: {named}"]
+    return [f"{len(links)} links that lead out of the folder were not followed: {named}{more}"]
 
 
 def find(
@@ -56,7 +89,7 @@ def find(
 
     Args:
         places: folders and files; a folder that is reached twice, by a link or by name, is read
-            once.
+            once. Links that lead out of a folder are not followed.
         types: formats or endings (`pdf`, `.docx`, `picture`); all when empty.
         hidden: whether files and folders whose name begins with a dot are taken as well.
     """
@@ -66,7 +99,9 @@ def find(
             walk.folder(place)
         else:
             walk.take(place)
-    return Found(tuple(walk.files), tuple(walk.skipped), tuple(walk.unreadable))
+    return Found(
+        tuple(walk.files), tuple(walk.skipped), tuple(walk.unreadable), tuple(walk.outside)
+    )
 
 
 def _wanted(types: Collection[str]) -> frozenset[str]:
@@ -92,6 +127,7 @@ class _Walk:
         self.files: list[Path] = []
         self.skipped: list[Skipped] = []
         self.unreadable: list[Skipped] = []
+        self.outside: list[Skipped] = []
         self._wanted = wanted
         self._hidden = hidden
         self._seen: set[tuple[int, int]] = set()
@@ -104,10 +140,13 @@ class _Walk:
 
     def folder(self, top: Path) -> None:
         """All of a folder, without recursion: paths may be deeper than Python's stack."""
+        root = os.path.realpath(top)
         waiting = [top]
         while waiting:
             path = waiting.pop()
-            if os.path.isdir(path):  # `Path.is_dir` raises where nobody may look
+            if path is not top and (reason := _outside(path, root)):
+                self.outside.append(Skipped(path, reason))
+            elif os.path.isdir(path):  # `Path.is_dir` raises where nobody may look
                 waiting += reversed(self._entries(path))
             else:
                 self._judge(path)
@@ -157,6 +196,24 @@ class _Walk:
             form = "txt"  # it may not be opened: its reader says so
         if not self._wanted or form in self._wanted:
             self.take(path)
+
+
+def _outside(path: Path, root: str) -> str:
+    """Why something found below a folder is not followed; empty where it is."""
+    if _is_link(path):
+        if not os.path.exists(path):
+            return ""  # it leads nowhere, which is said of it later
+        if leads_out(path, Path(root)):
+            return LEADS_OUT
+    elif str(path) not in _KERNEL:
+        return ""
+    # Only where the folder itself is above them, as `/` is.
+    kernel = any(is_inside(path, one) and not is_inside(root, one) for one in _KERNEL)
+    return "a folder of the kernel" if kernel else ""
+
+
+def _is_link(path: Path) -> bool:
+    return os.path.islink(path) or (hasattr(os.path, "isjunction") and os.path.isjunction(path))
 
 
 def _oddity(path: Path) -> str:

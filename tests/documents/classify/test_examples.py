@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_a_folder_of_folders(spot: Path) -> None:
         (("invoice",), "b.txt"), (("invoice",), "a.txt"), (("love letter",), "c.txt"),
     ]  # fmt: skip
     assert {one.place for one in found.troubles} == {"stray.txt", "empty"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_that_leads_out_of_a_folder_of_examples_is_left_out(
+    spot: Path, tmp_path: Path
+) -> None:
+    _written(spot / "invoice" / "a.txt", "pay")
+    _written(tmp_path / "private" / "diary.txt", "nobody's business")
+    (spot / "invoice" / "b.txt").symlink_to(spot / "invoice" / "a.txt")
+    (spot / "invoice" / "diary.txt").symlink_to(tmp_path / "private" / "diary.txt")
+    (spot / "private").symlink_to(tmp_path / "private", target_is_directory=True)
+    found = examples(spot)
+    assert [one.file and one.file.name for one in found.examples] == ["a.txt", "b.txt"]
+    assert {one.place for one in found.troubles} == {"invoice/diary.txt", "private/diary.txt"}
 
 
 @pytest.mark.parametrize(

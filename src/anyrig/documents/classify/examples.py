@@ -4,7 +4,8 @@
     examples.csv                                   text,label or file,label; a|b is two labels
     examples.jsonl                                 {"text": ..., "label": ...} on each line
 
-A line that makes no sense is told of, and the rest go on.
+A line that makes no sense is told of, and the rest go on. So is a link that leads out of a folder
+of examples: it is not followed.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from anyrig.errors import BadInput
 from anyrig.text.decode import decode
+from anyrig.text.folder import LEADS_OUT, leads_out
 
 SEPARATOR = "|"
 _TEXT = frozenset("text texts content body document texte texto contenido contenu".split())
@@ -31,6 +34,9 @@ _HINT = "A folder of folders, a CSV with the columns text,label or file,label, o
 _MOST_BYTES = 500_000_000
 _LONGEST_FIELD = 50_000_000
 _SOME = 20
+_JSON = re.compile(r"\ufeff?\s*(\[\s*)?\{")
+Resolve = Callable[[str], Path]
+"""The path of a file that a row names; `BadInput` for one that may not be read."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +64,18 @@ class Found(NamedTuple):
     troubles: list[Trouble]
 
 
-def examples(path: Path) -> Found:
-    """All examples of a folder or a file; BadInput where there are none."""
+def examples(path: Path, *, resolve: Resolve | None = None) -> Found:
+    """All examples of a folder or a file; BadInput where there are none.
+
+    Args:
+        path: of the folder, the table or the JSON lines.
+        resolve: says where a file lies that a row names; without it, names begin at the folder of
+            `path`.
+    """
     path = Path(path)
+    find = resolve or (lambda name: path.parent / name)
     found = Found([], [])
-    for one in _of_folder(path) if path.is_dir() else _of_file(path):
+    for one in _of_folder(path) if path.is_dir() else _of_file(path, find):
         if isinstance(one, Trouble):
             found.troubles.append(one)
         else:
@@ -85,12 +98,15 @@ def _of_folder(folder: Path) -> Iterator[Example | Trouble]:
             hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
             if file.is_file() and not hidden:
                 empty = False
+                if leads_out(file, folder):
+                    yield Trouble(str(file.relative_to(folder)), LEADS_OUT)
+                    continue
                 yield Example((label,), str(file.relative_to(folder)), file=file)
         if empty:
             yield Trouble(place.name, "the folder is empty")
 
 
-def _of_file(path: Path) -> Iterator[Example | Trouble]:
+def _of_file(path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
     try:
         size = path.stat().st_size
         data = path.read_bytes() if path.is_file() and size <= _MOST_BYTES else b""
@@ -100,13 +116,13 @@ def _of_file(path: Path) -> Iterator[Example | Trouble]:
         said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
         raise BadInput(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name)
-    if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip().startswith("{"):
-        yield from _of_json(text, path)
+    if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or _JSON.match(text):
+        yield from _of_json(text, path, resolve)
     else:
-        yield from _of_table(text, path)
+        yield from _of_table(text, path, resolve)
 
 
-def _of_json(text: str, path: Path) -> Iterator[Example | Trouble]:
+def _of_json(text: str, path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
     rows: list[tuple[str, object]] = []
     if text.lstrip().startswith("["):
         try:
@@ -120,10 +136,10 @@ def _of_json(text: str, path: Path) -> Iterator[Example | Trouble]:
             except (ValueError, RecursionError) as error:
                 yield Trouble(f"{path.name}, line {number}", f"it is no JSON: {error}")
     for place, row in rows:
-        yield _json_example(row, place, path.parent)
+        yield _json_example(row, place, resolve)
 
 
-def _json_example(row: object, place: str, base: Path) -> Example | Trouble:
+def _json_example(row: object, place: str, resolve: Resolve) -> Example | Trouble:
     if not isinstance(row, dict):
         return Trouble(place, "it is no JSON object")
     named = {str(key).strip().lower(): value for key, value in row.items()}
@@ -139,17 +155,17 @@ def _json_example(row: object, place: str, base: Path) -> Example | Trouble:
     if isinstance(text, str):
         return _example(told, place, text=text)
     if isinstance(file, str):
-        return _example(told, place, file=base / file)
+        return _of_name(told, place, file, resolve)
     return Trouble(place, "it has neither text nor file")
 
 
-def _of_table(text: str, path: Path) -> Iterator[Example | Trouble]:
+def _of_table(text: str, path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
     csv.field_size_limit(_LONGEST_FIELD)
     rows = _rows(text, path)
     head = [cell.strip().lower() for cell in rows[0][1]]
     columns = _columns(head)
     if columns is None:
-        columns = _guessed([row for _, row in rows], path)
+        columns = _guessed([row for _, row in rows], path, resolve)
     else:
         rows = rows[1:]
     where, label, is_file = columns
@@ -160,7 +176,7 @@ def _of_table(text: str, path: Path) -> Iterator[Example | Trouble]:
         if len(row) <= max(where, label):
             yield Trouble(place, f"it has {len(row)} columns")
         elif is_file:
-            yield _example(parted(row[label]), place, file=path.parent / row[where].strip())
+            yield _of_name(parted(row[label]), place, row[where].strip(), resolve)
         else:
             yield _example(parted(row[label]), place, text=row[where])
 
@@ -199,7 +215,7 @@ def _columns(head: Sequence[str]) -> tuple[int, int, bool] | None:
     return file, label, True
 
 
-def _guessed(rows: Sequence[Sequence[str]], path: Path) -> tuple[int, int, bool]:
+def _guessed(rows: Sequence[Sequence[str]], path: Path, resolve: Resolve) -> tuple[int, int, bool]:
     """A table without names of columns: the text or file first, the label last."""
     widths = {len(row) for row in rows if any(row)}
     if widths != {2}:
@@ -208,14 +224,23 @@ def _guessed(rows: Sequence[Sequence[str]], path: Path) -> tuple[int, int, bool]
             hint="Name them in its first row: text,label or file,label.",
         )
     some = [row[0].strip() for row in rows[:_SOME] if len(row) == 2]
-    return 0, 1, all(_is_file(path.parent / name) for name in some)
+    return 0, 1, all(_is_file(name, resolve) for name in some)
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(name: str, resolve: Resolve) -> bool:
     try:
-        return path.is_file()
-    except (OSError, ValueError):
+        return resolve(name).is_file()
+    except (OSError, ValueError, BadInput):
         return False
+
+
+def _of_name(
+    labels: tuple[str, ...], place: str, name: str, resolve: Resolve
+) -> Example | Trouble:  # fmt: skip
+    try:
+        return _example(labels, place, file=resolve(name))
+    except BadInput as error:
+        return Trouble(place, error.message)
 
 
 def _example(

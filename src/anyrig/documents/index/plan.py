@@ -33,6 +33,8 @@ class Found:
     """Whether some files were left out: what is not listed may be there still."""
     others: tuple[Path, ...] = ()
     """Files of kinds that are not read."""
+    outside: tuple[Path, ...] = ()
+    """Links that lead out of the folder: not followed."""
 
 
 Look = Callable[[Path], Found]
@@ -58,6 +60,8 @@ class Plan:
     """All files as they were seen."""
     others: tuple[Path, ...] = ()
     """Files of kinds that are not read."""
+    outside: tuple[Path, ...] = ()
+    """Links that lead out of their folder: not followed."""
 
 
 def whole(path: Path) -> bytes:
@@ -129,6 +133,7 @@ def plan(
         num_excluded=len(stamps) - len(kept), old_errors=tuple(errors), unseen=tuple(unseen),
         found={stamp.path: stamp for stamp in stamps},
         others=tuple(dict.fromkeys(file for found in looked for file in found.others)),
+        outside=tuple(dict.fromkeys(link for found in looked for link in found.outside)),
     )  # fmt: skip
 
 

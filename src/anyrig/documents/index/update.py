@@ -26,6 +26,7 @@ from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
 from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
+from anyrig.text.folder import not_followed
 
 if TYPE_CHECKING:
     from anyrig.documents.index.database import IndexFile
@@ -144,7 +145,10 @@ class _Run:
             found=todo.found,
             old_failed=[_old(one) for one in todo.old_errors],
             others=todo.others,
-            warnings=[f"{folder} cannot be looked into" for folder in todo.unseen],
+            warnings=[
+                *(f"{folder} cannot be looked into" for folder in todo.unseen),
+                *not_followed(todo.outside),
+            ],
         )
         self._index, self._vectors, self._ways, self._seen = index, vectors, ways, todo.seen
         self._tell = tell or (lambda _: None)

@@ -13,6 +13,14 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 _LOCAL = frozenset({"localhost"})
+_USUAL_PORT = 80
+_PASSED_ON = frozenset(
+    b"forwarded via x-real-ip x-client-ip client-ip x-cluster-client-ip true-client-ip"
+    b" fastly-client-ip fly-client-ip x-proxyuser-ip x-original-url x-original-host x-rewrite-url"
+    b" x-scheme x-request-start cdn-loop x-amzn-trace-id x-cloud-trace-context".split()
+)
+_PASSED_ON_STARTS = (b"x-forwarded", b"x-envoy-", b"cf-", b"x-arr-", b"x-azure-", b"x-original-f")
+"""Headers by which a proxy tells that it speaks for somebody else."""
 
 
 class Addresses:
@@ -64,6 +72,23 @@ def hostname(host: str) -> str:
         return (found.hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+def is_own(host: str, port: int) -> bool:
+    """Whether a Host header is what a client on this machine sends: its own name, and our port.
+
+    Args:
+        host: the header.
+        port: that the server listens on; 0 where nobody knows.
+    """
+    if not is_loopback(hostname(host)):
+        return False
+    return not port or (urlsplit(f"//{host}").port or _USUAL_PORT) == port
+
+
+def passes_on(headers: Iterable[bytes]) -> bool:
+    """Whether a request has a header that only proxies add."""
+    return any(name in _PASSED_ON or name.startswith(_PASSED_ON_STARTS) for name in headers)
 
 
 def is_loopback(name: str) -> bool:

@@ -9,6 +9,8 @@ INSIDE = b"x-anyrig-inside"
 """The header that tells that it is the page that asks; its word is known in this process alone."""
 KEYED = b"x-anyrig-keyed"
 """The header that tells that the visitor needs a key, wherever the page asks from."""
+KEY = "anyrig.key"
+"""In a request's scope: the key that was shown, or None where none is needed."""
 NO_KEY = "anyrig.no_key"
 """In a request's scope: whether it needs no key, wherever it goes."""
 _SHOWN = (b"authorization", b"x-api-key", b"cookie")

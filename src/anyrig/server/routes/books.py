@@ -19,6 +19,7 @@ from fastapi.responses import FileResponse
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
+from anyrig.server.access import Client, client_of, find_job, find_upload, named_upload
 from anyrig.server.documents import Desk, foreseen, while_there
 from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
@@ -54,13 +55,16 @@ def router(parts: Parts) -> APIRouter:
         Nothing is made, and no voice is loaded.
         """
         arguments = asked.model_dump(exclude_none=True)
-        checked = await anyio.to_thread.run_sync(looked_at, parts, arguments)
+        client = client_of(request)
+        checked = await anyio.to_thread.run_sync(looked_at, parts, client, arguments)
         upload = asked.file.partition(":")[2]
         try:
             work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
             found = await while_there(request, work)
         except BadInput as error:  # it names the file as it is kept, which nobody knows
-            name = await anyio.to_thread.run_sync(lambda: parts.uploads.named(asked.file).name)
+            name = await anyio.to_thread.run_sync(
+                lambda: named_upload(parts, client, asked.file).name
+            )
             said = re.sub(rf"\b{upload}(\.\w+)?\b", lambda _: name, error.message)
             raise Problem(status_of(error), said, hint=error.hint) from error
         except AnyrigError as error:
@@ -72,6 +76,7 @@ def router(parts: Parts) -> APIRouter:
                 responses={**_PICTURES, **answers(404)})  # fmt: skip
     async def cover(request: Request, id: UploadId) -> Response:
         """Of a book that was sent, by the id of its upload."""
+        await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id)
         path = await anyio.to_thread.run_sync(parts.uploads.path, id)  # gone with its upload
         if id not in covers:
             work = desk.ask("book_cover", {"file": str(path)}, lane="bulk")
@@ -92,9 +97,10 @@ def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
 
     @routes.get("/jobs/{id}/chapters", response_model=MadeChapters, responses=answers(404, 409),
                 summary="A book's chapters, as they are made")  # fmt: skip
-    async def chapters(id: JobId) -> dict[str, Any]:
+    async def chapters(request: Request, id: JobId) -> dict[str, Any]:
         """Those that are done can be heard while the rest is made."""
-        return {"chapters": await anyio.to_thread.run_sync(_chapters, parts, id)}
+        client = client_of(request)
+        return {"chapters": await anyio.to_thread.run_sync(_chapters, parts, client, id)}
 
     @routes.head("/jobs/{id}/chapters/{number}", include_in_schema=False)
     @routes.get("/jobs/{id}/chapters/{number}", summary="The sound of a finished chapter",
@@ -102,7 +108,7 @@ def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
                 responses={**PARTS, **answers(404, 409, 416)})  # fmt: skip
     async def chapter(request: Request, id: JobId, number: FileNumber) -> Response:
         """As mp3, or in the book's own format; whole, or the part that `Range` asks for."""
-        job = await anyio.to_thread.run_sync(parts.jobs.get, id)
+        job = await anyio.to_thread.run_sync(find_job, parts, client_of(request), id)
         order = await anyio.to_thread.run_sync(partial(told.order, parts, job, number))
         if order.ready is None:
             lock = making.setdefault(f"{id} {number}", asyncio.Lock())
@@ -123,8 +129,8 @@ async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> Non
             raise foreseen(error) from error
 
 
-def _chapters(parts: Parts, id: str) -> list[dict[str, Any]]:
-    job: Job = parts.jobs.get(id)
+def _chapters(parts: Parts, client: Client, id: str) -> list[dict[str, Any]]:
+    job: Job = find_job(parts, client, id)
     if job.kind != "book":
         raise Problem(409, f"a {job.kind} has no chapters", hint="Ask for those of a book.")
     return told.chapters(parts, job)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import Desk
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -29,13 +30,14 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)
     async def indexes(request: Request) -> Response:
         """Each with its folders, model and figures, and what could not be read."""
-        return await answered(request, _listed(desk, shelf))
+        return await answered(request, _listed(desk, shelf, client_of(request)))
 
     @routes.get("/indexes/{name}", summary="One index", response_model=told.Index,
                 responses=answers(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
-        shelf.check(name)
-        return await answered(request, _one(desk, shelf, name))
+        client = client_of(request)
+        stored = shelf.stored(client, name)
+        return await answered(request, _one(desk, shelf, client, stored))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
                 response_model=told.IndexFiles, responses=answers(404))  # fmt: skip
@@ -46,8 +48,8 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """In the order of their paths; those that could not be read say why."""
-        shelf.check(name)
-        return await answered(request, _files(desk, shelf, name, start, limit))
+        stored = shelf.stored(client_of(request), name)
+        return await answered(request, _files(desk, shelf, name, stored, start, limit))
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good", response_model=told.Gone,
                    responses=answers(404, 409))  # fmt: skip
@@ -57,31 +59,37 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are kept of its texts. Files of folders stay."""
-        shelf.check(name)
-        work = _overwritten(desk, "index_delete", {"index": name})
+        stored = shelf.stored(client_of(request), name, change=True)
+        work = _overwritten(desk, "index_delete", {"index": stored})
         return await answered(request, _gone(shelf, name, work, uploads=uploads))
 
     @routes.post("/indexes/{name}/remove", summary="Take files out of an index for good",
                  response_model=told.Gone, responses=answers(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
-        shelf.check(name)
+        stored = shelf.stored(client_of(request), name, change=True)
         files = shelf.words(body.files)
-        work = _overwritten(desk, "index_remove", {"index": name, "files": files})
+        work = _overwritten(desk, "index_remove", {"index": stored, "files": files})
         return await answered(request, _gone(shelf, name, work, uploads=body.uploads))
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=told.Classifiers)
     async def classifiers(request: Request) -> Response:
         """With their labels and what cross-validation found."""
-        return await answered(request, _classifiers(desk))
+        return await answered(request, _classifiers(parts, desk, client_of(request)))
 
     return routes
 
 
-async def _listed(desk: Desk, shelf: Shelf) -> dict[str, Any]:
+async def _listed(desk: Desk, shelf: Shelf, client: Client) -> dict[str, Any]:
     found = await desk.ask("indexes", {})
+    names = {one["index"]: shelf.shown(client, one["index"]) for one in found["indexes"]}
+    found["indexes"] = [one for one in found["indexes"] if names[one["index"]] is not None]
+    found["failed"] = [
+        {**one, "name": name} for one in found["failed"]
+        if (name := shelf.shown(client, one["name"])) is not None
+    ]  # fmt: skip
     for one in found["indexes"]:
-        one["name"] = one.pop("index")
+        one["name"] = names[one.pop("index")]
         one.pop("path")
         folders = [{"file": row["path"], "files": row["files"]} for row in one["folders"]]
         await to_thread.run_sync(shelf.named, [*folders, *one["failed"]])
@@ -91,15 +99,18 @@ async def _listed(desk: Desk, shelf: Shelf) -> dict[str, Any]:
     return {"indexes": found["indexes"], "failed": found["failed"]}
 
 
-async def _one(desk: Desk, shelf: Shelf, name: str) -> Any:
-    for one in (await _listed(desk, shelf))["indexes"]:
+async def _one(desk: Desk, shelf: Shelf, client: Client, stored: str) -> Any:
+    name = shelf.shown(client, stored)
+    for one in (await _listed(desk, shelf, client))["indexes"]:
         if one["name"] == name:
             return one
     raise Problem(422, "the index cannot be read", hint="GET /documents/indexes says why.")
 
 
-async def _files(desk: Desk, shelf: Shelf, name: str, start: int, limit: int) -> dict[str, Any]:
-    found = await desk.ask("index_files", {"index": name, "start": start, "limit": limit})
+async def _files(
+    desk: Desk, shelf: Shelf, name: str, stored: str, start: int, limit: int
+) -> dict[str, Any]:
+    found = await desk.ask("index_files", {"index": stored, "start": start, "limit": limit})
     await to_thread.run_sync(shelf.named, found["files"])
     return {"index": name, **found}
 
@@ -122,5 +133,6 @@ async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[st
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": gone}
 
 
-async def _classifiers(desk: Desk) -> dict[str, Any]:
-    return {"classifiers": await desk.ask("classifiers", {})}
+async def _classifiers(parts: Parts, desk: Desk, client: Client) -> dict[str, Any]:
+    found = await desk.ask("classifiers", {})
+    return {"classifiers": [one for one in found if is_shared(parts, client, one["name"])]}

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
+from anyrig.server.access import Client
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
@@ -47,8 +48,9 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 
 
 async def _read(
-    desk: Desk, folder: Path, sources: Sequence[Source], options: Mapping[str, Any]
-) -> Any:
+    desk: Desk, folder: Path, client: Client, sources: Sequence[Source],
+    options: Mapping[str, Any],
+) -> Any:  # fmt: skip
     form = options["format"]
     arguments = {name: value for name, value in options.items() if name != "format"}
     arguments["words"] = form == "json"

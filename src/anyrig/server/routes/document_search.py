@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from anyrig.errors import PastLimit
+from anyrig.server.access import Client, client_of
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.parts import Parts
 from anyrig.server.problems import answers
@@ -32,7 +33,8 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
                  responses=answers(404, 501))  # fmt: skip
     async def search(request: Request, body: asked.SearchAsked) -> Response:
         """By meaning and by words; each hit has its place and what to show bright in it."""
-        return await answered(request, _found(desk, shelf, body.question, body))
+        found = _found(desk, shelf, client_of(request), body.question, body)
+        return await answered(request, found)
 
     @routes.post("/search/batch", summary="Search an index for several questions",
                  response_model=told.Founds, responses=answers(404, 501))  # fmt: skip
@@ -44,7 +46,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 
             async def one(question: str) -> dict[str, Any]:
                 async with limit:
-                    return await _found(desk, shelf, question, body)
+                    return await _found(desk, shelf, client_of(request), question, body)
 
             return {"results": await asyncio.gather(*map(one, body.questions))}
 
@@ -54,16 +56,19 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
                  response_model=told.Similar, responses=answers(404, 501))  # fmt: skip
     async def similar(request: Request, body: asked.SimilarAsked) -> Response:
         """In an index; or among texts and files, where some are given."""
+        client = client_of(request)
         (to,) = await to_thread.run_sync(
-            desk.sources, [body.to_text] if body.to_text else [],
+            desk.sources, client, [body.to_text] if body.to_text else [],
             [body.to_file] if body.to_file else [],
         )  # fmt: skip
-        among = await to_thread.run_sync(desk.sources, body.texts, body.files)
+        among = await to_thread.run_sync(desk.sources, client, body.texts, body.files)
         options = body.model_dump(exclude={"to_text", "to_file", "texts", "files"})
-        return await answered(request, _alike(desk, shelf, to, among, options))
+        return await answered(request, _alike(desk, shelf, client, to, among, options))
 
-    async def like_first(sources: Sequence[Source], options: Mapping[str, Any]) -> Any:
-        return await _alike(desk, shelf, sources[0], sources[1:], options)
+    async def like_first(
+        client: Client, sources: Sequence[Source], options: Mapping[str, Any]
+    ) -> Any:
+        return await _alike(desk, shelf, client, sources[0], sources[1:], options)
 
     sent(routes, parts, desk, Task(
         "similar", "What is most like the first file: among the others, or in an index",
@@ -73,10 +78,10 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 
 
 async def _found(
-    desk: Desk, shelf: Shelf, question: str, body: asked.SearchOptions
+    desk: Desk, shelf: Shelf, client: Client, question: str, body: asked.SearchOptions
 ) -> dict[str, Any]:
-    shelf.check(body.index)
-    options = body.model_dump(exclude={"question", "questions"})
+    stored = shelf.stored(client, body.index)
+    options = {**body.model_dump(exclude={"question", "questions"}), "index": stored}
     found = await desk.ask("search", {**options, "question": question})
     rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
     await to_thread.run_sync(shelf.named, rows)
@@ -84,14 +89,15 @@ async def _found(
 
 
 async def _alike(
-    desk: Desk, shelf: Shelf, to: Source, among: Sequence[Source], options: Mapping[str, Any]
-) -> dict[str, Any]:
+    desk: Desk, shelf: Shelf, client: Client, to: Source, among: Sequence[Source],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     if among:
         return await _among(desk, to, among, options)
-    shelf.check(options["index"])
+    stored = shelf.stored(client, options["index"])
     if to.path is not None:
         to = await _as_text(desk, to, options)
-    found = await desk.ask("similar", {**options, "to": to.plain})
+    found = await desk.ask("similar", {**options, "index": stored, "to": to.plain})
     await to_thread.run_sync(shelf.named, found["hits"])
     return {"to": to.name, "index": options["index"], "hits": found["hits"]}
 

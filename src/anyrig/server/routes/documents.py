@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from anyrig.errors import AnyrigError, TooBusy
+from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
     from anyrig.work.live import Lane
 
-Work = Callable[[Sequence[Source], Mapping[str, Any]], Awaitable[Any]]
-"""Sources and options to what is answered: a response, or plain JSON."""
+Work = Callable[[Client, Sequence[Source], Mapping[str, Any]], Awaitable[Any]]
+"""Who asks, sources and options to what is answered: a response, or plain JSON."""
 HTML = {"text/html": {"schema": {"type": "string"}}}
 _SLICE, _LIVE = 512, 64
 """Texts that are handed in to be embedded at a time; so many in all are still a person's."""
@@ -96,10 +97,16 @@ def router(parts: Parts) -> APIRouter:
 
 
 def _tasks(parts: Parts, desk: Desk) -> list[Task]:
-    async def each(name: str, sources: Sequence[Source], options: Mapping[str, Any]) -> Any:
+    async def each(
+        name: str, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
+    ) -> Any:
+        if options.get("classifier"):
+            _check_classifier(parts, client, options["classifier"])
         return answer(await desk.each(name, sources, options))
 
-    async def whole(sources: Sequence[Source], options: Mapping[str, Any]) -> Any:
+    async def whole(
+        client: Client, sources: Sequence[Source], options: Mapping[str, Any]
+    ) -> Any:  # fmt: skip
         html = options["format"] == "html"
         arguments = {**options, "html": html, "sources": [one.plain for one in sources]}
         found = await desk.ask("analyse", arguments, lane="bulk")
@@ -119,8 +126,16 @@ def _tasks(parts: Parts, desk: Desk) -> list[Task]:
     ]  # fmt: skip
 
 
+def _check_classifier(parts: Parts, client: Client, title: str) -> None:
+    """That a client may use a classifier; the answer is that of one that is not there."""
+    name = title.partition("@")[0]
+    if not is_shared(parts, client, name):
+        raise Problem(400, f"no classifier {name[:80]!r} is kept",
+                      hint="GET /documents/classifiers lists them.")  # fmt: skip
+
+
 async def _embedded(
-    parts: Parts, desk: Desk, sources: Sequence[Source], options: Mapping[str, Any]
+    parts: Parts, desk: Desk, client: Client, sources: Sequence[Source], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Texts as they are, files by their passages; all go to the one embedder, with everybody's."""
     texts = [one for one in sources if one.path is None]
@@ -204,7 +219,8 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
             options = options_of(task.options, form.fields)
             sources = [Source(one.name, path=parts.uploads.path(one.id)) for one in form.files]
-            return await answered(request, task.work(sources, options.model_dump()))
+            work = task.work(client_of(request), sources, options.model_dump())
+            return await answered(request, work)
         finally:
             with anyio.CancelScope(shield=True):  # also where the client has left
                 await to_thread.run_sync(_deleted, parts, [one.id for one in form.files])
@@ -224,9 +240,10 @@ def _deleted(parts: Parts, ids: Sequence[str]) -> None:
 async def run(request: Request, desk: Desk, task: Task, body: BaseModel) -> Response:
     """The JSON form of a task."""
     texts, files = getattr(body, "texts", []), getattr(body, "files", [])
-    sources = await to_thread.run_sync(desk.sources, texts, files)
+    client = client_of(request)
+    sources = await to_thread.run_sync(desk.sources, client, texts, files)
     options = body.model_dump(exclude={"texts", "files"})
-    return await answered(request, task.work(sources, options))
+    return await answered(request, task.work(client, sources, options))
 
 
 async def answered(request: Request, work: Awaitable[Any]) -> Response:

@@ -15,6 +15,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from anyrig.errors import BadInput, TooBusy
 from anyrig.jobs import Job, Listing, NoSuchJob
 from anyrig.server import results
+from anyrig.server.access import Client, client_of, find_job, jobs_filter
 from anyrig.server.following import Following
 from anyrig.server.guard import demand
 from anyrig.server.orders import ordered, still_there
@@ -99,28 +100,35 @@ def router(parts: Parts) -> APIRouter:
     async def begin(request: Request, new: NewJob) -> dict[str, Any]:
         """It is queued, and done beside the requests; it goes on after a restart of the server."""
         demand(request, _scope(new.kind))
-        return await inside(partial(_begun, parts, new))
+        return await inside(partial(_begun, parts, new, client_of(request)))
 
     @routes.get("", response_model=JobsShown, summary="List jobs")
     async def listed(
-        limit: _Limit = 100, before: _Before = None, *, kind: _Kinds, state: _States
+        request: Request,
+        limit: _Limit = 100,
+        before: _Before = None,
+        *,
+        kind: _Kinds,
+        state: _States,
     ) -> Response:
-        """The newest that fit, told from the oldest of them to the newest.
+        """The newest of this key that fit, told from the oldest of them to the newest.
 
         Each is told in short: the number of a batch's lines, and the first hundred of whatever a
         result lists. `GET /jobs/{id}` has all of it.
         """
-        look = partial(jobs.listing, limit, before=before, kinds=kind, states=state)
+        own = jobs_filter(client_of(request))
+        look = partial(jobs.listing, limit, before=before, kinds=kind, states=state, client=own)
         return await inside(lambda: _listed(parts, look()))
 
     @routes.get("/{id}", response_model=JobShown, summary="How a job stands",
                 responses=answers(404))  # fmt: skip
-    async def one(id: JobId) -> dict[str, Any]:
-        return await inside(lambda: _one(parts, jobs.get(id)))
+    async def one(request: Request, id: JobId) -> dict[str, Any]:
+        return await inside(lambda: _one(parts, find_job(parts, client_of(request), id)))
 
     @routes.get("/{id}/events", summary="Follow a job", response_class=StreamingResponse,
                 responses={**_STREAM, **answers(404)})  # fmt: skip
     async def events(
+        request: Request,
         id: JobId,
         last_event_id: Annotated[
             str, Header(max_length=40, description="The `id` of the last event that was seen.")
@@ -132,7 +140,7 @@ def router(parts: Parts) -> APIRouter:
         nobody in between takes the connection for dead.
         """
         after = min(int(last_event_id), _MOST_NUMBER) if _is_number(last_event_id) else 0
-        job = await inside(lambda: jobs.get(id))
+        job = await inside(lambda: find_job(parts, client_of(request), id))
         if job.over and after and not await inside(lambda: list(jobs.events(id, after))):
             return Response(status_code=204)
         return StreamingResponse(
@@ -154,7 +162,7 @@ def _deleting(routes: APIRouter, parts: Parts, inside: Inside) -> None:
                    responses=answers(404, 409))  # fmt: skip
     async def delete(request: Request, id: JobId) -> JobDeleted:
         """For good. One that runs is cancelled first, and waited for."""
-        job = await inside(lambda: parts.jobs.get(id))
+        job = await inside(lambda: find_job(parts, client_of(request), id))
         demand(request, _scope(job.kind))
         if job.state == "running":
             await inside(lambda: _possible(lambda: parts.jobs.cancel(id)))
@@ -166,13 +174,11 @@ def _deleting(routes: APIRouter, parts: Parts, inside: Inside) -> None:
 
 
 def _files(routes: APIRouter, parts: Parts, inside: Inside) -> None:
-    jobs = parts.jobs
-
     @routes.get("/{id}/files", response_model=JobFiles, summary="What a job made",
                 responses=answers(404))  # fmt: skip
-    async def files(id: JobId) -> JobFiles:
+    async def files(request: Request, id: JobId) -> JobFiles:
         """Of a batch: each line as soon as it was spoken; of all others: at the end."""
-        job = await inside(lambda: jobs.get(id))
+        job = await inside(lambda: find_job(parts, client_of(request), id))
         found = await inside(lambda: results.files_of(parts, job))
         return JobFiles(files=[_file(job, one) for one in found])
 
@@ -181,7 +187,7 @@ def _files(routes: APIRouter, parts: Parts, inside: Inside) -> None:
                 response_class=FileResponse, responses={**PARTS, **answers(404, 416)})  # fmt: skip
     async def file(request: Request, id: JobId, number: FileNumber) -> Response:
         """Whole, or the part that `Range` asks for."""
-        job = await inside(lambda: jobs.get(id))
+        job = await inside(lambda: find_job(parts, client_of(request), id))
         found = await inside(lambda: results.files_of(parts, job))
         made = next((one for one in found if one.number == number), None)
         if made is None:
@@ -195,7 +201,8 @@ def _change(routes: APIRouter, parts: Parts, inside: Inside, word: str, words: s
     @routes.post(f"/{{id}}/{word}", response_model=JobShown, summary=words, name=word,
                  operation_id=f"{word}_job", responses=answers(404, 409))  # fmt: skip
     async def change(request: Request, id: JobId) -> dict[str, Any]:
-        demand(request, _scope((await inside(lambda: parts.jobs.get(id))).kind))
+        job = await inside(lambda: find_job(parts, client_of(request), id))
+        demand(request, _scope(job.kind))
 
         def work() -> dict[str, Any]:
             with_word: Callable[[str], Job] = getattr(parts.jobs, word)
@@ -226,14 +233,14 @@ def _listed(parts: Parts, found: Listing) -> Response:
     return Response(body.encode("utf-8", "replace"), media_type="application/json")
 
 
-def _begun(parts: Parts, new: NewJob) -> dict[str, Any]:
+def _begun(parts: Parts, new: NewJob, client: Client) -> dict[str, Any]:
     counts = parts.jobs.listing(0).counts
     waiting = counts["queued"] + counts["paused"]
     if waiting >= parts.settings.queue:
         raise TooBusy(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
-    with ordered(parts, new.kind, new.arguments) as checked, parts.uploads.steady:
+    with ordered(parts, client, new.kind, new.arguments) as checked, parts.uploads.steady:
         still_there(parts, checked)
-        job = parts.jobs.submit(new.kind, checked)
+        job = parts.jobs.submit(new.kind, checked, client=client.key)
     return _one(parts, job)
 
 

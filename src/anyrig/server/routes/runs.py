@@ -8,9 +8,10 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import anyio.to_thread
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 
 from anyrig.errors import BadInput
+from anyrig.server.access import Client, client_of
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.schemas.runs import RunHistory, RunsShown, RunSummary
@@ -25,32 +26,34 @@ def router(parts: Parts) -> APIRouter:
     routes = APIRouter(prefix="/runs", tags=["training"])
 
     @routes.get("", response_model=RunsShown, summary="List training runs")
-    async def listed() -> dict[str, Any]:
-        """The oldest first. New ones are begun as jobs of the kind `train`."""
-        return {"runs": await anyio.to_thread.run_sync(_all, parts)}
+    async def listed(request: Request) -> dict[str, Any]:
+        """Those of this key, the oldest first. New ones are begun as jobs of the kind `train`."""
+        return {"runs": await anyio.to_thread.run_sync(_all, parts, client_of(request))}
 
     @routes.get("/{id}", response_model=RunSummary, summary="What is known of a run",
                 responses=answers(404))  # fmt: skip
-    async def one(id: RunId) -> dict[str, Any]:
-        return await anyio.to_thread.run_sync(_summary, parts, id)
+    async def one(request: Request, id: RunId) -> dict[str, Any]:
+        return await anyio.to_thread.run_sync(_summary, parts, client_of(request), id)
 
     @routes.get("/{id}/history", response_model=RunHistory, summary="A run's figures",
                 responses=answers(404))  # fmt: skip
     async def history(
+        request: Request,
         id: RunId,
         after: Annotated[int, Query(ge=0, le=2**53, description="Only steps past this one.")] = 0,
         most: Annotated[int, Query(ge=2, le=20_000, description="Rows at most.")] = 2000,
     ) -> dict[str, Any]:
         """Loss, learning rate, time and memory by step; of a long run evenly thinned out."""
-        return await anyio.to_thread.run_sync(partial(_history, parts, id, after, most))
+        client = client_of(request)
+        return await anyio.to_thread.run_sync(partial(_history, parts, client, id, after, most))
 
     return routes
 
 
-def _all(parts: Parts) -> list[dict[str, Any]]:
-    jobs = _jobs(parts)
+def _all(parts: Parts, client: Client) -> list[dict[str, Any]]:
+    jobs = _jobs(parts, client)
     found = []
-    for run in train_runs.registered(parts.places["runs"]):
+    for run in _registered(parts, client, jobs):
         try:
             found.append(_shown(run, jobs))
         except BadInput:  # its folder went away a moment ago
@@ -58,30 +61,42 @@ def _all(parts: Parts) -> list[dict[str, Any]]:
     return found
 
 
-def _history(parts: Parts, id: str, after: int, most: int) -> dict[str, Any]:
-    folder = _named(parts, id).folder
+def _history(
+    parts: Parts, client: Client, id: str, after: int, most: int
+) -> dict[str, Any]:  # fmt: skip
+    folder = _named(parts, client, id).folder
     return {"rows": train_history.history(folder, after=after, most=most),
             "others": train_history.others(folder)}  # fmt: skip
 
 
-def _summary(parts: Parts, id: str) -> dict[str, Any]:
-    listed = _named(parts, id)
+def _summary(parts: Parts, client: Client, id: str) -> dict[str, Any]:
+    listed = _named(parts, client, id)
     run = train_runs.opened(listed.folder)
     return {
-        **_shown(listed, _jobs(parts)), "task": _names(run.task), "train": _names(run.train),
-        "result": _names(train_runs.result_of(listed.folder)),
+        **_shown(listed, _jobs(parts, client)), "task": _names(run.task),
+        "train": _names(run.train), "result": _names(train_runs.result_of(listed.folder)),
     }  # fmt: skip
 
 
-def _named(parts: Parts, id: str) -> Listed:
-    for run in train_runs.registered(parts.places["runs"]):
+def _registered(parts: Parts, client: Client, jobs: Mapping[str, str]) -> list[Listed]:
+    """The runs that a client may see: a run belongs to whoever submitted its job."""
+    found = train_runs.registered(parts.places["runs"])
+    return [run for run in found if client.sees_all or str(run.folder) in jobs]
+
+
+def _named(parts: Parts, client: Client, id: str) -> Listed:
+    for run in _registered(parts, client, _jobs(parts, client)):
         if run.id == id:
             return run
     raise Problem(404, "there is no such run", hint="GET /runs lists them.")
 
 
-def _jobs(parts: Parts) -> dict[str, str]:
-    return {str(job.arguments.get("run")): job.id for job in parts.jobs.list(kinds=("train",))}
+def _jobs(parts: Parts, client: Client) -> dict[str, str]:
+    """The job of each run, by the run's folder."""
+    return {
+        str(job.arguments.get("run")): job.id
+        for job in parts.jobs.list(kinds=("train",)) if client.may_see(job.client)
+    }  # fmt: skip
 
 
 def _shown(run: Listed, jobs: Mapping[str, str]) -> dict[str, Any]:

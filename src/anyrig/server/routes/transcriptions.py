@@ -17,6 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from anyrig.errors import AnyrigError, BadInput
+from anyrig.server.access import Client, client_of
 from anyrig.server.documents import Desk, while_there
 from anyrig.server.hearing import is_openai, model_of
 from anyrig.server.models import ANSWERED, stood_in
@@ -91,7 +92,7 @@ def router(parts: Parts) -> APIRouter:
         """
         form = await received(request, parts.uploads, names=("file",))
         try:
-            wishes = _wishes(parts, form)
+            wishes = _wishes(parts, client_of(request), form)
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
             work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
             heard: dict[str, Any] = await while_there(request, work)
@@ -109,7 +110,7 @@ def _forget(parts: Parts, files: list[Upload]) -> None:
             parts.uploads.delete(one.id)
 
 
-def _wishes(parts: Parts, form: Form) -> dict[str, Any]:
+def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
     """What a clerk is asked for; `BadInput` for what cannot be had."""
     for name in form.fields:
         if name not in _FIELDS:
@@ -128,7 +129,7 @@ def _wishes(parts: Parts, form: Form) -> dict[str, Any]:
         raise BadInput("that is no language", hint="Such as en or es; found out when left out.")
     return {
         "name": form.files[0].name, "language": language,
-        "model": model_of(parts, form.value("model").strip()),
+        "model": model_of(parts, client, form.value("model").strip()),
         "words": words, "form": form_name if form_name in ("srt", "vtt") else "",
     }  # fmt: skip
 

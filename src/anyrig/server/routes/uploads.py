@@ -8,6 +8,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
+from anyrig.server.access import client_of, find_upload, list_uploads
 from anyrig.server.holding import deleted
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -56,15 +57,15 @@ def router(parts: Parts) -> APIRouter:
         return UploadedFiles(files=[shown(one) for one in form.files])
 
     @routes.get("", response_model=UploadedFiles, summary="List what was sent")
-    async def listed() -> UploadedFiles:
-        """The newest first."""
-        found = await anyio.to_thread.run_sync(uploads.all)
+    async def listed(request: Request) -> UploadedFiles:
+        """Those that this key sent, the newest first; a key with the scope admin sees all."""
+        found = await anyio.to_thread.run_sync(list_uploads, parts, client_of(request))
         return UploadedFiles(files=[shown(one) for one in found])
 
     @routes.get("/{id}", response_model=UploadedFile, summary="What is known of a file",
                 responses=answers(404))  # fmt: skip
-    async def one(id: _Id) -> UploadedFile:
-        return shown(await anyio.to_thread.run_sync(uploads.get, id))
+    async def one(request: Request, id: _Id) -> UploadedFile:
+        return shown(await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id))
 
     @routes.get(
         "/{id}/content", summary="The file itself", response_class=FileResponse,
@@ -75,14 +76,14 @@ def router(parts: Parts) -> APIRouter:
     )  # fmt: skip
     async def content(request: Request, id: _Id) -> Response:
         """As it was sent, to be saved and not shown: it may be a page with scripts."""
-        found = await anyio.to_thread.run_sync(uploads.get, id)
+        found = await anyio.to_thread.run_sync(find_upload, parts, client_of(request), id)
         path = await anyio.to_thread.run_sync(uploads.path, id)
         return await file_answer(request, path, found.name, media_type="application/octet-stream")
 
     @routes.delete("/{id}", response_model=UploadedFile, summary="Delete a file for good",
                    responses=answers(404, 409))  # fmt: skip
-    async def delete(id: _Id) -> UploadedFile:
+    async def delete(request: Request, id: _Id) -> UploadedFile:
         """Refused while a job that is not over needs it."""
-        return shown(await anyio.to_thread.run_sync(deleted, parts, id))
+        return shown(await anyio.to_thread.run_sync(deleted, parts, client_of(request), id))
 
     return routes

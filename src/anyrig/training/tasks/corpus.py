@@ -98,21 +98,36 @@ def _is_utf8(path: Path) -> bool:
 def find(patterns: Sequence[str], start: Path) -> Corpus:
     """The files that paths, folders and patterns (`books/**/*.txt`) name, in a settled order."""
     places: list[Path] = []
+    outside: list[Path] = []
     for pattern in patterns:
         whole = str(start / Path(pattern).expanduser())
         found = [whole]
         if _WILD & set(pattern) and not Path(whole).exists():
-            found = sorted(glob.glob(whole, recursive=True))
+            matched = sorted(glob.glob(whole, recursive=True))
+            fixed = _fixed(whole)
+            found = [one for one in matched if folders.is_inside(one, fixed)]
+            outside += [Path(one) for one in matched if one not in set(found)]
         if not found or not Path(found[0]).exists():
             raise BadInput(f"there is no text at {whole}", hint=f"Relative paths begin at {start}.")
         places += [Path(one) for one in found]
     seen = folders.find(places)
-    skipped = {str(one.path): one.reason for one in (*seen.skipped, *seen.unreadable)}
+    skipped = {
+        str(one.path): one.reason for one in (*seen.skipped, *seen.unreadable, *seen.outside)
+    } | {str(one): folders.LEADS_OUT for one in outside}
     if not seen.files:
         raise BadInput(
             f"there is no text in {', '.join(map(str, places))}", hint="Give files with text."
         )
     return Corpus(seen.files, skipped)
+
+
+def _fixed(pattern: str) -> Path:
+    """The folder that a pattern begins with: what it matches lies in it, or is reached by a link
+    that leads out of it.
+    """
+    parts = Path(pattern).parts
+    wild = next(at for at, part in enumerate(parts) if _WILD & set(part))
+    return Path(*parts[:wild])
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,9 @@ def _kept(about: Path, folder: Path, size: int, channels: int) -> Gathered | Non
 
 def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: float) -> Gathered:
     found = folders.find(folder, types=("picture",))
-    skipped = {str(one.path): one.reason for one in (*found.skipped, *found.unreadable)}
+    skipped = {
+        str(one.path): one.reason for one in (*found.skipped, *found.unreadable, *found.outside)
+    }
     cached = len(found.files) * channels * size * size <= cache_gb * (1 << 30)
     array = about.with_suffix(".uint8")
     with replacing(array) as file:

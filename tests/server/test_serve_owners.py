@@ -1,0 +1,347 @@
+"""Two keys on one server: neither sees, fetches, changes or uses what the other made."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from anyrig.jobs import LocalJobs
+from tests.server.conftest import MakeApp
+
+HERE = "http://127.0.0.1:3000"
+SCOPES = ("speech", "embeddings", "documents", "jobs", "train", "read")
+TEXT = "The parrots sing in the attic at night."
+
+
+@dataclass
+class People:
+    """Clients of one server: two with keys of their own, an admin, and one for the page alone."""
+
+    ann: TestClient
+    bob: TestClient
+    admin: TestClient
+    app: Any
+
+
+@pytest.fixture
+def people(make_app: MakeApp) -> Iterator[People]:
+    app = make_app("--require-keys", "--no-jobs")
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        yield _people(client)
+
+
+def _people(client: TestClient) -> People:
+    app: Any = client.app
+
+    def one(name: str, *scopes: str) -> TestClient:
+        text, _ = app.state.parts.keys.add(name, scopes=scopes)
+        found = TestClient(app, base_url=HERE, raise_server_exceptions=False)
+        found.headers["Authorization"] = f"Bearer {text}"
+        return found
+
+    return People(one("ann", *SCOPES), one("bob", *SCOPES), one("boss", "admin"), app)
+
+
+def sent(client: httpx.Client, name: str = "letter.txt", text: str = TEXT) -> str:
+    answer = client.post("/uploads", files={"files": (name, text.encode())})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["files"][0]["id"])
+
+
+def begun(client: httpx.Client, kind: str, **arguments: Any) -> str:
+    answer = client.post("/jobs", json={"kind": kind, "arguments": arguments})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def same_as_none(answer: httpx.Response, none: httpx.Response, id: str, missing: str) -> bool:
+    """Whether the answer about something of another key is that about nothing at all."""
+    return answer.status_code == none.status_code and answer.text.replace(id, missing) == none.text
+
+
+def test_uploads_belong_to_the_key_that_sent_them(people: People) -> None:
+    mine, none = sent(people.ann), "0" * 32
+    assert [one["id"] for one in people.ann.get("/uploads").json()["files"]] == [mine]
+    assert people.bob.get("/uploads").json()["files"] == []
+    assert [one["id"] for one in people.admin.get("/uploads").json()["files"]] == [mine]
+    for method, path in (
+        ("GET", "/uploads/{}"), ("GET", "/uploads/{}/content"), ("DELETE", "/uploads/{}"),
+        ("GET", "/books/cover/{}"),
+    ):  # fmt: skip
+        answer = people.bob.request(method, path.format(mine))
+        missing = people.bob.request(method, path.format(none))
+        assert missing.status_code == 404
+        assert same_as_none(answer, missing, mine, none), (method, path, answer.text)
+    assert people.ann.get(f"/uploads/{mine}/content").text == TEXT
+    assert people.admin.get(f"/uploads/{mine}/content").text == TEXT
+
+
+def test_uploads_of_others_cannot_be_used_by_their_id(people: People) -> None:
+    mine, none = sent(people.ann), "0" * 32
+    toml = sent(people.bob, "run.toml", f'[task]\nkind = "language"\ntext = "upload:{mine}"\n')
+    uses: list[tuple[str, dict[str, Any]]] = [
+        ("/books/plan", {"file": "upload:{}"}),
+        ("/documents/embed", {"files": ["upload:{}"], "model": "hashing"}),
+        ("/documents/entities", {"files": ["upload:{}"], "engine": "grammar"}),
+        ("/documents/summarise", {"files": ["upload:{}"]}),
+        ("/documents/analyse", {"files": ["upload:{}"]}),
+        ("/documents/ocr", {"files": ["upload:{}"]}),
+        ("/documents/classify", {"files": ["upload:{}"], "labels": ["a", "b"]}),
+        ("/documents/similar", {"to_file": "upload:{}", "texts": ["x"]}),
+        ("/documents/similar", {"to_text": "x", "files": ["upload:{}"]}),
+        ("/jobs", {"kind": "book", "arguments": {"file": "upload:{}"}}),
+        ("/jobs", {"kind": "transcribe", "arguments": {"file": "upload:{}"}}),
+        ("/jobs", {"kind": "index", "arguments": {"files": ["upload:{}"]}}),
+        ("/jobs", {"kind": "batch", "arguments": {"file": "upload:{}"}}),
+        ("/jobs", {"kind": "train", "arguments": {"file": "upload:{}"}}),
+    ]
+    for path, body in uses:
+        answers = [
+            people.bob.post(path, json=json.loads(json.dumps(body).replace("{}", id)))
+            for id in (mine, none)
+        ]
+        assert answers[1].status_code == 404, (path, body, answers[1].text)
+        assert same_as_none(answers[0], answers[1], mine, none), (path, body, answers[0].text)
+    with_toml = {"kind": "train", "arguments": {"file": f"upload:{toml}"}}
+    assert people.bob.post("/jobs", json=with_toml).status_code == 404
+    own = sent(people.bob, "book.txt", "CHAPTER I\n\nThe tide came in.")
+    for name in ("cover", "cast", "lexicon"):
+        arguments = {"file": f"upload:{own}", name: f"upload:{mine}"}
+        answer = people.bob.post("/jobs", json={"kind": "book", "arguments": arguments})
+        assert answer.status_code == 404, (name, answer.text)
+
+
+def test_jobs_belong_to_the_key_that_began_them(people: People) -> None:
+    id = begun(people.ann, "batch", lines=["Hello."], engine="tone")
+    theirs = begun(people.bob, "batch", lines=["Good bye."], engine="tone")
+    assert [one["id"] for one in people.ann.get("/jobs").json()["jobs"]] == [id]
+    listed = people.bob.get("/jobs").json()
+    assert [one["id"] for one in listed["jobs"]] == [theirs]
+    assert listed["counts"]["queued"] == 1
+    assert len(people.admin.get("/jobs").json()["jobs"]) == 2
+    none = "a" * len(id)
+    for method, path in (
+        ("GET", "/jobs/{}"), ("GET", "/jobs/{}/events"), ("GET", "/jobs/{}/files"),
+        ("GET", "/jobs/{}/files/1"), ("HEAD", "/jobs/{}/files/1"), ("GET", "/jobs/{}/chapters"),
+        ("GET", "/jobs/{}/chapters/1"), ("POST", "/jobs/{}/pause"), ("POST", "/jobs/{}/resume"),
+        ("POST", "/jobs/{}/cancel"), ("DELETE", "/jobs/{}"),
+    ):  # fmt: skip
+        answer = people.bob.request(method, path.format(id))
+        missing = people.bob.request(method, path.format(none))
+        assert missing.status_code == 404, (path, missing.text)
+        assert same_as_none(answer, missing, id, none), (method, path, answer.text)
+    assert people.ann.get(f"/jobs/{id}").json()["state"] == "queued"
+    assert people.admin.post(f"/jobs/{id}/pause").json()["state"] == "paused"
+    assert people.ann.delete(f"/jobs/{id}").status_code == 200
+
+
+def test_a_key_that_is_made_anew_under_an_old_name_inherits_nothing(people: People) -> None:
+    sent(people.ann)
+    keys = people.app.state.parts.keys
+    keys.remove("ann")
+    text, _ = keys.add("ann", scopes=SCOPES)
+    people.ann.headers["Authorization"] = f"Bearer {text}"
+    assert people.ann.get("/uploads").json()["files"] == []
+
+
+def test_what_was_made_without_a_key_is_for_admins(people: People) -> None:
+    parts = people.app.state.parts
+    with parts.uploads.receive("old.txt") as file:
+        file.write(b"from before")
+    job = parts.jobs.submit("batch", {"lines": []})
+    old = file.made.id
+    card = parts.data / "uploads" / f"{old}.json"
+    told = json.loads(card.read_text())
+    del told["owner"]  # as 0.1.0 wrote it
+    card.write_text(json.dumps(told))
+    for client in (people.ann, people.bob):
+        assert client.get("/uploads").json()["files"] == []
+        assert client.get(f"/uploads/{old}").status_code == 404
+        assert client.get("/jobs").json()["jobs"] == []
+        assert client.get(f"/jobs/{job.id}").status_code == 404
+    assert people.admin.get(f"/uploads/{old}/content").text == "from before"
+    assert people.admin.get(f"/jobs/{job.id}").status_code == 200
+
+
+def test_without_keys_everything_is_everybodys(make_app: MakeApp) -> None:
+    with TestClient(make_app("--require-keys", "--no-jobs"), base_url=HERE) as client:
+        people = _people(client)
+        mine, job = sent(people.ann), begun(people.ann, "batch", lines=["x"], engine="tone")
+    with TestClient(make_app("--no-jobs"), base_url=HERE) as anybody:
+        other = sent(anybody)
+        assert {one["id"] for one in anybody.get("/uploads").json()["files"]} == {mine, other}
+        assert anybody.get(f"/jobs/{job}").status_code == 200
+        assert anybody.delete(f"/uploads/{mine}").status_code == 200
+
+
+def test_the_page_shows_a_visitor_what_belongs_to_their_key(people: People) -> None:
+    from anyrig.server.guarding.inside import KEYED
+    from anyrig.server.page.api import Api
+
+    sent(people.ann), begun(people.ann, "batch", lines=["Hello."], engine="tone")
+    parts = people.app.state.parts
+    text, _ = parts.keys.add("visitor", scopes=("page",))
+
+    def visit(key: str) -> Api:
+        headers = [(b"authorization", f"Bearer {key}".encode()), (KEYED, b"1")]
+        return Api(people.app, parts).of({"headers": headers})
+
+    async def seen(api: Api) -> tuple[int, int]:
+        return (
+            len((await api.get("/uploads"))["files"]), len((await api.get("/jobs"))["jobs"])
+        )  # fmt: skip
+
+    import anyio
+
+    assert anyio.run(seen, visit(text)) == (0, 0)
+    ann = people.ann.headers["Authorization"].removeprefix("Bearer ")
+    boss = people.admin.headers["Authorization"].removeprefix("Bearer ")
+    assert anyio.run(seen, visit(ann)) == anyio.run(seen, visit(boss)) == (1, 1)
+
+
+def _over(client: TestClient, id: str) -> dict[str, Any]:
+    end = time.monotonic() + 100
+    while time.monotonic() < end:
+        job: dict[str, Any] = client.get(f"/jobs/{id}").json()
+        if job["state"] in ("done", "failed", "cancelled"):
+            return job
+        time.sleep(0.1)
+    raise AssertionError(job)
+
+
+def test_indexes_belong_to_the_key_that_made_them(make_app: MakeApp) -> None:
+    app = make_app("--require-keys", environment={"ANYRIG_DOCUMENTS_MODEL": "hashing"})
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        people = _people(client)
+        mine = sent(people.ann)
+        job = _over(people.ann, begun(people.ann, "index", files=[f"upload:{mine}"]))
+        assert job["state"] == "done", job
+        assert job["result"]["index"] == "default"
+        question = {"question": "parrots", "mode": "keywords"}
+        hits = people.ann.post("/documents/search", json=question).json()
+        assert hits["index"] == "default"
+        assert [one["file"] for one in hits["hits"]] == [f"upload:{mine}"]
+        (one,) = people.ann.get("/documents/indexes").json()["indexes"]
+        assert (one["name"], one["files"]) == ("default", 1)
+
+        # The same name is another index for another key, which has none yet.
+        assert people.bob.get("/documents/indexes").json()["indexes"] == []
+        (seen,) = people.admin.get("/documents/indexes").json()["indexes"]
+        stored = seen["name"]
+        for name in ("default", stored):
+            for method, path, body in (
+                ("GET", f"/documents/indexes/{name}", None),
+                ("GET", f"/documents/indexes/{name}/files", None),
+                ("DELETE", f"/documents/indexes/{name}", None),
+                ("POST", f"/documents/indexes/{name}/remove", {"files": [f"upload:{mine}"]}),
+                ("POST", "/documents/search", {**question, "index": name}),
+                ("POST", "/documents/search/batch", {"questions": ["parrots"], "index": name}),
+                ("POST", "/documents/similar", {"to_text": "parrots", "index": name}),
+            ):  # fmt: skip
+                answer = people.bob.request(method, path, json=body)
+                assert answer.status_code == 404, (method, path, answer.text)
+        form = people.bob.post(
+            "/documents/similar/upload", files={"files": ("a.txt", b"parrots")},
+            data={"index": stored},
+        )  # fmt: skip
+        assert form.status_code == 404, form.text
+        theirs = sent(people.bob, "rent.txt", "The rent is due.")
+        filled = _over(people.bob, begun(people.bob, "index", files=[f"upload:{theirs}"]))
+        assert filled["state"] == "done", filled
+        found = people.bob.post("/documents/search", json=question).json()
+        assert found["hits"] == []
+        assert people.ann.get("/documents/indexes/default").json()["files"] == 1
+        assert people.admin.post(
+            "/documents/search", json={**question, "index": stored}
+        ).json()["hits"]  # fmt: skip
+        gone = people.bob.delete("/documents/indexes/default").json()
+        assert gone["uploads"] == [f"upload:{theirs}"]
+        assert people.ann.get("/documents/indexes/default/files").json()["total"] == 1
+
+
+def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
+    make_app: MakeApp,
+) -> None:
+    from anyrig.documents.index import schema
+
+    def made(shared: str) -> Any:
+        return make_app(
+            "--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": shared}
+        )  # fmt: skip
+
+    app = made("")
+    folder = app.state.parts.places["indexes"]
+    schema.connect(folder / "letters.sqlite").close()
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        people = _people(client)
+        assert people.ann.get("/documents/indexes/letters/files").status_code == 404
+        assert people.admin.get("/documents/indexes/letters/files").status_code == 200
+        body = {"texts": ["x"], "classifier": "bills@2"}
+        refused = people.ann.post("/documents/classify", json=body)
+        assert refused.status_code == 400
+        assert "no classifier 'bills' is kept" in refused.json()["title"]
+    with TestClient(made("letters, bills"), base_url=HERE) as client:
+        text, _ = client.app.state.parts.keys.add("eve", scopes=SCOPES)  # type: ignore[attr-defined]
+        client.headers["Authorization"] = f"Bearer {text}"
+        (one,) = client.get("/documents/indexes").json()["indexes"]
+        assert one["name"] == "letters"
+        assert client.get("/documents/indexes/letters/files").status_code == 200
+        assert client.delete("/documents/indexes/letters").status_code == 404
+
+
+def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: Path) -> None:
+    from anyrig.services import train_config, train_runs
+
+    toml = tmp_path / "run.toml"
+    toml.write_text('[task]\nkind = "language"\ntext = "x"\n')
+    parts = people.app.state.parts
+    config = train_config.read(toml)
+    runs = []
+    for name in ("ann", "nobody"):
+        folder = tmp_path / name
+        run = train_runs.begin(folder, config, {}, {})
+        train_runs.register(parts.places["runs"], run)
+        runs.append(run)
+    key = next(one.id for one in parts.keys.all() if one.name == "ann")
+    parts.jobs.submit("train", {"run": str(tmp_path / "ann")}, client=key)
+    ids = [one["id"] for one in people.admin.get("/runs").json()["runs"]]
+    assert len(ids) == 2
+    (mine,) = [one["id"] for one in people.ann.get("/runs").json()["runs"]]
+    assert people.bob.get("/runs").json()["runs"] == []
+    for path in (f"/runs/{mine}", f"/runs/{mine}/history"):
+        assert people.ann.get(path).status_code == 200, path
+        answer, missing = people.bob.get(path), people.bob.get(path.replace(mine, "r0"))
+        assert missing.status_code == 404
+        assert answer.text == missing.text
+
+
+def test_a_list_of_jobs_from_before_keys_were_told_apart_still_opens(tmp_path: Path) -> None:
+    from anyrig.jobs import file
+
+    path = tmp_path / "jobs.sqlite"
+    with sqlite3.connect(path) as connection:  # as 0.1.0 made it
+        for statement in file._TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {file.OURS}")
+        connection.execute(f"PRAGMA user_version = {file.FORM}")
+        connection.execute(
+            "INSERT INTO jobs (id, kind, arguments, state, created) "
+            "VALUES ('abc', 'book', '{}', 'queued', 1.0)"
+        )
+    connection.close()
+    with LocalJobs(path) as jobs:
+        assert [(one.id, one.client) for one in jobs.list()] == [("abc", "")]
+        new = jobs.submit("book", {}, client="k1")
+        assert [one.id for one in jobs.listing(10, client="k1").jobs] == [new.id]
+        assert [one.id for one in jobs.listing(10).jobs] == ["abc", new.id]
+    with LocalJobs(path) as again:
+        assert len(again.list()) == 2
