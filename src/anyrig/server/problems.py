@@ -268,7 +268,9 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
 def is_json(request: Request) -> bool:
     """Whether a body says of itself that it is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
 
 
 def not_json() -> Problem:

@@ -20,11 +20,11 @@ from anyrig.errors import AnyrigError, BadInput
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.documents import Desk, foreseen, while_there
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
-from anyrig.server.reading import Unhurried
 from anyrig.server.routes.jobs import BINARY, PARTS, FileNumber, JobId
 from anyrig.server.schemas.books import BookAsked, BookPlan, MadeChapters
 
@@ -37,7 +37,7 @@ UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["books"], route_class=Unhurried)
+    routes = APIRouter(tags=["books"], route_class=JsonRoute)
     desk = Desk(parts)
     covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
 

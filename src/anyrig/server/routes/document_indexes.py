@@ -9,9 +9,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from anyrig.server.documents import Desk
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.shelf import Shelf
@@ -23,7 +23,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import answered
 
-    routes = APIRouter(route_class=Unhurried)
+    routes = APIRouter(route_class=JsonRoute)
     shelf = Shelf(parts)
 
     @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)

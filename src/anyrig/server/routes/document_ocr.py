@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
 from anyrig.server.schemas import documents as asked
@@ -29,7 +30,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, described, run, sent
 
-    routes = APIRouter()
+    routes = APIRouter(route_class=JsonRoute)
     folder = parts.data / "made"
     _tidied(folder)
     task = Task(

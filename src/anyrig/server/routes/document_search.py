@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 
 from anyrig.errors import PastLimit
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.shelf import Shelf
@@ -25,7 +25,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, answered, sent
 
-    routes = APIRouter(route_class=Unhurried)
+    routes = APIRouter(route_class=JsonRoute)
     shelf = Shelf(parts)
 
     @routes.post("/search", summary="Search an index", response_model=told.Found,

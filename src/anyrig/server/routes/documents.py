@@ -20,9 +20,9 @@ from pydantic import BaseModel, ValidationError
 
 from anyrig.errors import AnyrigError, TooBusy
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.receiving import received
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
@@ -59,7 +59,7 @@ def router(parts: Parts) -> APIRouter:
     """The routes."""
     from anyrig.server.routes import document_indexes, document_ocr, document_search
 
-    routes = APIRouter(prefix="/documents", tags=["documents"], route_class=Unhurried)
+    routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
     desk = Desk(parts)
     tasks = {task.name: task for task in _tasks(parts, desk)}
 

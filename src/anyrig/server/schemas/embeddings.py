@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Token = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Texts = Annotated[list[str], Field(fail_fast=True)]
+Tokens = Annotated[list[Token], Field(fail_fast=True)]
+ManyTokens = Annotated[list[Tokens], Field(fail_fast=True)]
 
 
 class EmbeddingsAsked(BaseModel):
@@ -23,7 +26,7 @@ class EmbeddingsAsked(BaseModel):
         },
     )  # fmt: skip
 
-    input: str | list[str] | list[Token] | list[list[Token]] = Field(
+    input: str | Texts | Tokens | ManyTokens = Field(
         description="A text, texts, or the model's own tokens of one or more texts."
     )
     model: str = Field("", max_length=500, description="A name of `GET /v1/models`.")
