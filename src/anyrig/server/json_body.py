@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -38,6 +38,8 @@ _MAX_ERRORS = 1000
 _AT_ONCE = 2
 """Long bodies that are parsed at a time: each holds the interpreter for a moment."""
 _MAYBE_INFINITE = re.compile(rb"[eE]\+?\d{3}|\d{309}")
+_PIECE = 4096
+_dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -78,6 +80,36 @@ def parse(body: bytes | str) -> Any:
     if _MAYBE_INFINITE.search(data) and _has_infinity(value):
         raise ValueError("number out of range")
     return value
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON. It is written in pieces, between which other threads have their turn."""
+    return "".join(_pieces(value)).encode("utf-8", "replace")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values()):
+        start = "{"
+        for name, one in value.items():
+            yield f"{start}{_dumps(str(name))}: "
+            yield from _pieces(one)
+            start = ", "
+        yield "}"
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        start = "["
+        for one in value:
+            yield start
+            yield from _pieces(one)
+            start = ", "
+        yield "]"
+    elif isinstance(value, list) and len(value) > _PIECE:
+        start = "["
+        for index in range(0, len(value), _PIECE):
+            yield start + _dumps(value[index : index + _PIECE])[1:-1]
+            start = ", "
+        yield "]"
+    else:
+        yield _dumps(value)
 
 
 def _validate(model: type[M], body: bytes) -> M:

@@ -113,7 +113,7 @@ def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
 async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> None:
     """See that a chapter's file is there; by one at a time."""
     async with lock:
-        if order.target.is_file():
+        if await anyio.to_thread.run_sync(order.target.is_file):
             return
         try:
             await desk.result("book_chapter", order.arguments, lane="bulk")

@@ -34,7 +34,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     @routes.get("/indexes/{name}", summary="One index", response_model=told.Index,
                 responses=answers(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
-        shelf.check(name)
+        await to_thread.run_sync(shelf.check, name)
         return await answered(request, _one(desk, shelf, name))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
@@ -46,7 +46,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """In the order of their paths; those that could not be read say why."""
-        shelf.check(name)
+        await to_thread.run_sync(shelf.check, name)
         return await answered(request, _files(desk, shelf, name, start, limit))
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good", response_model=told.Gone,
@@ -57,7 +57,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are kept of its texts. Files of folders stay."""
-        shelf.check(name)
+        await to_thread.run_sync(shelf.check, name)
         work = _overwritten(desk, "index_delete", {"index": name})
         return await answered(request, _gone(shelf, name, work, uploads=uploads))
 
@@ -65,7 +65,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
                  response_model=told.Gone, responses=answers(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
-        shelf.check(name)
+        await to_thread.run_sync(shelf.check, name)
         files = shelf.words(body.files)
         work = _overwritten(desk, "index_remove", {"index": name, "files": files})
         return await answered(request, _gone(shelf, name, work, uploads=body.uploads))

@@ -75,7 +75,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 async def _found(
     desk: Desk, shelf: Shelf, question: str, body: asked.SearchOptions
 ) -> dict[str, Any]:
-    shelf.check(body.index)
+    await to_thread.run_sync(shelf.check, body.index)
     options = body.model_dump(exclude={"question", "questions"})
     found = await desk.ask("search", {**options, "question": question})
     rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
@@ -88,7 +88,7 @@ async def _alike(
 ) -> dict[str, Any]:
     if among:
         return await _among(desk, to, among, options)
-    shelf.check(options["index"])
+    await to_thread.run_sync(shelf.check, options["index"])
     if to.path is not None:
         to = await _as_text(desk, to, options)
     found = await desk.ask("similar", {**options, "to": to.plain})
