@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from anyrig import __version__
-from anyrig.cli import COMMANDS
+from anyrig.cli import COMMANDS, main
 from anyrig.cli.said import for_programs
 from tests.conftest import MACHINES, NAMES, Anyrig
 
@@ -47,6 +48,26 @@ def test_every_command_has_help_and_the_common_flags(anyrig: Anyrig, name: str) 
 
 def test_version(anyrig: Anyrig) -> None:
     assert anyrig("--version").stdout == f"anyrig {__version__}\n"
+    assert anyrig("-v", "--version").stdout == f"anyrig {__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_may_stand_before_the_command(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcome(*words: str) -> tuple[object, str, str]:
+        try:
+            code: object = main(words)
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capsys.readouterr()
+
+    _, shown, _ = outcome(name, "--help")
+    flags = re.findall(r"^  (?:-\w[^,\n]*, )?(--[a-z-]+)( [A-Z{\[])?", shown, re.MULTILINE)
+    assert len(flags) > 5
+    for flag, value in flags:
+        words = (flag, "1") if value else (flag,)
+        assert outcome(*words, name, "--help") == outcome(name, *words, "--help")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +75,14 @@ def test_version(anyrig: Anyrig) -> None:
     [
         (["devcies"], 2, "no command 'devcies'", "Did you mean `anyrig devices`?"),
         (["-v"], 2, "no command was named", "devices"),
+        (["--device", "cpu", "devcies"], 2, "no command 'devcies'", "`anyrig devices`?"),
+        (["--preload", "speech", "srve"], 2, "no command 'srve'", "`anyrig serve`?"),
+        (["--prelod", "speech", "serve"], 2, "unrecognized arguments: --prelod", "--preload?"),
+        (["--preload", "speech", "serve", "--port", "99999"], 2, "--port 99999", "65535"),
+        (["--preload", "--port", "99999", "serve"], 2, "--port 99999", "65535"),
+        (["--preload", "serve", "--port=99999"], 2, "--port 99999", "65535"),
+        (["--preload", "all", "--port", "99999", "serve"], 2, "--port 99999", "65535"),
+        (["--format", "txt", "-vv", "--rate=9", "speak", "Hello."], 2, "--rate", "4"),
         (["devices", "--fast"], 2, "unrecognized arguments: --fast", "--help"),
         (["devices", "--machine"], 2, "expected one argument", "--help"),
         (["devices", "--machine", "nowhere.json"], 2, "nowhere.json", "--record"),

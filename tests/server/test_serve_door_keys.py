@@ -187,6 +187,13 @@ def test_guessing_is_slowed_down_and_right_keys_are_not(locked: TestClient) -> N
     statuses = [locked.get("/uploads", headers=wrong).status_code for _ in range(32)]
     assert statuses[:30] == [401] * 30
     assert statuses[30:] == [429] * 2
+    answer = locked.get("/uploads")
+    assert answer.status_code == 429, "without a key it goes on as with a wrong one"
+    assert int(answer.headers["retry-after"]) > 0
+    cookie = {"Cookie": "anyrig_session=guess; anyrig_session_3000=guess"}
+    assert locked.get("/uploads", headers=cookie).status_code == 429
+    visit = locked.get("/", headers={"Accept": "text/html"}, follow_redirects=False)
+    assert visit.headers["location"].startswith("/login"), "a person is asked for a key"
     assert locked.get("/uploads", headers=_add(locked, "a")).status_code == 200
 
 

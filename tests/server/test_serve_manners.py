@@ -52,8 +52,8 @@ def test_forms_of_one_field_are_one_misfit() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "title", "param"),
     [
-        (SPEECH, '{"input": ', 400, "the body is no JSON: Expecting value at", None),
-        (VECTORS, '{"input": ', 400, "the body is no JSON: EOF while parsing a value", None),
+        (SPEECH, '{"input": ', 400, "the body is not valid JSON: EOF while parsing a value", None),
+        (VECTORS, '{"input": ', 400, "the body is not valid JSON: EOF while parsing a value", None),
         (SPEECH, '{"model": "tts-1"}', 422, "input: is required", "input"),
         (SPEECH, '{"input": "a", "speed": 9}', 422, "speed: should be less than", "speed"),
         (SPEECH, '{"input": " "}', 400, "the text is empty", "input"),

@@ -73,3 +73,36 @@ def test_its_errors_are_raised_as_its_own(client: Any) -> None:
     with pytest.raises(openai.APIStatusError) as raised:
         client.audio.speech.create(model="tone", voice="alloy", input="a " * 150_000)
     assert raised.value.status_code == 413
+
+
+_ODD = ("\r\nX-Evil: 1", "\x00", "\x1b[31m", "\n", "\x7f", "\x85")
+
+
+@pytest.mark.parametrize("odd", _ODD, ids=repr)
+def test_control_characters_in_names_are_refused(server: Server, odd: str) -> None:
+    usual = {"model": "tts-1", "voice": "alloy", "input": "Hello."}
+    for name in ("model", "voice", "engine"):
+        answer = server.client.post(
+            "/v1/audio/speech", json={**usual, name: f"{usual.get(name, 'tone')}{odd}"}
+        )
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["title"].startswith(f"{name}: must not contain control characters")
+    embed = {"model": f"text-embedding-3{odd}", "input": "Hello."}
+    assert server.client.post("/v1/embeddings", json=embed).status_code == 422
+    form = {"model": f"gpt-4o{odd}x"}
+    sound = {"file": ("a.wav", b"RIFF")}
+    answer = server.client.post("/v1/audio/transcriptions", data=form, files=sound)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["title"] == "model: must not contain control characters"
+
+
+def test_control_characters_reach_no_header(server: Server) -> None:
+    odd = {"x\r\nX-Evil: 1": 1, "é\x00": 2, "\x1b]0;t\x07": 3}
+    for path, body in (
+        ("/v1/audio/speech", {"model": "tone", "input": "Hello.", **odd}),
+        ("/v1/embeddings", {"model": "hashing", "input": "Hello.", **odd}),
+    ):
+        answer = server.client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        assert "x-evil" not in answer.headers
+        assert all(value.isprintable() for value in answer.headers.values())

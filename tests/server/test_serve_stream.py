@@ -81,7 +81,11 @@ def test_many_at_once(server: Server) -> None:
         ({"text": "...", "engine": "tone"}, None, "nothing to say"),
         ({"text": "Hello.", "speed": "9"}, None, "speed"),
         ({"text": "Hello.", "language": "!"}, None, "language"),
+        ({"text": ""}, None, "empty"),
+        ({"text": "", "engine": "tone", "voice": "tone"}, None, "empty"),
+        ({"text": " "}, None, "empty"),
         ({}, "no JSON", "no text"),
+        ({}, '{"text": "Hello.", "speed": NaN}', "no text"),
         ({}, '{"text": 7}', "no text"),
         ({}, '{"text": ""}', "empty"),
         ({}, "[" * 5000, "no text"),
@@ -99,6 +103,15 @@ def test_what_cannot_be_spoken_is_told(
     assert events[-1]["event"] == "backend_error"
     told = events[-1]["data"]
     assert words in f"{told['message']} {told['hint']}".lower()
+
+
+def test_a_plain_request_is_told_to_open_a_websocket(server: Server) -> None:
+    for query in ("", "?text=", "?text=Hello."):
+        for method in ("GET", "POST"):
+            answer = server.client.request(method, f"/stream{query}")
+            assert answer.status_code == 426
+            assert answer.headers["upgrade"] == "websocket"
+            assert "/v1/audio/speech" in answer.json()["hint"]
 
 
 def made(server: Server) -> float:

@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
+_ABOUT = ("-h", "--help", "--version", "-V")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +74,7 @@ def _run(words: list[str], said: Said | None) -> int:
         code = _dispatch(words, said)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        kept = "; what was made is kept: the same command goes on" if "book" in words[:1] else ""
+        kept = "; what was made is kept: the same command goes on" if "book" in words else ""
         print(f"\ninterrupted{kept}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -107,9 +108,10 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
     from anyrig.cli.show import print_error
     from anyrig.errors import AnyrigError
 
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        return _help(arguments[1:], overview)
-    if arguments[0] in ("--version", "-V", "version"):
+    first = next((one for one in arguments if one in _ABOUT or one in COMMANDS), "")
+    if not arguments or first in ("-h", "--help") or arguments[0] == "help":
+        return _help(arguments, overview)
+    if first in ("--version", "-V") or arguments[0] == "version":
         from anyrig import __version__
 
         print(f"anyrig {__version__}")
@@ -140,9 +142,9 @@ def _missing(error: ModuleNotFoundError) -> AnyrigError:
     )
 
 
-def _help(rest: list[str], overview: object) -> int:
-    if rest and rest[0] in COMMANDS:
-        return _dispatch([rest[0], "--help"])
+def _help(words: list[str], overview: object) -> int:
+    if name := next((word for word in words if word in COMMANDS), ""):
+        return _dispatch([name, "--help"])
     assert callable(overview)
     print(overview())
     return 0

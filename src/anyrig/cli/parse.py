@@ -1,4 +1,4 @@
-"""From words to a command and its options: the common flags, before or after the command's name."""
+"""From words to a command and its options; flags stand before or after the command's name."""
 
 from __future__ import annotations
 
@@ -9,28 +9,6 @@ from typing import NoReturn, Protocol, cast
 from anyrig.cli import COMMANDS
 from anyrig.errors import BadInput, NoSuchCommand
 from anyrig.units import is_number
-
-_WITH_VALUE = (
-    "--log-file --config --device --gpu --machine --record --plot --interval --count --sort"
-    " --to --older-than --kind --engine"
-    " --precision --profile --memory-gb --memory-fraction --workers-per-device"
-    " -f -o --from"
-    " --file --output --format --lines --only --loudness --voice --model --language --rate --seed"
-    " --set --lexicon --samples --text --match --repository --revision"
-    " --chapters --sample --voices --again --words --levels --title --author --narrator --cover"
-    " --captions --bitrate --cast --notes --tables --images --poems --code --pages --titles"
-    " --matter --foreign"
-    " --at-once"
-    " --index --mode --limit --folder --type --after --before --ocr --long"
-    " --labels --with --name --pool --prior --threshold --template"
-    " --kinds --labels --threshold"
-    " --dpi"
-    " --shape --tokens --length --sizes --most --longest"
-    " --similar --sentences --share"
-    " --run --resume --steps --nproc --strategy --export"
-    " --host --port --scopes --expires"
-    " --join --nodes --broker --cluster --box-port --address --flower-port"
-).split()
 
 
 class Command(Protocol):
@@ -78,22 +56,21 @@ def overview() -> str:
 
 def command_line(arguments: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command that was named, and its options."""
-    leading, name, rest = _split(arguments)
-    if name not in COMMANDS:
-        import difflib
-
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        meant = f"Did you mean `anyrig {near[0]}`? " if near else ""
-        raise NoSuchCommand(
-            f"no command {name!r}", hint=f"{meant}There are: {', '.join(COMMANDS)}."
-        )
-    module = importlib.import_module(f"anyrig.cli.{COMMANDS[name][0]}")
-    command = cast(Command, module)
+    index = _find_command(arguments)
+    leading, name, rest = arguments[:index], arguments[index], arguments[index + 1 :]
+    command = _load(name)
     parser = parser_of(name, command)
     # argparse's usual way refuses a word that stands behind a flag which stands behind a word.
-    mixed = getattr(module, "MIXED", False)
+    mixed = getattr(command, "MIXED", False)
     parse = parser.parse_intermixed_args if mixed else parser.parse_args
-    return command, parse([*leading, *rest])
+    words = [*leading, *rest]
+    if _is_open(parser, leading) and "--" not in rest:
+        words = [*rest, *leading]  # the flag's values ended where the command stood
+    return command, parse(words)
+
+
+def _load(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"anyrig.cli.{COMMANDS[name][0]}"))
 
 
 def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
@@ -139,11 +116,66 @@ def _index(text: str) -> str:
     return text
 
 
-def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
-    """Flags before the command's name, the name, and what follows it."""
-    index = 0
-    while index < len(arguments) and arguments[index].startswith("-"):
-        index += 2 if arguments[index] in _WITH_VALUE else 1
-    if index >= len(arguments):
+def _find_command(arguments: list[str]) -> int:
+    """Where the command's name stands; flags of the command may stand before it."""
+    if arguments and arguments[0] in COMMANDS:
+        return 0
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    found = [index for index, word in enumerate(arguments[:end]) if word in COMMANDS]
+    for index in found:
+        name = arguments[index]
+        if _are_flags(parser_of(name, _load(name)), arguments[:index]):
+            return index
+    if found:  # a flag before it is not one of the command's: argparse says which
+        return found[0]
+    words = [word for word in arguments[:end] if not word.startswith("-")]
+    if not words:
         raise BadInput("no command was named", hint=f"There are: {', '.join(COMMANDS)}.")
-    return arguments[:index], arguments[index], arguments[index + 1 :]
+    import difflib
+
+    near = [(difflib.SequenceMatcher(None, word, name).ratio(), word, name)
+            for word in words for name in COMMANDS]  # fmt: skip
+    ratio, word, name = max(near)
+    meant = f"Did you mean `anyrig {name}`? " if ratio >= 0.6 else ""
+    word = word if meant else words[0]
+    raise NoSuchCommand(f"no command {word!r}", hint=f"{meant}There are: {', '.join(COMMANDS)}.")
+
+
+def _are_flags(parser: argparse.ArgumentParser, words: list[str]) -> bool:
+    """Whether the words are flags of this parser with their values, and nothing else."""
+    places = {0}
+    for index, word in enumerate(words):
+        if index not in places:
+            continue
+        action = _flag(parser, word)
+        if action is None:
+            continue
+        if "=" in word or action.nargs == 0:
+            places.add(index + 1)
+            continue
+        least = {"?": 0, "*": 0, None: 1}.get(action.nargs, 1)
+        most = {"?": 1, None: 1}.get(action.nargs, len(words))
+        if isinstance(action.nargs, int):
+            least = most = action.nargs
+        places |= {index + 1 + count for count in range(least, most + 1)}
+    return len(words) in places
+
+
+def _is_open(parser: argparse.ArgumentParser, words: list[str]) -> bool:
+    """Whether the last flag of these could take further words."""
+    last = next((word for word in reversed(words) if word.startswith("-")), "")
+    action = _flag(parser, last) if last and "=" not in last else None
+    return action is not None and action.nargs in ("?", "*", "+")
+
+
+def _flag(parser: argparse.ArgumentParser, word: str) -> argparse.Action | None:
+    known = parser._option_string_actions
+    name = word.partition("=")[0]
+    if name in known:
+        return known[name]
+    if name.startswith("--"):
+        near = {id(known[one]): known[one] for one in known if one.startswith(name)}
+        return next(iter(near.values())) if len(near) == 1 else None
+    if len(name) > 2 and (short := known.get(name[:2])) is not None:  # -vv, -oFILE
+        return short if short.nargs == 0 else argparse.Action([name], "", nargs=0)
+    return None

@@ -255,7 +255,9 @@ class Guard:
             log.error("%s", error.message)
             raise Problem(503, "nobody can be let in", hint="The server's log says why.") from None
         if key is None:
-            self._check_wrong(scope, taking=bool(shown) and not call.inside)
+            visits = call.for_people and call.method in _SAFE and not shown
+            if not call.inside and not visits:  # a visitor is shown the login page
+                self._check_wrong(scope, taking=bool(shown))
             raise Problem(
                 401, "that key is not known, or has expired" if shown else "a key is needed",
                 hint="Send Authorization: Bearer KEY; `anyrig keys add NAME` makes one.",
@@ -299,11 +301,16 @@ class Guard:
         return while_good
 
     def _check_wrong(self, scope: Scope, *, taking: bool) -> None:
-        """Whoever shows wrong keys all the time waits; those with a right one never come here."""
+        """Whoever shows wrong keys all the time waits; those with a right one never come here.
+
+        Args:
+            scope: of the request.
+            taking: whether this request shows a key, which counts as a guess.
+        """
         client = scope.get("client") or ("",)
         ask = self._buckets.take if taking else self._buckets.wait
         wait_s = ask(f"wrong {client[0]}", _WRONG_A_MINUTE)
-        if taking and wait_s:
+        if wait_s:
             raise Problem(
                 429, "too many wrong keys", hint=f"Try again in {wait_s} s.",
                 headers={"Retry-After": str(wait_s)},

@@ -69,8 +69,7 @@ def _told(one: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
     message = plain(str(one["msg"]))
     if one["type"] == "json_invalid":
         more = plain(str(one.get("ctx", {}).get("error", "")))
-        at = f" at character {place[1]}" if len(place) > 1 else ""
-        return (place[0] if place else "body",), f"the body is no JSON: {more or message}{at}"
+        return (place[0] if place else "body",), f"the body is not valid JSON: {more or message}"
     message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = "is required" if one["type"] == "missing" else message
     message = message.removeprefix("Input ")

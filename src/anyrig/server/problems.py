@@ -61,7 +61,8 @@ WORDS = {
     408: "The request took too long to come", 409: "It cannot be done now",
     413: "More was sent than is taken", 415: "Not a form that is taken",
     416: "No such range", 421: "Not the server that was asked for",
-    422: "What was sent does not fit the description", 429: "Too much waits already",
+    422: "What was sent does not fit the description",
+    426: "A WebSocket is needed", 429: "Too much waits already",
     431: "The head of the request is too long", 500: "Something unforeseen went wrong",
     501: "Something is not installed", 503: "Not now", 504: "It took too long",
     507: "The disk is full",
@@ -268,7 +269,9 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
 def is_json(request: Request) -> bool:
     """Whether a body says of itself that it is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
 
 
 def not_json() -> Problem:

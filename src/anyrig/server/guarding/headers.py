@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
@@ -27,6 +28,7 @@ _ALWAYS: Headers = [
     (b"permissions-policy",
      b"camera=(), microphone=(), geolocation=(), payment=(), usb=(), browsing-topics=()"),
 ]  # fmt: skip
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _EXPOSED = b"Retry-After, X-Anyrig-Ignored, Content-Disposition, X-Request-ID"
 
 
@@ -41,7 +43,8 @@ def added(
         plain: the answer is no part of the page, and runs nothing.
         origin: a page of others that may read the answer; none when empty.
     """
-    found = [(name.lower(), value) for name, value in headers]
+    # A control character, which a client may have sent in a name, would break the connection.
+    found = [(name.lower(), _CONTROL.sub(b"?", value)) for name, value in headers]
     has = {name for name, _ in found}
     kind = next((value for name, value in found if name == b"content-type"), b"")
     for name, value in _ALWAYS:

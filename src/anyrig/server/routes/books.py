@@ -21,11 +21,11 @@ from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.access import Client, client_of, find_job, find_upload, named_upload
 from anyrig.server.documents import Desk, foreseen, while_there
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.orders import looked_at
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers, status_of
 from anyrig.server.ranged import file_answer
-from anyrig.server.reading import Unhurried
 from anyrig.server.routes.jobs import BINARY, PARTS, FileNumber, JobId
 from anyrig.server.schemas.books import BookAsked, BookPlan, MadeChapters
 
@@ -38,7 +38,7 @@ UploadId = Annotated[str, Path(examples=["9f0c1e2d3b4a59687786950413223140"])]
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["books"], route_class=Unhurried)
+    routes = APIRouter(tags=["books"], route_class=JsonRoute)
     desk = Desk(parts)
     covers: OrderedDict[str, tuple[str, bytes] | None] = OrderedDict()
 
@@ -119,7 +119,7 @@ def _chapters_of(routes: APIRouter, parts: Parts, desk: Desk) -> None:
 async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> None:
     """See that a chapter's file is there; by one at a time."""
     async with lock:
-        if order.target.is_file():
+        if await anyio.to_thread.run_sync(order.target.is_file):
             return
         try:
             await desk.result("book_chapter", order.arguments, lane="bulk")

@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Path
 
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Cluster as Joined
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -19,7 +20,7 @@ Name = Annotated[str, Path(min_length=1, max_length=200, description="Of the wor
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["cluster"])
+    routes = APIRouter(tags=["cluster"], route_class=JsonRoute)
     aside = anyio.CapacityLimiter(2)
 
     async def asked(ask: Callable[[Joined], Mapping[str, Any]]) -> dict[str, Any]:

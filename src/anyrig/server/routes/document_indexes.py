@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -10,9 +11,9 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import Desk
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.shelf import Shelf
@@ -24,7 +25,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import answered
 
-    routes = APIRouter(route_class=Unhurried)
+    routes = APIRouter(route_class=JsonRoute)
     shelf = Shelf(parts)
 
     @routes.get("/indexes", summary="List indexes", response_model=told.Indexes)
@@ -36,7 +37,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
                 responses=answers(404))  # fmt: skip
     async def index(request: Request, name: _Name) -> Response:
         client = client_of(request)
-        stored = shelf.stored(client, name)
+        stored = await to_thread.run_sync(shelf.stored, client, name)
         return await answered(request, _one(desk, shelf, client, stored))
 
     @routes.get("/indexes/{name}/files", summary="The files of an index",
@@ -48,7 +49,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Response:
         """In the order of their paths; those that could not be read say why."""
-        stored = shelf.stored(client_of(request), name)
+        stored = await to_thread.run_sync(shelf.stored, client_of(request), name)
         return await answered(request, _files(desk, shelf, name, stored, start, limit))
 
     @routes.delete("/indexes/{name}", summary="Delete an index for good", response_model=told.Gone,
@@ -59,7 +60,9 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are kept of its texts. Files of folders stay."""
-        stored = shelf.stored(client_of(request), name, change=True)
+        stored = await to_thread.run_sync(
+            partial(shelf.stored, client_of(request), name, change=True)
+        )
         work = _overwritten(desk, "index_delete", {"index": stored})
         return await answered(request, _gone(shelf, name, work, uploads=uploads))
 
@@ -67,7 +70,9 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
                  response_model=told.Gone, responses=answers(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
-        stored = shelf.stored(client_of(request), name, change=True)
+        stored = await to_thread.run_sync(
+            partial(shelf.stored, client_of(request), name, change=True)
+        )
         files = shelf.words(body.files)
         work = _overwritten(desk, "index_remove", {"index": stored, "files": files})
         return await answered(request, _gone(shelf, name, work, uploads=body.uploads))

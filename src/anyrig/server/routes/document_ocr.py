@@ -11,12 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
 from anyrig.server.access import Client
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem
 from anyrig.server.schemas import documents as asked
@@ -30,7 +33,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, described, run, sent
 
-    routes = APIRouter()
+    routes = APIRouter(route_class=JsonRoute)
     folder = parts.data / "made"
     _tidied(folder)
     task = Task(
@@ -67,12 +70,13 @@ async def _pdf(desk: Desk, folder: Path, source: Source, arguments: Mapping[str,
     path = place / "made.pdf"
     # With its folder: a clerk that is not done when the client leaves finds no place for it.
     remove = partial(shutil.rmtree, place, ignore_errors=True)
-    place.mkdir(parents=True)
     try:
+        await to_thread.run_sync(partial(place.mkdir, parents=True))
         rows = await desk.each("ocr", [source], {**arguments, "pdf": str(path)})
         answer(rows)  # raises what went wrong
     except BaseException:
-        remove()
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(remove)
         raise
     name = f"{source.name.rpartition('.')[0] or source.name}.pdf"
     return _Once(path, media_type="application/pdf", filename=name)
@@ -85,7 +89,9 @@ class _Once(FileResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            shutil.rmtree(Path(self.path).parent, ignore_errors=True)
+            remove = partial(shutil.rmtree, Path(self.path).parent, ignore_errors=True)
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(remove)
 
 
 def _tidied(folder: Path) -> None:

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 from anyrig.errors import PastLimit
 from anyrig.server.access import Client, client_of
 from anyrig.server.documents import Desk, Source, answer
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
 from anyrig.server.shelf import Shelf
@@ -26,7 +26,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
     """The routes."""
     from anyrig.server.routes.documents import Task, answered, sent
 
-    routes = APIRouter(route_class=Unhurried)
+    routes = APIRouter(route_class=JsonRoute)
     shelf = Shelf(parts)
 
     @routes.post("/search", summary="Search an index", response_model=told.Found,
@@ -80,7 +80,7 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
 async def _found(
     desk: Desk, shelf: Shelf, client: Client, question: str, body: asked.SearchOptions
 ) -> dict[str, Any]:
-    stored = shelf.stored(client, body.index)
+    stored = await to_thread.run_sync(shelf.stored, client, body.index)
     options = {**body.model_dump(exclude={"question", "questions"}), "index": stored}
     found = await desk.ask("search", {**options, "question": question})
     rows = [*found["hits"], *([found["nearest"]] if found["nearest"] else [])]
@@ -94,7 +94,7 @@ async def _alike(
 ) -> dict[str, Any]:  # fmt: skip
     if among:
         return await _among(desk, to, among, options)
-    stored = shelf.stored(client, options["index"])
+    stored = await to_thread.run_sync(shelf.stored, client, options["index"])
     if to.path is not None:
         to = await _as_text(desk, to, options)
     found = await desk.ask("similar", {**options, "index": stored, "to": to.plain})

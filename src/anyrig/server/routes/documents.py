@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 import types
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,12 +20,13 @@ from pydantic import BaseModel, ValidationError
 from anyrig.errors import AnyrigError, TooBusy
 from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
+from anyrig.server.json_body import JsonRoute, dump
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
-from anyrig.server.reading import Unhurried
 from anyrig.server.receiving import received
 from anyrig.server.schemas import documents as asked
 from anyrig.server.schemas import documents_told as told
+from anyrig.server.uploads import Upload
 from anyrig.server.waiting import all_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def router(parts: Parts) -> APIRouter:
     """The routes."""
     from anyrig.server.routes import document_indexes, document_ocr, document_search
 
-    routes = APIRouter(prefix="/documents", tags=["documents"], route_class=Unhurried)
+    routes = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
     desk = Desk(parts)
     tasks = {task.name: task for task in _tasks(parts, desk)}
 
@@ -158,9 +158,13 @@ async def _embedded(
         if not scope.expired():
             raise
         raise too_long("embed", parts.settings.work_s) from None
-    for (place, _), vector in zip(places, vectors, strict=True):
-        place["vector"] = vector.tolist()
+    await to_thread.run_sync(_place, [place for place, _ in places], vectors)
     return answer(rows)
+
+
+def _place(places: Sequence[dict[str, Any]], vectors: Sequence[Any]) -> None:
+    for place, vector in zip(places, vectors, strict=True):
+        place["vector"] = vector.tolist()
 
 
 async def _vectors(
@@ -218,7 +222,7 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
             if not form.files:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")
             options = options_of(task.options, form.fields)
-            sources = [Source(one.name, path=parts.uploads.path(one.id)) for one in form.files]
+            sources = await to_thread.run_sync(_sources, parts, form.files)
             work = task.work(client_of(request), sources, options.model_dump())
             return await answered(request, work)
         finally:
@@ -229,6 +233,10 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
         f"/{task.name}/upload", openapi_extra=form_of(task.options), name=f"{task.name}_upload",
         **described(task, form=True),
     )(upload)  # fmt: skip
+
+
+def _sources(parts: Parts, files: Sequence[Upload]) -> list[Source]:
+    return [Source(one.name, path=parts.uploads.path(one.id)) for one in files]
 
 
 def _deleted(parts: Parts, ids: Sequence[str]) -> None:
@@ -252,8 +260,8 @@ async def answered(request: Request, work: Awaitable[Any]) -> Response:
     if isinstance(found, Response):
         return found
     # Boxes of words and long vectors make megabytes: not written on the loop.
-    body = await to_thread.run_sync(partial(json.dumps, found, ensure_ascii=False, allow_nan=False))
-    return Response(body.encode("utf-8", "replace"), media_type="application/json")
+    body = await to_thread.run_sync(dump, found)
+    return Response(body, media_type="application/json")
 
 
 def form_of(options: type[BaseModel], *, file: str = "files") -> dict[str, Any]:

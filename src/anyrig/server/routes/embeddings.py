@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 
 from anyrig.errors import BadInput, PastLimit, WorkFailed
+from anyrig.server.json_body import read_model
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, about, answers, is_json, not_json, status_of
-from anyrig.server.reading import read
 from anyrig.server.schemas.embeddings import (
     EmbeddingsAnswer,
     EmbeddingsAsked,
@@ -127,14 +125,9 @@ def _plain(text: str) -> str:
 
 
 async def _asked(request: Request) -> EmbeddingsAsked:
-    """The body, read once and by a parser that is not Python's: a list of texts may be long."""
     if not is_json(request):
         raise not_json()
-    try:
-        return await read(EmbeddingsAsked, request)
-    except ValidationError as error:
-        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-        raise RequestValidationError(found) from None
+    return await read_model(EmbeddingsAsked, request)
 
 
 def _begin(parts: Parts, asked: EmbeddingsAsked) -> Begun:

@@ -18,11 +18,11 @@ from anyrig.server import results
 from anyrig.server.access import Client, client_of, find_job, jobs_filter
 from anyrig.server.following import Following
 from anyrig.server.guard import demand
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.orders import ordered, still_there
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.ranged import file_answer
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.jobs import (
     JobDeleted,
@@ -87,7 +87,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=Unhurried)
+    routes = APIRouter(prefix="/jobs", tags=["jobs"], route_class=JsonRoute)
     jobs = parts.jobs
     following = Following(jobs)
     few = anyio.CapacityLimiter(8)  # threads: requests for jobs must not take those of others

@@ -9,6 +9,7 @@ import anyio
 from anyio import to_thread
 from fastapi import APIRouter
 
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.parts import Parts
 from anyrig.server.problems import answers
 from anyrig.server.schemas.rig import Bench, Chosen, Devices, Used
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["rig"])
+    routes = APIRouter(tags=["rig"], route_class=JsonRoute)
     aside = anyio.CapacityLimiter(2)
     # One for itself: others' waits in the common one would hold up a page that asks each second.
 

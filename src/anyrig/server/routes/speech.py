@@ -13,9 +13,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from anyrig.server import problems
+from anyrig.server.json_body import JsonRoute
 from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
-from anyrig.server.reading import Unhurried
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.speech import (
     MEDIA_TYPES,
@@ -51,7 +51,7 @@ _SPEECH: dict[int | str, dict[str, Any]] = {
 
 def router(parts: Parts) -> APIRouter:
     """The routes."""
-    routes = APIRouter(tags=["speech"], route_class=Unhurried)
+    routes = APIRouter(tags=["speech"], route_class=JsonRoute)
     threads = Threads()
     asking = anyio.CapacityLimiter(2)
 

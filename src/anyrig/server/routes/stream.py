@@ -10,11 +10,13 @@ import re
 from typing import Any
 
 import anyio
+from anyio import to_thread
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
-from anyrig.errors import AnyrigError, BadInput, TooBusy
+from anyrig.errors import AnyrigError, BadInput, PastLimit, TooBusy
 from anyrig.server import problems
+from anyrig.server.json_body import parse
 from anyrig.server.parts import Parts
 from anyrig.server.schemas.speech import LANGUAGE, log_frame
 from anyrig.server.sounding import PCM_RATE, Sounding, Threads
@@ -41,6 +43,13 @@ def router(parts: Parts) -> APIRouter:
         except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
             # Starlette says RuntimeError when something is sent to one who has left.
             log.info("a listener left: %s", type(error).__name__)
+
+    @routes.api_route("/stream", methods=["GET", "POST"], include_in_schema=False)
+    async def plain() -> None:
+        raise problems.Problem(
+            426, "/stream is a WebSocket", hint="Open ws://.../stream, or POST /v1/audio/speech.",
+            headers={"Upgrade": "websocket"},
+        )  # fmt: skip
 
     return routes
 
@@ -122,12 +131,15 @@ async def _wish(socket: WebSocket) -> tuple[Wish, list[str]]:
     `cfg` and `steps` would need a model of its own for each pair of them, or change everybody's.
     """
     told: dict[str, Any] = {name: socket.query_params.get(name) for name in _FIELDS}
-    if not told["text"]:
+    if told["text"] == "":
+        raise BadInput("the text is empty", hint="Send ?text=... in the URL, or leave it out and "
+                       'send {"text": "..."} first.')  # fmt: skip
+    if told["text"] is None:
         async with asyncio.timeout(_FIRST_FRAME_S):
             message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
-        told |= _frame(message.get("text") or "")
+        told |= await to_thread.run_sync(_frame, message.get("text") or "")
     texts = {name: str(value) for name, value in told.items() if value not in (None, "")}
     wish = Wish(
         texts.get("text", ""), _known(texts, "voice"), _known(texts, "engine"),
@@ -151,8 +163,8 @@ def _language(text: str) -> str:
 
 def _frame(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = parse(text)
+    except (ValueError, PastLimit):
         told = None
     if not isinstance(told, dict) or not isinstance(told.get("text"), str):
         raise BadInput("no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.')

@@ -24,6 +24,7 @@ from anyrig.server.models import ANSWERED, stood_in
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
 from anyrig.server.receiving import Form, received
+from anyrig.server.schemas import check_name
 from anyrig.server.schemas.events import EVENT
 from anyrig.server.schemas.transcriptions import FORMS, Transcription
 from anyrig.server.uploads import Upload
@@ -92,7 +93,7 @@ def router(parts: Parts) -> APIRouter:
         """
         form = await received(request, parts.uploads, names=("file",))
         try:
-            wishes = _wishes(parts, client_of(request), form)
+            wishes = await anyio.to_thread.run_sync(_wishes, parts, client_of(request), form)
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
             work = desk.ask("transcribe", {**wishes, "file": str(path)}, lane="bulk")
             heard: dict[str, Any] = await while_there(request, work)
@@ -124,6 +125,12 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
         raise BadInput("times of words come with verbose_json", hint="response_format=verbose_json")
     if _streams(form) and form_name not in ("json", "text"):
         raise BadInput(f"{form_name} cannot be streamed", hint="Leave stream out, or ask for json.")
+    try:
+        check_name(form.value("model").strip())
+    except ValueError as error:
+        raise Problem(
+            400, f"model: {error}", hint="GET /v1/models lists them.", param="model"
+        ) from None
     language = form.value("language").strip()
     if language and not _LANGUAGE.fullmatch(language):
         raise BadInput("that is no language", hint="Such as en or es; found out when left out.")

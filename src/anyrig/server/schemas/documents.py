@@ -14,6 +14,8 @@ Upload = Annotated[str, Field(pattern=UPLOAD, examples=[_FILE])]
 Language = Annotated[
     str, Field(pattern=r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})?)?$", examples=["en", "es", "fr"])
 ]
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""One invalid text is enough to say so: there may be a million of them."""
 Ocr = Literal["auto", "never", "always"]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Name = Annotated[str, Field(min_length=1, max_length=64, examples=["letters"])]
@@ -37,7 +39,7 @@ class Options(BaseModel):
 class Sources(BaseModel):
     """Texts, files, or both: each has an outcome of its own."""
 
-    texts: list[str] = Field([], description="Each is answered on its own.")
+    texts: Texts = Field([], description="Each is answered on its own.")
     files: list[Upload] = Field(
         [], max_length=MOST_FILES, description="Files that were sent, as `upload:ID`."
     )
@@ -226,7 +228,7 @@ class SimilarAsked(SimilarOptions):
 
     to_text: str = Field("", description="Either this or `to_file`.")
     to_file: Upload | None = None
-    texts: list[str] = []
+    texts: Texts = []
     files: list[Upload] = Field([], max_length=MOST_FILES)
 
     @model_validator(mode="after")

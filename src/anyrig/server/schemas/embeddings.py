@@ -6,7 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from anyrig.server.schemas import PlainName
+
 Token = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Texts = Annotated[list[str], Field(fail_fast=True)]
+Tokens = Annotated[list[Token], Field(fail_fast=True)]
+ManyTokens = Annotated[list[Tokens], Field(fail_fast=True)]
 
 
 class EmbeddingsAsked(BaseModel):
@@ -23,10 +28,10 @@ class EmbeddingsAsked(BaseModel):
         },
     )  # fmt: skip
 
-    input: str | list[str] | list[Token] | list[list[Token]] = Field(
+    input: str | Texts | Tokens | ManyTokens = Field(
         description="A text, texts, or the model's own tokens of one or more texts."
     )
-    model: str = Field("", max_length=500, description="A name of `GET /v1/models`.")
+    model: PlainName = Field("", max_length=500, description="A name of `GET /v1/models`.")
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or their bytes: little-endian fp32 in base64."
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from anyrig.server.schemas import PlainName
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 MEDIA_TYPES: dict[Format, str] = {
@@ -12,6 +14,7 @@ MEDIA_TYPES: dict[Format, str] = {
     "wav": "audio/wav", "pcm": "audio/pcm",
 }  # fmt: skip
 LANGUAGE = r"^(auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)$"
+VoiceName = Annotated[PlainName, Field(max_length=300)]
 _EXAMPLE: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "The kettle is on.",
             "response_format": "mp3", "speed": 1.0}  # fmt: skip
 
@@ -19,7 +22,7 @@ _EXAMPLE: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "The ke
 class VoiceId(BaseModel):
     """A voice as newer clients name it."""
 
-    id: str = Field(max_length=300, examples=["heart"])
+    id: VoiceName = Field(examples=["heart"])
 
 
 class SpeechRequest(BaseModel):
@@ -28,10 +31,10 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
 
     input: str = Field(min_length=1, description="The text, or SSML that begins with <speak.")
-    model: str = Field(
+    model: PlainName = Field(
         "", max_length=200, description="An engine of GET /v1/models; OpenAI's are the default one."
     )
-    voice: str | VoiceId = Field(
+    voice: VoiceName | VoiceId = Field(
         "", description="Of GET /config; `a:2+b` blends two; OpenAI's names are the default voice.",
         examples=["alloy"],
     )  # fmt: skip
@@ -46,7 +49,7 @@ class SpeechRequest(BaseModel):
     language: str | None = Field(
         None, pattern=LANGUAGE, description="Found out when not given.", examples=["en"]
     )
-    engine: str | None = Field(None, max_length=200, description="As `model`, and before it.")
+    engine: PlainName | None = Field(None, max_length=200, description="As `model`, and before it.")
     lane: Literal["live", "bulk"] = Field(
         "live", description="bulk where nobody waits: those who listen come first."
     )

@@ -1,0 +1,186 @@
+"""JSON bodies of requests, parsed by pydantic-core and validated once.
+
+    routes = APIRouter(route_class=JsonRoute)     # FastAPI gets the model, already validated
+    asked = await read_model(EmbeddingsAsked, request)
+
+Long bodies are parsed and validated in a thread. Both are bounded: how many values there are is
+counted before an object is made of any of them, and lists stop at their first invalid item.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+from anyio import to_thread
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from anyrig.errors import PastLimit
+from anyrig.server.problems import is_json
+
+M = TypeVar("M", bound=BaseModel)
+LONG_BYTES = 256 << 10
+"""Up to here a body is parsed on the event loop: that takes a millisecond or two."""
+MAX_VALUES = 2_000_000
+"""Texts, numbers, lists and objects in one body: each is an object of many bytes."""
+MAX_FIELDS = 1000
+"""Of the body's outermost object."""
+_MAX_ERRORS = 1000
+_AT_ONCE = 2
+"""Long bodies that are parsed at a time: each holds the interpreter for a moment."""
+_MAYBE_INFINITE = re.compile(rb"[eE]\+?\d{3}|\d{309}")
+_PIECE = 4096
+_dumps = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class JsonRoute(APIRoute):
+    """A route whose JSON body is read here; FastAPI takes the validated model as it is."""
+
+    def get_route_handler(self) -> Handler:
+        usual = super().get_route_handler()
+        model = self.body_field.field_info.annotation if self.body_field else None
+
+        async def handle(request: Request) -> Response:
+            if model is not None and is_json(request) and await request.body():
+                request._json = await read_model(model, request)
+            return await usual(request)
+
+        return handle
+
+
+async def read_model(model: type[M], request: Request) -> M:
+    """The body as a model; `RequestValidationError` where it is not JSON or does not fit."""
+    body = await request.body()
+    if len(body) <= LONG_BYTES:
+        return _validate(model, body)
+    return await to_thread.run_sync(partial(_validate, model, body), limiter=_limiter(request))
+
+
+def parse(body: bytes | str) -> Any:
+    """The value of a JSON text; `ValueError` where it is not JSON, `PastLimit` if it is too much.
+
+    Stricter than `json.loads`: no NaN or infinity, no lone surrogates, 200 levels of nesting.
+    """
+    data = body.encode() if isinstance(body, str) else _as_utf8(body)
+    if _count_values(data) > MAX_VALUES:
+        raise PastLimit(
+            f"the request has more than {MAX_VALUES:,} values", hint="Send it in several requests."
+        )
+    value = from_json(data, allow_inf_nan=False)
+    if _MAYBE_INFINITE.search(data) and _has_infinity(value):
+        raise ValueError("number out of range")
+    return value
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON. It is written in pieces, between which other threads have their turn."""
+    return "".join(_pieces(value)).encode("utf-8", "replace")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, dict) and any(isinstance(one, dict | list) for one in value.values()):
+        start = "{"
+        for name, one in value.items():
+            yield f"{start}{_dumps(str(name))}: "
+            yield from _pieces(one)
+            start = ", "
+        yield "}"
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        start = "["
+        for one in value:
+            yield start
+            yield from _pieces(one)
+            start = ", "
+        yield "]"
+    elif isinstance(value, list) and len(value) > _PIECE:
+        start = "["
+        for index in range(0, len(value), _PIECE):
+            yield start + _dumps(value[index : index + _PIECE])[1:-1]
+            start = ", "
+        yield "]"
+    else:
+        yield _dumps(value)
+
+
+def _validate(model: type[M], body: bytes) -> M:
+    try:
+        value = parse(body)
+    except ValueError as error:
+        raise _invalid("json_invalid", str(error)) from None
+    if isinstance(value, dict) and len(value) > MAX_FIELDS:
+        raise PastLimit(
+            f"the request has more than {MAX_FIELDS:,} fields", hint="See /docs for what is taken."
+        )
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        if (count := error.error_count()) > _MAX_ERRORS:
+            raise _invalid("too_many_errors", f"{count:,} values are not valid") from None
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        raise RequestValidationError(found) from None
+
+
+def _invalid(kind: str, message: str) -> RequestValidationError:
+    return RequestValidationError(
+        [{"type": kind, "loc": ("body",), "msg": message, "input": {}, "ctx": {"error": message}}]
+    )
+
+
+def _as_utf8(body: bytes) -> bytes:
+    encoding = json.detect_encoding(body)
+    if encoding == "utf-8":
+        return body
+    try:
+        return body.decode(encoding).encode()
+    except UnicodeError:
+        raise ValueError(f"the text is not valid {encoding.upper()}") from None
+
+
+def _count_values(data: bytes) -> int:
+    """How many values a JSON text has, at least where there are too many."""
+    most = _count_separators(data)
+    if most <= MAX_VALUES:
+        return most
+    # Commas and brackets inside of strings do not count: take the strings out and look again.
+    data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    num_strings = data.count(b'"') // 2
+    if num_strings > 2 * MAX_VALUES:  # each value may have a name
+        return num_strings // 2
+    return _count_separators(b"".join(data.split(b'"')[::2]))
+
+
+def _count_separators(data: bytes) -> int:
+    return 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _has_infinity(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, float):
+            if math.isinf(one):
+                return True
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False
+
+
+def _limiter(request: Request) -> anyio.CapacityLimiter:
+    """One for the app."""
+    state = request.app.state
+    if not hasattr(state, "json_limiter"):
+        state.json_limiter = anyio.CapacityLimiter(_AT_ONCE)
+    found: anyio.CapacityLimiter = state.json_limiter
+    return found
