@@ -138,10 +138,14 @@ class Worker:
         self._outbox.put(wire.encode(message))
 
     def stop(self) -> None:
-        """End the process now."""
+        """End the process now; one that cannot be ended is given up."""
+        if self.ended:
+            return
         self._stopped = True
         self._outbox.put(None)
-        spawn.stop(self._process)
+        if spawn.stop(self._process) is None:
+            self.ended = "was killed and has not ended"
+            self._events.put(Said(self.number, Gone(self.ended)))
 
     def _write(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -170,7 +174,6 @@ class Worker:
     def _watch(self) -> None:
         """Wait for the process itself: a pipe may be held open by what it started."""
         code = self._process.wait()
-        spawn.sweep(self._process)
         self._reader.join(timeout=_LAST_WORDS_S)
         self.ended = said = spawn.death(code, self._murmur.lines())
         if not self._stopped:
