@@ -27,9 +27,6 @@ from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item, Packer
 
-BEAT_S = 2.0
-"""How often a worker says that it lives."""
-
 
 def main() -> int:
     """Serve one pool until it is gone."""
@@ -107,17 +104,20 @@ def _load(request: wire.Load, line: wire.Wire) -> Engine:
         engine.bound.limit(request.placement.budget_bytes)
     line.send(_alive(engine))
     line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
-    beat = threading.Thread(target=_beat, args=(engine, line), name="anyrig-beat", daemon=True)
-    beat.start()
+    given = (engine, line, request.beat_s)
+    threading.Thread(target=_beat, args=given, name="anyrig-beat", daemon=True).start()
     return engine
 
 
-def _beat(engine: Engine, line: wire.Wire) -> None:
+def _beat(engine: Engine, line: wire.Wire, every_s: float) -> None:
     """Say that this process lives, whatever it computes."""
-    with contextlib.suppress(OSError, ValueError):
+    last = wire.Beat((engine.name,))
+    with contextlib.suppress(OSError):  # the pool is gone
         while True:
-            time.sleep(BEAT_S)
-            line.send(_alive(engine))
+            time.sleep(every_s)
+            with contextlib.suppress(Exception):  # what it cannot tell now does not stop the beat
+                last = _alive(engine)
+            line.send(last)
 
 
 def _alive(engine: Engine) -> wire.Beat:
