@@ -89,7 +89,7 @@ class Seat:
 
     # -- asked by the shift ----------------------------------------------------------------------
 
-    at_it = False
+    beat_at = None
 
     def give(self, items: Sequence[Item[Any]]) -> list[tuple[int, str]]:
         room = self._room

@@ -75,6 +75,9 @@ class Placement:
     """Processes on this device."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """What a worker's environment must hold before its framework loads."""
+    wrong_attention: tuple[str, ...] = ()
+    """Attention backends of torch that a self-test found wrong on the device: a worker switches
+    them off before it loads its engine."""
     batch_speed: float = 0.95
     """The smallest batch is taken that keeps this share of the best speed."""
     speed: float | None = None

@@ -7,8 +7,8 @@ lives and ends with it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from anyrig.backends import QUIET
+from anyrig.processes import GroupLeader
 
+log = logging.getLogger(__name__)
+STOP_S = 5.0
+"""How long a killed process may take to end; one that is stuck in a driver may never do so."""
 _LAST_LINES = 20
+_RUN_MODULE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_module.py")
 
 
 def start(
@@ -27,7 +32,7 @@ def start(
     *,
     words: Sequence[str] = (),
     folder: str | None = None,
-) -> subprocess.Popen[bytes]:
+) -> GroupLeader:
     """A child that runs one of our modules, with pipes for its three streams.
 
     Args:
@@ -36,17 +41,13 @@ def start(
         words: its command line.
         folder: where it runs; here, when None.
     """
-    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    path = os.pathsep.join(filter(None, (source, environment.get("PYTHONPATH", ""))))
-    return subprocess.Popen(
+    return GroupLeader(
         # -P: no module of the present folder stands in for one of a library's.
-        [sys.executable, "-P", "-m", module, *words],
+        [sys.executable, "-P", _RUN_MODULE, module, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A group of its own: Ctrl-C is the parent's to answer, and what the child starts ends too.
-        start_new_session=sys.platform != "win32",
-        env={**QUIET, **environment, "PYTHONPATH": path},
+        env={**QUIET, **environment},
         cwd=folder,
     )
 
@@ -77,22 +78,24 @@ class Murmur:
                 self._heard(self._lines[-1])
 
 
-def stop(process: subprocess.Popen[bytes]) -> int:
-    """End a child for certain; its exit code."""
-    sweep(process)
+def stop(process: GroupLeader, limit_s: float | None = None) -> int | None:
+    """Kill a child and what it started; its exit code, or None where it has not ended in time.
+
+    Args:
+        process: the child.
+        limit_s: how long to wait for its end; `STOP_S` when None.
+    """
+    process.kill_group()
     process.kill()
-    code = process.wait()
+    code: int | None = None
+    try:
+        code = process.wait(STOP_S if limit_s is None else limit_s)
+    except subprocess.TimeoutExpired:
+        log.warning("process %d was killed and has not ended; it is left behind", process.pid)
     with contextlib.suppress(OSError, ValueError):
         if process.stdin is not None:
             process.stdin.close()
     return code  # whoever reads the other pipes closes them at their end
-
-
-def sweep(process: subprocess.Popen[bytes]) -> None:
-    """End whatever a child started and left behind, the child with it."""
-    if sys.platform != "win32":
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def death(code: int, lines: list[str]) -> str:

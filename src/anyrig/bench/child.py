@@ -101,11 +101,19 @@ def _self_test(request: dict[str, Any], say: Any) -> None:
 
     device, drive = device_from_json(request["device"]), Drive(**request["drive"])
     path = Path(request["selftest"])
-    report = selftest.guarded(device, drive, path, again=True, budget_s=_WHOLE_S)
+    whole = bool(request["whole"])
+    budget_s = _WHOLE_S if whole else selftest.BUDGET_S
+    report = selftest.get_report(device, drive, path, again=whole, budget_s=budget_s)
+    faults = selftest.faults(report.results)
+    off = selftest.switchable(faults)
     say(
         "selftest",
         seconds=report.seconds,
-        messages=report.messages,
+        messages=[
+            f"{text}; {'it is not used from now on' if name in off else 'it cannot be left out'}"
+            for name, text in faults.items()
+        ],
+        faults=faults,
         failed=report.failed,
         rows=selftest.table(report.results),
     )

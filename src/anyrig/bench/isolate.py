@@ -94,6 +94,8 @@ class SelfTested:
     seconds: float = 0.0
     messages: tuple[str, ...] = ()
     """What is switched off from now on, and why."""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """Attention backends that are wrong, and what was seen."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Number formats that are wrong, and what was seen."""
     rows: tuple[tuple[str, ...], ...] = ()
@@ -102,11 +104,26 @@ class SelfTested:
 
 
 def self_test(
-    device: Device, drive: Drive, path: Path, environment: Mapping[str, str]
+    device: Device,
+    drive: Drive,
+    path: Path,
+    environment: Mapping[str, str],
+    *,
+    whole: bool = True,
 ) -> SelfTested:
-    """Whether a device's attention and products are right, through torch; kept at a path."""
+    """Whether a device's attention and products are right, through torch; kept at a path.
+
+    Args:
+        device: what to test.
+        drive: a drive of torch.
+        path: where the results are kept.
+        environment: this process's own.
+        whole: run every case, also where results are kept; else as many as first use runs.
+    """
     variables, seen = bind(device, environment)
-    request = {"device": to_json(seen), "drive": drive.__dict__, "selftest": str(path)}
+    request = {
+        "device": to_json(seen), "drive": drive.__dict__, "selftest": str(path), "whole": whole
+    }  # fmt: skip
     for line in _child(request, {**environment, **variables}, START_S):
         if line["kind"] == "selftest":
             return SelfTested(
@@ -114,6 +131,7 @@ def self_test(
                 device.name,
                 line["seconds"],
                 tuple(line["messages"]),
+                line["faults"],
                 line["failed"],
                 tuple(tuple(row) for row in line["rows"]),
             )

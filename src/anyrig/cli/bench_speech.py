@@ -132,7 +132,7 @@ def _placed(
     from anyrig.placement import place
 
     word = context.options.device if context.options.device not in (None, "all") else device.id
-    return place(
+    found = place(
         context.machine,
         choose(context.machine, (Wish(word, "flag"),)),
         engine.kind.need(engine.found),
@@ -141,6 +141,7 @@ def _placed(
         failed=compute.failures(context),
         environment=context.environment,
     )
+    return compute.with_known_faults(context, found)
 
 
 def _timed(context: Context, engine: speaker.Chosen, place: Placed, progress: Progress) -> Timed:

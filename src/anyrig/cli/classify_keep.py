@@ -224,8 +224,7 @@ def workers(context: Context, model: FineTuned) -> Pool:
     from anyrig.work.pool import Pool
 
     placed = compute.placed(context, pick(context), model.need())
-    for placement in placed.placements:
-        compute.guard(context, placement)
+    placed = compute.guard_workers(context, placed)
     return Pool(
         placed.placements, model.recipe(), environment=context.environment,
         fallback=placed.fallback, deterministic=context.options.deterministic,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from anyrig.devices.choose import Choice
     from anyrig.devices.describe import Precision
     from anyrig.placement import Need, Placed, Placement, Wanted
+    from anyrig.precision.selftest import Report
+
+log = logging.getLogger(__name__)
 
 
 def arguments(parser: argparse.ArgumentParser, *, workers: bool = True) -> None:
@@ -136,13 +142,71 @@ def placed(context: Context, choice: Choice, need: Need) -> Placed:
         print_warning(warning)
     for placement in found.placements:
         context.log_reasons(placement.title, placement.reasons)
-    return found
+    return with_known_faults(context, found)
+
+
+def known_tests(context: Context) -> dict[str, Report]:
+    """By device id: self-tests that were run under the present driver and torch."""
+    from anyrig.precision.selftest import known_reports
+
+    version = context.machine.packages.get("torch", "").partition(" ")[0]  # without its build
+    return known_reports(context.folders.selftests, context.machine.devices, version)
+
+
+def with_known_faults(context: Context, found: Placed) -> Placed:
+    """Placements that tell their workers which attention backends earlier tests found wrong."""
+    from anyrig.precision.selftest import faults, switchable
+
+    known = known_tests(context)
+
+    def told(placement: Placement) -> Placement:
+        report = known.get(placement.device.id)
+        if report is None or placement.drive.backend != "torch":
+            return placement
+        return replace(placement, wrong_attention=switchable(faults(report.results)))
+
+    return replace(found, placements=tuple(map(told, found.placements)))
+
+
+def guard_workers(context: Context, found: Placed) -> Placed:
+    """The placements of a pool, whose workers switch off what a self-test finds wrong on a GPU.
+
+    The test runs once, in a process of its own, and is kept; `--no-bench` leaves it out.
+    """
+    from anyrig.bench import isolate
+    from anyrig.precision.selftest import faults, switchable
+
+    known = known_tests(context)
+    made = []
+    for placement in found.placements:
+        device, drive = placement.device, placement.drive
+        if drive.backend != "torch" or device.kind != "gpu":
+            made.append(placement)
+            continue
+        wrong: Mapping[str, str] = {}
+        if device.id in known:
+            wrong = faults(known[device.id].results)
+        elif context.measures:
+            print(f"Testing {device.name}, once (--no-bench leaves it out) ...", file=sys.stderr)
+            tested = isolate.self_test(
+                device, drive, context.folders.selftests, context.environment, whole=False
+            )
+            wrong = tested.faults
+            if tested.error:
+                log.warning("the self-test of %s failed: %s", device.name, tested.error)
+        off = switchable(wrong)
+        for name, text in wrong.items():
+            does = f"every worker on {device.name} switches it off"
+            log.warning("%s; %s", text, does if name in off else "it cannot be switched off")
+        made.append(replace(placement, wrong_attention=off))
+    return replace(found, placements=tuple(made))
 
 
 def guard(context: Context, placement: Placement) -> None:
     """Switch off in this process what a self-test finds wrong on a GPU; it is run once and kept.
 
-    `--no-bench` leaves the test out; what an earlier one found still holds.
+    For what computes in this process; `guard_workers` is for pools. `--no-bench` leaves the test
+    out; what an earlier one found still holds.
     """
     device, drive = placement.device, placement.drive
     if drive.backend != "torch" or device.kind != "gpu":

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--selftest",
         action="store_true",
         help="also compare every attention backend and number format of torch; what is wrong"
-        " is switched off from then on (up to a minute a GPU)",
+        " is not used from then on (up to a minute a GPU)",
     )
 
 

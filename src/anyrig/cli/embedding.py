@@ -119,8 +119,7 @@ def embedder(
         options.no_bench = True  # nothing to choose by figures, or nothing worth it
     need = needed(found, context.machine.cpu, num_characters=num_characters, shared=shared)
     placed = compute.placed(context, choice or pick(context), need)
-    for placement in placed.placements:
-        compute.guard(context, placement)
+    placed = compute.guard_workers(context, placed)
     stamps = {stamp(placement.device, context.machine) for placement in placed.placements}
     with Embedder(
         found,

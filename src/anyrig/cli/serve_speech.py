@@ -225,8 +225,8 @@ class Speech:
         context.__dict__.pop("saved", None)  # another device may have been chosen meanwhile
         found = voicing.placed(context, chosen, _MANY)
         hire = fleet.hired(context, chosen, found, lane="live")
-        for placement in found.placements if hire is None else ():
-            compute.guard(context, placement)
+        if hire is None:
+            found = compute.guard_workers(context, found)
         stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
             options=chosen.options, store=self._store, limits=Limits.load(context.folders.limits),

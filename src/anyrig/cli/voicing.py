@@ -120,8 +120,8 @@ def studio(
     from anyrig.speech.synthesise import Studio
 
     found = placed(context, chosen, num_characters)
-    for placement in found.placements if not fleet.url_of(context) else ():
-        compute.guard(context, placement)
+    if not fleet.url_of(context):
+        found = compute.guard_workers(context, found)
     stage = Stage(
         engine=chosen.name,
         found=chosen.found,

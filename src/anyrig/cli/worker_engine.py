@@ -125,7 +125,7 @@ class Shop:
             print_warning(warning)
         for placement in placed.placements:
             context.log_reasons(placement.title, placement.reasons)
-            compute.guard(context, placement)
+        placed = compute.guard_workers(context, placed)
         stage = Stage(
             engine=engine, found=found, placed=placed, environment=context.environment,
             options=options, limits=Limits.load(context.folders.limits),

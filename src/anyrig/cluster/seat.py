@@ -73,6 +73,11 @@ class Seat:
             since = [self.calls.sent_at(id) for id in self._shards if id in self.card.holds]
         return bool(since) and time.monotonic() - min(since) < 2 * LONGEST_S
 
+    @property
+    def beat_at(self) -> float | None:
+        """Now, where it says itself that it is at work; None where it has not said so."""
+        return time.monotonic() if self.at_it else None
+
     def knows(self, id: str) -> bool:
         """Whether a shard was sent there and not answered."""
         return id in self._shards

@@ -1,6 +1,7 @@
 """Whether a device computes right: once per device, driver, torch and cuDNN, kept, and acted upon.
 
-Attention backends that give wrong or non-finite values are switched off for this process; number
+Attention backends that give wrong or non-finite values are switched off in the process that
+computes: in this one by `guarded`, in a worker by its placement, before its engine loads. Number
 formats whose products are wrong are named, for `choose` to leave them. torch's plain attention
 (`math`) is never switched off: it is what the others fall back to.
 """
@@ -14,7 +15,7 @@ import logging
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,22 @@ def guarded(
     again: bool = False,
     budget_s: float = BUDGET_S,
 ) -> Report:
-    """Test a device or read what was found before, and switch off what failed.
+    """As `get_report`, and switch off in this process what failed."""
+    if drive.backend != "torch":
+        return Report((), "", 0.0)
+    report = get_report(device, drive, path, again=again, budget_s=budget_s)
+    return replace(report, messages=switch_off(report.results))
+
+
+def get_report(
+    device: Device,
+    drive: Drive,
+    path: Path | None = None,
+    *,
+    again: bool = False,
+    budget_s: float = BUDGET_S,
+) -> Report:
+    """Test a device or read what was found before.
 
     Args:
         device: what to test.
@@ -75,16 +91,12 @@ def guarded(
         again: test even if a result is kept.
         budget_s: seconds after which no new case is begun.
     """
-    if drive.backend != "torch":
-        return Report((), "", 0.0)
-    key = stamp(device, drive)
-    report = None if again or path is None else load(path).get(key)
+    report = None if again or path is None else load(path).get(stamp(device, drive))
     if report is None:
         report = run(device, drive, budget_s=budget_s)
         if path is not None:
             keep(path, report)
-    messages = switch_off(report.results)
-    return Report(report.results, key, report.seconds, report.kept, messages)
+    return report
 
 
 def run(device: Device, drive: Drive, *, budget_s: float = BUDGET_S) -> Report:
@@ -178,20 +190,38 @@ def failed(results: Iterable[Result]) -> dict[Precision, str]:
 
 def switch_off(results: Iterable[Result]) -> tuple[str, ...]:
     """Turn off attention backends that failed, for this process; what was done, in words."""
-    import torch
-
     messages = []
-    for backend, wrong in faulty(results).items():
-        text = _told(backend, wrong)
-        switch = getattr(torch.backends.cuda, _SWITCHES.get(backend, ""), None)
-        if switch is None:
-            message = f"{text}; it cannot be switched off"
-        else:
-            switch(False)
+    for backend, text in faults(results).items():
+        if switch_off_attention([backend]):
             message = f"{text}; it is switched off, torch takes another"
+        else:
+            message = f"{text}; it cannot be switched off"
         log.warning("%s", message)
         messages.append(message)
     return tuple(messages)
+
+
+def switch_off_attention(backends: Iterable[str]) -> tuple[str, ...]:
+    """Turn off attention backends for this process; those of them that can be."""
+    import torch
+
+    found = []
+    for backend in backends:
+        switch = getattr(torch.backends.cuda, _SWITCHES.get(backend, ""), None)
+        if switch is not None:
+            switch(False)
+            found.append(backend)
+    return tuple(found)
+
+
+def faults(results: Iterable[Result]) -> dict[str, str]:
+    """Attention backends that gave wrong answers, and what was seen, in words."""
+    return {backend: _told(backend, wrong) for backend, wrong in faulty(results).items()}
+
+
+def switchable(backends: Iterable[str]) -> tuple[str, ...]:
+    """Those of these attention backends that torch can do without."""
+    return tuple(backend for backend in backends if backend in _SWITCHES)
 
 
 def _told(backend: str, wrong: Sequence[Result]) -> str:
@@ -223,13 +253,20 @@ def known_failures(
     path: Path, devices: Iterable[Device], torch_version: str
 ) -> dict[str, dict[Precision, str]]:
     """By device id: formats that an earlier test under the same driver and torch found wrong."""
-    found: dict[str, dict[Precision, str]] = {}
+    known = known_reports(path, devices, torch_version)
+    return {id: report.failed for id, report in known.items() if report.failed}
+
+
+def known_reports(path: Path, devices: Iterable[Device], torch_version: str) -> dict[str, Report]:
+    """By device id: earlier tests under the same driver and torch. Imports no torch."""
+    found: dict[str, Report] = {}
+    devices = tuple(devices)
     for key, report in load(path).items():
         parts = key.split("; ")
         for device in devices:
             mine = parts[0] == device.id and f"driver {device.driver_version or '-'}" in parts
-            if mine and f"torch {torch_version}" in parts and report.failed:
-                found[device.id] = report.failed
+            if mine and f"torch {torch_version}" in parts and f"test {_VERSION}" in parts:
+                found[device.id] = report
     return found
 
 

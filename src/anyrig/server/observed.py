@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 Status = Literal["ready", "busy", "loading", "hangs", "dead"]
 SILENT_S = 15.0
 """A worker says every two seconds that it lives; one that has not for so long hangs."""
-_LONG_S, _LONG = 600.0, 30.0
-"""One batch that takes so many seconds, and so many times longer than expected, does as well."""
 DEAD_TOLD_S = 60.0
 """For how long a worker that died is still told of."""
 _MB = 1 << 20
@@ -53,9 +51,7 @@ def status(seen: Seen, now: float) -> Status:
         return seen.state
     if now - seen.heard > SILENT_S:
         return "hangs"
-    if seen.busy_since is None:
-        return "ready"
-    return "hangs" if now - seen.busy_since > max(_LONG_S, _LONG * seen.expected_s) else "busy"
+    return "ready" if seen.busy_since is None else "busy"
 
 
 def health(parts: Parts) -> tuple[list[str], list[dict[str, Any]]]:
@@ -96,11 +92,9 @@ def problems(parts: Parts) -> list[str]:
         seen = worker.seen
         if worker.status == "dead":
             found.append(f"{worker.model}: worker {seen.pid} {seen.said or 'died'}")
-        elif worker.status == "hangs" and worker.silent_s > SILENT_S:
+        elif worker.status == "hangs":
             found.append(f"{worker.model}: worker {seen.pid} says nothing for "
                          f"{worker.silent_s:.0f} s")  # fmt: skip
-        elif worker.status == "hangs":
-            found.append(f"{worker.model}: worker {seen.pid} does not come to an end")
     return found
 
 

@@ -63,7 +63,7 @@ def run_command(
     murmur = spawn.Murmur(process.stderr, partial(_pass_on, said))
     try:
         last = _listened(process, process.stdout, said, tell, stop)
-        code = process.wait()
+        code = _ended(process, stop)
     finally:
         spawn.stop(process)
     lines = murmur.lines()
@@ -109,6 +109,17 @@ def _listened(
         event = _event(line)
         if event is not None:
             last = _told(event, last, tell)
+
+
+def _ended(process: subprocess.Popen[bytes], stop: Stop) -> int:
+    """The exit code of a command that has closed its output, unless the job is stopped before."""
+    while True:
+        _lengthen(process, stop)
+        try:
+            return process.wait(_LEASH_S)
+        except subprocess.TimeoutExpired:
+            if stop.asked:
+                raise Stopped from None
 
 
 def _told(

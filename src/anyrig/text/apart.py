@@ -205,7 +205,7 @@ class _Child:
         # It finds anyrig where this process did, whatever way that was.
         paths = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "anyrig.text.apart_child"],
+            [sys.executable, "-P", "-m", "anyrig.text.apart_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**os.environ, **_QUIET, "PYTHONPATH": paths},
         )  # fmt: skip

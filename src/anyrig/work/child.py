@@ -27,9 +27,6 @@ from anyrig.work.outcome import Failure, Outcome, Report
 from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item, Packer
 
-BEAT_S = 2.0
-"""How often a worker says that it lives."""
-
 
 def main() -> int:
     """Serve one pool until it is gone."""
@@ -102,22 +99,29 @@ def _let_go(line: wire.Wire, name: str, loaded: list[Engine]) -> None:
 def _load(request: wire.Load, line: wire.Wire) -> Engine:
     sys.path.extend(path for path in request.paths if path not in sys.path)
     start = time.perf_counter()
+    if request.placement.wrong_attention:
+        from anyrig.precision.selftest import switch_off_attention
+
+        switch_off_attention(request.placement.wrong_attention)
     engine = make(request.factory, request.placement, request.options)
     if engine.bound is not None and request.placement.budget_bytes is not None:
         engine.bound.limit(request.placement.budget_bytes)
     line.send(_alive(engine))
     line.send(wire.Ready(time.perf_counter() - start, engine.name, engine.version))
-    beat = threading.Thread(target=_beat, args=(engine, line), name="anyrig-beat", daemon=True)
-    beat.start()
+    given = (engine, line, request.beat_s)
+    threading.Thread(target=_beat, args=given, name="anyrig-beat", daemon=True).start()
     return engine
 
 
-def _beat(engine: Engine, line: wire.Wire) -> None:
+def _beat(engine: Engine, line: wire.Wire, every_s: float) -> None:
     """Say that this process lives, whatever it computes."""
-    with contextlib.suppress(OSError, ValueError):
+    last = wire.Beat((engine.name,))
+    with contextlib.suppress(OSError):  # the pool is gone
         while True:
-            time.sleep(BEAT_S)
-            line.send(_alive(engine))
+            time.sleep(every_s)
+            with contextlib.suppress(Exception):  # what it cannot tell now does not stop the beat
+                last = _alive(engine)
+            line.send(last)
 
 
 def _alive(engine: Engine) -> wire.Beat:

@@ -70,8 +70,10 @@ class Hand(Protocol):
         """That device, as a person calls it."""
 
     @property
-    def at_it(self) -> bool:
-        """Whether it gives signs that it works, however long that takes; False where none can."""
+    def beat_at(self) -> float | None:
+        """When it last gave a sign of life; None where none is known. A worker that gives them is
+        alive, however long its item takes.
+        """
 
     def give(self, items: Sequence[Item[Any]]) -> Sequence[tuple[int, str]]:
         """Hand it items; the indices of those that cannot be sent to it, and why."""

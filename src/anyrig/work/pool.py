@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,7 @@ from anyrig.work.outcome import Outcome, Report
 from anyrig.work.pack import LOOK_AHEAD
 from anyrig.work.runs import Runs
 from anyrig.work.seen import Seen
+from anyrig.work.shift import SILENT_S
 from anyrig.work.staff import Staff
 from anyrig.work.worker import Gone, Said
 
@@ -47,6 +49,9 @@ class Pool:
         limits: Limits | None = None,
         stamp: str = "",
         deterministic: bool = False,
+        beat_s: float = wire.BEAT_S,
+        silent_s: float = SILENT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the workers; they load while this goes on.
 
@@ -58,13 +63,16 @@ class Pool:
             limits: batch sizes that earlier runs found; what this one finds is kept there.
             stamp: driver and library versions, under which sizes hold.
             deterministic: an item's result must not depend on its company.
+            beat_s: how often each worker says that it lives.
+            silent_s: a worker that does not for so long is ended, and its items run again.
+            clock: seconds that only go forward.
         """
         self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._staff = Staff(
             recipe, environment, self._events, fallback=fallback, limits=limits, stamp=stamp,
-            deterministic=deterministic,
+            deterministic=deterministic, beat_s=beat_s, clock=clock,
         )  # fmt: skip
-        self._runs = Runs(self._staff, self._events, "pool")
+        self._runs = Runs(self._staff, self._events, "pool", clock=clock, silent_s=silent_s)
         if not placements and fallback is None:
             raise WorkFailed("a pool without a place to work", hint="Give it a placement.")
         try:

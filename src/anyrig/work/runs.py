@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.errors import WorkFailed
 from anyrig.work.outcome import Outcome, Report, in_order, told
 from anyrig.work.run import taken
-from anyrig.work.shift import WAKE, Shift
+from anyrig.work.shift import SILENT_S, WAKE, Shift
 from anyrig.work.source import Source
 
 if TYPE_CHECKING:
@@ -29,10 +30,21 @@ class Runs:
         roster: who works.
         events: what they say.
         name: of the crew, for errors: `pool`, `fleet`.
+        clock: seconds that only go forward.
+        silent_s: a worker that gives no sign of life for so long is ended.
     """
 
-    def __init__(self, roster: Roster, events: queue.SimpleQueue[Said], name: str) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        events: queue.SimpleQueue[Said],
+        name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        silent_s: float = SILENT_S,
+    ) -> None:
         self._roster, self._events, self._name = roster, events, name
+        self._clock, self._silent_s = clock, silent_s
         self._closed = self._running = False
         self._first = 0
         self._shift: tuple[Shift, threading.Thread] | None = None
@@ -61,7 +73,10 @@ class Runs:
             payloads, cost, ahead, first=self._first, arrived=lambda: self._events.put(WAKE)
         )
         ready: queue.SimpleQueue[Outcome[Any] | BaseException | None] = queue.SimpleQueue()
-        shift = Shift(self._roster, source, self._events, ready.put, report, plan)
+        shift = Shift(
+            self._roster, source, self._events, ready.put, report, plan,
+            clock=self._clock, silent_s=self._silent_s,
+        )  # fmt: skip
         thread = threading.Thread(target=shift.work, name=f"anyrig-{self._name}", daemon=True)
         thread.start()
         self._shift = (shift, thread)

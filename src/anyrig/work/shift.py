@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 WAKE = Said(0, None)
 """Something changed that no worker said."""
 TICK_S = 0.02
-HANGS_S = 900.0
-"""A worker that says nothing for so long, and for many times longer than expected, is ended."""
-_HANGS = 30
+SILENT_S = 900.0
+"""A worker that gives no sign of life for so long is ended. No shorter: a call that keeps the
+interpreter's lock, or a machine that swaps, holds up heartbeats too."""
+_SLOW = 30
+"""Where no signs of life are known, it may also take so many times longer than expected."""
 
 
 class Shift:
@@ -45,11 +47,12 @@ class Shift:
         report: Report,
         plan: Plan[Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        silent_s: float = SILENT_S,
     ) -> None:
         self._staff, self._source, self._events = staff, source, events
         self._emit, self._report = emit, report
         self._plan: Plan[Any] = plan if plan is not None else Plan()
-        self._clock = clock
+        self._clock, self._silent_s = clock, silent_s
         self._items: dict[int, Item[Any]] = {}
         """Everything taken from the source that has no outcome yet."""
         self._suspects: deque[Item[Any]] = deque()
@@ -65,6 +68,8 @@ class Shift:
         """When all of many are thought of again, and were last."""
         self._hanging_at = 0.0
         """When it is looked again for those that hang."""
+        self._looked_at = self._awake_since = clock()
+        """When it was looked for them last, and since when without a long pause."""
         self._trying: tuple[float, dict[int, Item[Any]]] = (-math.inf, {})
 
     def leave(self, *, closed: bool = False) -> None:
@@ -338,19 +343,29 @@ class Shift:
         self._finish(Outcome(item.index, failure=failure))
 
     def _end_hanging(self) -> None:
+        """End workers that give no sign of life; `Gone` follows."""
         now = self._clock()
+        if now - self._looked_at > self._silent_s / 2:
+            # This process was stopped or the machine slept: signs of life could not be read.
+            self._awake_since = now
+        self._looked_at = now
         if now < self._hanging_at:
             return
-        self._hanging_at = now + HANGS_S / 200
+        self._hanging_at = now + self._silent_s / 200
         for number, lane in self._plan.lanes.items():
-            rate = self._plan.rate_of(lane)
-            expected = lane.held / rate if rate else 0.0
-            late = lane.hand and now - lane.since > max(HANGS_S, _HANGS * expected)
-            if late and not self._staff.ready[number].at_it:
-                log.warning("a worker on %s has said nothing for %.0f s and is ended",
-                            self._staff.ready[number].called,
-                            now - lane.since)  # fmt: skip
-                self._staff.ready[number].stop()
+            if not lane.hand:
+                continue
+            worker, limit_s = self._staff.ready[number], self._silent_s
+            beat_at = worker.beat_at
+            if beat_at is None:
+                rate = self._plan.rate_of(lane)
+                limit_s = max(limit_s, _SLOW * lane.held / rate if rate else 0.0)
+                beat_at = lane.since
+            silent_s = now - max(beat_at, lane.since, self._awake_since)
+            if silent_s > limit_s:
+                log.warning("a worker on %s has sent no heartbeat for %.0f s and is ended",
+                            worker.called, silent_s)  # fmt: skip
+                worker.stop()
 
     def _tidy(self) -> None:
         """What is still held was done elsewhere, or nobody wants it any more."""

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
@@ -46,10 +46,13 @@ class Staff:
         limits: Limits | None,
         stamp: str,
         deterministic: bool,
+        beat_s: float = wire.BEAT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recipe, self._environment, self._events = recipe, environment, events
         self._fallback, self._deterministic = fallback, deterministic
         self._limits, self._stamp = limits, stamp
+        self._beat_s, self._clock = beat_s, clock
         self.ready: dict[int, Worker] = {}
         self._loading: dict[int, Worker] = {}
         self._lanes: dict[int, Lane[Any]] = {}
@@ -120,6 +123,8 @@ class Staff:
                 self._events,
                 self._sizes(placement),
                 grows=not self._deterministic,
+                beat_s=self._beat_s,
+                clock=self._clock,
             )
 
     def _sizes(self, placement: Placement) -> Sizes:
@@ -210,7 +215,7 @@ class Staff:
 
     def _end_slow_loading(self) -> None:
         """A worker that does not come to an end with loading will not; `Gone` follows."""
-        now = time.monotonic()
+        now = self._clock()
         for worker in self._loading.values():
             if now - worker.started > LOADING_S:
                 log.warning("%s has been loading for %.0f s and is ended",

@@ -14,6 +14,8 @@ from typing import IO, Any, NamedTuple
 from anyrig.work.outcome import Failure
 from anyrig.work.seen import Held
 
+BEAT_S = 2.0
+"""How often a worker says that it lives."""
 _LENGTH = struct.Struct("<Q")
 
 
@@ -31,6 +33,8 @@ class Load(NamedTuple):
     failed: float | None
     """The cost of a batch that did not fit."""
     grows: bool
+    beat_s: float = BEAT_S
+    """How often it says that it lives."""
 
 
 class Parcel(NamedTuple):

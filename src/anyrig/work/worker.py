@@ -9,7 +9,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,9 +55,12 @@ class Worker:
         known: Sizes,
         *,
         grows: bool = True,
+        beat_s: float = wire.BEAT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.number, self.placement = number, placement
-        self.started = time.monotonic()
+        self._clock = clock
+        self.started = clock()
         self.heard = self.started
         """When it last said anything."""
         self.holds: tuple[str, ...] = ()
@@ -66,13 +69,13 @@ class Worker:
         """Those of them that are in processes of its own."""
         self.ended = ""
         """How the process ended; empty while it lives."""
-        self._stopped = False
+        self._stopped = self._given_up = False
         variables, seen = bind(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
         there = replace(placement, device=seen)
         # Before a process is there: what cannot be sent leaves none behind.
         load = _encoded(recipe, wire.Load(recipe.factory, there, dict(recipe.options), paths,
-                                          *known, grows))  # fmt: skip
+                                          *known, grows, beat_s))  # fmt: skip
         self._process = spawn.start(
             "anyrig.work.child",
             {**environment, **threads(placement.threads, environment), **variables,
@@ -98,9 +101,9 @@ class Worker:
         return self._process.pid
 
     @property
-    def at_it(self) -> bool:
-        """Nothing is heard of a process between two answers."""
-        return False
+    def beat_at(self) -> float:
+        """When it last said anything; heartbeats come from a thread of its own."""
+        return self.heard
 
     @property
     def place(self) -> str:
@@ -138,10 +141,15 @@ class Worker:
         self._outbox.put(wire.encode(message))
 
     def stop(self) -> None:
-        """End the process now."""
+        """End the process now; one that cannot be ended is given up."""
+        if self._given_up:
+            return
         self._stopped = True
         self._outbox.put(None)
-        spawn.stop(self._process)
+        if spawn.stop(self._process) is None:
+            self._given_up = True
+            self.ended = "was killed and has not ended"
+            self._events.put(Said(self.number, Gone(self.ended)))
 
     def _write(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -152,7 +160,7 @@ class Worker:
         try:
             while True:
                 message = self._wire.receive()
-                self.heard = time.monotonic()
+                self.heard = self._clock()
                 if isinstance(message, wire.Beat):
                     self.holds, self.held = message.holds, message.held
                 else:
@@ -170,7 +178,6 @@ class Worker:
     def _watch(self) -> None:
         """Wait for the process itself: a pipe may be held open by what it started."""
         code = self._process.wait()
-        spawn.sweep(self._process)
         self._reader.join(timeout=_LAST_WORDS_S)
         self.ended = said = spawn.death(code, self._murmur.lines())
         if not self._stopped:

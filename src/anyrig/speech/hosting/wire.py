@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anyrig.backends import spawn
+from anyrig.processes import GroupLeader
 from anyrig.speech.hosting.host import BadFrame, Frame, read_frame, write_frame
 
 
@@ -26,12 +26,11 @@ class Line:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         try:
-            self._process = subprocess.Popen(
-                list(command),
+            self._process = GroupLeader(
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=sys.platform != "win32",
                 env=dict(environment),
             )
         except OSError as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -20,11 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.processes import GroupLeader
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
 
 TIME_LIMIT_S = 300.0
 """A long novel takes half a minute."""
+_END_S = 10.0
 _PLACES = (
     "/Applications/calibre.app/Contents/MacOS/ebook-convert",
     "C:/Program Files/Calibre2/ebook-convert.exe",
@@ -138,9 +139,9 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
     }
     with log.open("wb") as said:
         try:
-            child = subprocess.Popen(
+            child = GroupLeader(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
-                env=environment, cwd=folder, start_new_session=os.name == "posix",
+                env=environment, cwd=folder,
             )  # fmt: skip
         except OSError as error:
             raise MissingPackage(
@@ -157,12 +158,9 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
             _end(child)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a program and what it started, if it has not ended."""
-    if os.name == "posix":
-        # The group outlives its first process as long as one of its children runs.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-    else:
-        child.kill()
-    child.wait()
+def _end(child: GroupLeader) -> None:
+    """Kill a program and what it started, if it has not ended."""
+    child.kill_group()
+    child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_END_S)

@@ -72,7 +72,7 @@ def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
     # It finds anyrig where this process did, whatever way that was.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [
-        sys.executable, "-m", "anyrig.text.formats.pdf_child", str(path.resolve()),
+        sys.executable, "-P", "-m", "anyrig.text.formats.pdf_child", str(path.resolve()),
         str(MOST_PAGES), str(limits.characters),
     ]  # fmt: skip
     child = subprocess.Popen(

@@ -1,0 +1,98 @@
+"""Attention that a self-test found wrong is switched off in workers, before their engine loads."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.bench import isolate
+from anyrig.cli import compute
+from anyrig.cli.context import Context
+from anyrig.devices.describe import Device, Drive
+from anyrig.placement import Need, Placed, Placement
+from anyrig.precision import selftest
+from anyrig.precision.verdict import Result, Tried
+from anyrig.work.engine import Recipe
+from anyrig.work.pool import Pool
+from tests.conftest import MACHINES
+
+TORCH = Drive("torch", "cpu", "cpu", True, "")
+WRONG = Result(Tried("attention", "cudnn", "bf16", "a case"), "wrong", 9.0, where="out")
+
+
+def on_in_worker(placement: Placement) -> list[str]:
+    recipe = Recipe("tests.work.attention:Tells")
+    with Pool([placement], recipe, environment=os.environ) as pool:
+        (outcome,) = pool.run([0], cost=float)
+    assert outcome.failure is None, outcome.failure
+    return list(outcome.result)
+
+
+def test_a_worker_switches_off_what_is_wrong_before_its_engine_loads() -> None:
+    torch: Any = pytest.importorskip("torch")
+    seat = Placement(Device("a", "cpu", "test", "a"), TORCH, wrong_attention=("cudnn", "efficient"))
+    assert on_in_worker(seat) == ["flash", "math"]
+    assert torch.backends.cuda.cudnn_sdp_enabled()  # nothing runs here
+
+
+def context(**options: Any) -> Context:
+    given = {
+        "config": None, "device": "gpu", "gpu": None, "cpu": False, "strict": False,
+        "machine": str(MACHINES / "h200-linux.json"), "no_bench": True, "verbose": 0,
+        "precision": None, "profile": None, "memory_gb": None, "memory_fraction": None,
+        "workers_per_device": None,
+    }  # fmt: skip
+    return Context(argparse.Namespace(**{**given, **options}))
+
+
+def placed(one: Context) -> Placed:
+    return compute.placed(one, one.choose(), Need("a model", backends=("torch",)))
+
+
+def keep(one: Context, *results: Result) -> None:
+    gpu = one.machine.gpus[0]
+    version = one.machine.packages["torch"].partition(" ")[0]
+    key = f"{gpu.id}; cuda; driver {gpu.driver_version}; torch {version}; cuDNN 1; test 1"
+    one.folders.selftests.parent.mkdir(parents=True, exist_ok=True)
+    selftest.keep(one.folders.selftests, selftest.Report(results, key, 1.0))
+
+
+def test_every_placement_on_a_device_carries_what_an_earlier_test_found() -> None:
+    one = context()
+    assert [place.wrong_attention for place in placed(one).placements] == [()]
+    keep(one, WRONG)
+    assert [place.wrong_attention for place in placed(one).placements] == [("cudnn",)]
+
+
+def test_a_first_test_runs_in_a_process_of_its_own_and_workers_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tested: list[str] = []
+
+    def self_test(
+        device: Device, drive: Drive, path: Path, environment: Mapping[str, str], **_: Any
+    ) -> isolate.SelfTested:
+        tested.append(device.id)
+        return isolate.SelfTested(device.id, device.name, faults={"cudnn": "cuDNN is wrong"})
+
+    monkeypatch.setattr(isolate, "self_test", self_test)
+    one = context()
+    monkeypatch.setattr(Context, "measures", False)
+    found = placed(one)
+    assert compute.guard_workers(one, found) == found  # --no-bench: nothing is tested
+    monkeypatch.setattr(Context, "measures", True)
+    found = compute.guard_workers(one, found)
+    assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
+    assert tested == [one.machine.gpus[0].id]
+    assert caplog.messages == ["cuDNN is wrong; every worker on NVIDIA H200 switches it off"]
+    keep(one, WRONG)
+    caplog.clear()
+    found = compute.guard_workers(one, placed(one))
+    assert [place.wrong_attention for place in found.placements] == [("cudnn",)]
+    assert len(tested) == 1  # it is known
+    assert len(caplog.messages) == 1

@@ -1,0 +1,168 @@
+"""A worker that sends heartbeats is alive, however long its item; one whose heartbeats stop is not.
+
+Time is a number that the tests put forward: nothing here depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.devices.describe import Device, Drive
+from anyrig.placement import Placement
+from anyrig.server import observed
+from anyrig.work.engine import Recipe
+from anyrig.work.outcome import Outcome
+from anyrig.work.pool import Pool
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes")
+DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+SILENT_S = 900.0
+
+
+class Clock:
+    """Seconds that pass by themselves, and can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.num_read = 0
+        """How often the pool looked at it."""
+
+    def __call__(self) -> float:
+        if threading.current_thread().name == "anyrig-pool":
+            self.num_read += 1
+        return time.monotonic() + self.ahead_s
+
+
+class Run:
+    """One item in a pool of one worker."""
+
+    def __init__(self, pool: Pool, clock: Clock, folder: Path) -> None:
+        self.pool, self.clock, self.folder = pool, clock, folder
+        self.started, self.end = folder / "started", folder / "end"
+        self.outcomes: list[Outcome[Any]] = []
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def start(self, item: str = "") -> None:
+        self._item = item or str(self.end)
+        self._thread.start()
+        until(self.started.exists)
+
+    def _work(self) -> None:
+        self.outcomes = list(self.pool.run([self._item], cost=lambda item: 1.0))
+
+    def result(self) -> Outcome[Any]:
+        self._thread.join(60)
+        (outcome,) = self.outcomes
+        return outcome
+
+    def pass_time(self, seconds: float) -> None:
+        """Put the clock forward and let the pool look at it."""
+        self.clock.ahead_s += seconds
+        num_read = self.clock.num_read
+        until(lambda: self.clock.num_read > num_read + 2)
+
+    def await_beat(self) -> None:
+        (before,) = (one.heard for one in self.pool.workers())
+        until(lambda: self.pool.workers()[0].heard > before)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool looks more often than it would, so that the tests are fast."""
+    monkeypatch.setattr("anyrig.work.shift.TICK_S", 0.002, raising=False)
+
+
+@contextmanager
+def run(folder: Path, engine: str = "Waits", **options: Any) -> Iterator[Run]:
+    clock = Clock()
+    seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
+    recipe = Recipe(f"tests.work.beating:{engine}", {"started": str(folder / "started"), **options})
+    with Pool(
+        [seat], recipe, environment=os.environ, clock=clock, beat_s=0.02, silent_s=SILENT_S
+    ) as pool:
+        pool.wait_ready()
+        yield Run(pool, clock, folder)
+
+
+@pytest.mark.parametrize("holds_error", [False, True])
+def test_a_worker_that_beats_is_alive_however_long_its_item(
+    holds_error: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where its engine cannot say at that moment which models it has."""
+    with run(tmp_path, holds_error=holds_error) as one:
+        pids = one.pool.pids
+        one.start()
+        for _ in range(4):
+            one.pass_time(0.4 * SILENT_S)
+            one.await_beat()
+        (seen,) = one.pool.workers()
+        assert observed.status(seen, one.clock()) == "busy"
+        assert one.pool.pids == pids
+        one.end.touch()
+        assert one.result().failure is None
+    assert caplog.messages == []
+
+
+def test_a_worker_whose_beats_stop_is_replaced_and_its_item_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with run(tmp_path) as one:
+        (pid,) = one.pool.pids
+        one.start()
+        os.kill(pid, signal.SIGSTOP)
+        for _ in range(3):
+            one.pass_time(0.4 * SILENT_S)
+        one.end.touch()
+        assert one.result().failure is None
+        assert pid not in one.pool.pids
+    assert any("no heartbeat for" in message for message in caplog.messages)
+
+
+def test_a_call_that_keeps_the_interpreters_lock_has_as_long_as_beats_may_be_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No thread of a process can beat meanwhile: that alone is no reason to end it."""
+    with run(tmp_path, "HoldsLock") as one:
+        pids = one.pool.pids
+        os.mkfifo(tmp_path / "pipe")
+        one.start(str(tmp_path / "pipe"))
+        one.pass_time(0.4 * SILENT_S)
+        one.pass_time(0.4 * SILENT_S)
+        (tmp_path / "pipe").write_text("go on")
+        assert one.result().failure is None
+        assert one.pool.pids == pids
+    assert caplog.messages == []
+
+
+def test_a_program_that_was_stopped_itself_does_not_blame_its_workers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ctrl-Z and fg, a laptop that slept: beats could not be read meanwhile."""
+    with run(tmp_path) as one:
+        (pid,) = one.pool.pids
+        one.start()
+        os.kill(pid, signal.SIGSTOP)  # so that no beat arrives before the pool looks
+        one.pass_time(10 * SILENT_S)
+        os.kill(pid, signal.SIGCONT)
+        one.await_beat()
+        one.end.touch()
+        assert one.result().failure is None
+        assert one.pool.pids == [pid]
+    assert caplog.messages == []
