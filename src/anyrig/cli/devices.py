@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     machine = context.machine
     fix = local_fix if context.record is None else str
     try:
-        choice = context.choose()
+        choice = context.choose(quiet=True)
     except NoSuchDevice:
         # A wrong word in some file must not hide what is there.
         if not options.json and not options.device:

@@ -101,6 +101,9 @@ def discover(
         groups=_guard("groups", reports, lambda: tuple(map(str, host.get("groups") or ())), ()),
         root=bool(host.get("root", False)),
         disk_free_bytes=_guard("disk", reports, lambda: system.disk_free(home), None),
+        unmatched=_guard(
+            "visible", reports, lambda: visible.unmatched(gpus, system.environment), ()
+        ),
     )
 
 
