@@ -171,17 +171,34 @@ def _hip_variable(environment: Mapping[str, str]) -> str:
 
 
 def _intel(devices: list[Device], environment: Mapping[str, str]) -> list[Device]:
-    """ZE_AFFINITY_MASK names devices, or tiles of them as `0.1`. Level Zero lists cards first."""
+    """ZE_AFFINITY_MASK names devices, or tiles of them as `0.1`.
+
+    Level Zero lists cards first. OpenVINO, behind the same mask, lists the processor's own graphics
+    first.
+    """
     order = [
         replace(device, indices={**device.indices, "ze": number})
         for number, device in enumerate(sorted(devices, key=lambda d: d.memory.kind == "unified"))
     ]
     value = environment.get("ZE_AFFINITY_MASK")
     if value is None or not value.strip():  # an empty mask hides nothing
-        return _numbered(order, order, "xpu", "")
+        return _openvino(_numbered(order, order, "xpu", ""))
     wanted = [entry.strip().partition(".")[0] for entry in value.split(",")]
     shown = [d for number, d in enumerate(order) if str(number) in wanted]
-    return _numbered(order, shown, "xpu", f"ZE_AFFINITY_MASK={value}")
+    return _openvino(_numbered(order, shown, "xpu", f"ZE_AFFINITY_MASK={value}"))
+
+
+def _openvino(devices: Sequence[Device]) -> list[Device]:
+    """The devices with OpenVINO's numbers: `GPU.0` is the integrated one, where there is one."""
+    shown = [device for device in devices if not device.blocked]
+    shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
+    place = {device.id: number for number, device in enumerate(shown)}
+    return [
+        replace(device, indices={**device.indices, "openvino": place[device.id]})
+        if device.id in place
+        else device
+        for device in devices
+    ]
 
 
 def _pick(devices: Sequence[Device], value: str) -> list[Device]:
