@@ -106,7 +106,7 @@ def test_the_first_computing_command_asks_once(keys: bytes, name: str) -> None:
 
 
 def test_nobody_is_asked_when_a_device_is_named_or_only_one_can_serve() -> None:
-    _, text = _on_terminal(_COMPUTE, b"", str(PAIR), "4090")
+    _, text = _on_terminal(_COMPUTE, b"", str(PAIR), "rtx 4090")
     assert "Which device" not in text
     _, text = _on_terminal(_COMPUTE, b"", str(MACHINES / "h200-linux.json"), "")
     assert "Which device" not in text

@@ -90,9 +90,10 @@ def test_every_flag_may_stand_before_the_command(
         (["devices", "--config", "none.toml"], 2, "no settings file", "Name one"),
         (["devices", "--log-file", "/proc/nowhere/x.log"], 2, "cannot write the log", "--log-file"),
         (["devices", "--record", "/proc/nowhere/x.json"], 2, "cannot write", "Make the folder"),
-        (["devices", "--machine", H200, "--device", "xpu"], 2, "no device matches", "H200"),
+        (["devices", "--machine", H200, "--device", "xpu:0"], 2, "no device matches", "H200"),
+        (["devices", "--machine", H200, "--device", "xpu", "--strict"], 3, "no XPU", "H200"),
         (["use", "nonsense"], 2, "no device matches", "cpu ("),
-        (["use", "gpu"], 3, "there is no GPU", "doctor"),
+        (["use", "directml", "--strict"], 3, "there is no DirectML device", "doctor"),
         (["use", "cpu", "--device", "cpu"], 2, "named twice", "Once"),
         (["use", "cpu", "--reset"], 2, "no place beside", "Leave"),
         (["devices", "--devise", "cpu"], 2, "unrecognized", "Did you mean --device?"),
@@ -105,7 +106,7 @@ def test_every_flag_may_stand_before_the_command(
           "--device", "rocm:0"], 3, "cannot be used as rocm:0", "docs/devices.md"),
         (["devices", "--machine", PAIR, "--device", "dml:7"], 2, "no device matches", "4090"),
         (["use"], 2, "no terminal", "anyrig use DEVICE"),
-        (["bench", "--device", "cuda"], 2, "no device matches", "cpu ("),
+        (["bench", "--device", "dml:0"], 2, "no device matches", "cpu ("),
         (["devices", "--strict", "--machine", str(MACHINES / "gtx1080ti-linux.json"),
           "--device", "0"], 3, "cannot be used", "cu126"),
     ],
@@ -187,7 +188,7 @@ def test_every_recorded_machine_prints(anyrig: Anyrig, name: str) -> None:
 
 
 def test_flags_may_stand_before_the_command(anyrig: Anyrig) -> None:
-    done = anyrig("--device", "4090", "devices", "--machine", PAIR, "--json")
+    done = anyrig("--device", "rtx 4090", "devices", "--machine", PAIR, "--json")
     assert json.loads(done.stdout)["choice"]["origin"] == "flag"
     same = anyrig("devices", "--machine", PAIR, "--json", "--gpu", "0")
     chosen = json.loads(same.stdout)["choice"]["devices"]
@@ -201,7 +202,7 @@ def test_variables_ask_a_recorded_machine_what_if(anyrig: Anyrig) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "word"),
-    [({"ANYRIG_DEVICE": "4090"}, "4090"), ({"VIBEVOICE_DEVICE": "cuda:1"}, "4090"),
+    [({"ANYRIG_DEVICE": "rtx 4090"}, "4090"), ({"VIBEVOICE_DEVICE": "cuda:1"}, "4090"),
      ({"USE_GPU": "no"}, "the CPU"), ({"GPU_ID": "1"}, "PRO 6000")],
 )  # fmt: skip
 def test_the_environment_overrides(anyrig: Anyrig, variables: dict[str, str], word: str) -> None:
@@ -214,7 +215,7 @@ def test_the_environment_overrides(anyrig: Anyrig, variables: dict[str, str], wo
 
 
 def test_settings_files_are_read_and_refused(anyrig: Anyrig) -> None:
-    Path("anyrig.toml").write_text('device = "4090"\n')
+    Path("anyrig.toml").write_text('device = "rtx 4090"\n')
     done = anyrig("devices", "--machine", PAIR)
     assert "settings file" in done.stdout.strip().splitlines()[-1]
     Path("anyrig.toml").write_text('devise = "4090"\n')
@@ -451,7 +452,7 @@ def test_bench_without_any_stream_to_ask_on() -> None:
 
 
 def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
-    Path("anyrig.toml").write_text('device = "cuda"\n')
+    Path("anyrig.toml").write_text('device = "dml:0"\n')
     done = anyrig("devices")
     assert done.returncode == 2
     assert "CPU  " in done.stdout
@@ -460,7 +461,7 @@ def test_a_wrong_word_in_a_file_is_named_with_its_place(anyrig: Anyrig) -> None:
     assert doctor.returncode == 1
     assert "which anyrig.toml asks for" in doctor.stdout
     saved = anyrig("use", "cpu", "--no-bench")
-    assert "anyrig.toml asks for 'cuda', which comes before" in saved.stderr
+    assert "anyrig.toml asks for 'dml:0', which comes before" in saved.stderr
 
 
 def test_harmless_warnings_are_silent_unless_verbose() -> None:

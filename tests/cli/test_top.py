@@ -322,7 +322,7 @@ def test_a_recorded_machine_shows_what_is_fixed(name: str, machine: Callable[...
 
 def test_one_device_of_several(anyrig: Anyrig) -> None:
     pair = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")
-    done = anyrig("top", "--machine", pair, "--device", "4090", "--json")
+    done = anyrig("top", "--machine", pair, "--device", "rtx 4090", "--json")
     names = [row["name"] for row in json.loads(done.stdout)["devices"]]
     assert len(names) == 2
     assert "4090" in names[0]

@@ -107,14 +107,30 @@ def test_the_device_that_operators_name(
 
 
 @pytest.mark.parametrize(
-    "wish", [("--device", "cuda:1"), ("--gpu", "0"), {"GPU_ID": "1"}, {"USE_GPU": "yes"}]
+    ("words", "environment"),
+    [
+        (("--device", "cuda"), {}),
+        ((), {"GPU_ID": "1"}),
+        ((), {"GPU_ID": "0"}),
+        ((), {"USE_GPU": "yes"}),
+        ((), {"VIBEVOICE_DEVICE": "cuda"}),
+    ],
 )
-def test_a_gpu_that_is_not_there(wish: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    words, environment = (wish, {}) if isinstance(wish, tuple) else ((), wish)
-    assert chosen(made(*words, environment=environment)).device.kind == "cpu"
-    assert "warning" in capsys.readouterr().err
-    with pytest.raises(DeviceUnusable):
+def test_a_worker_without_the_gpu_joins_on_the_cpu_with_one_warning(
+    words: tuple[str, ...], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = made(*words, environment=environment)
+    assert chosen(context).device.kind == "cpu"
+    assert chosen(context, quiet=True).device.kind == "cpu"
+    assert capsys.readouterr().err.count("warning:") == 1
+    with pytest.raises((DeviceUnusable, NoSuchDevice)):
         chosen(made(*words, "--strict", environment=environment))
+
+
+@pytest.mark.parametrize("words", [("--device", "cuda:1"), ("--gpu", "0")])
+def test_a_worker_refuses_one_gpu_that_is_not_there(words: tuple[str, ...]) -> None:
+    with pytest.raises(NoSuchDevice):
+        chosen(made(*words))
 
 
 def test_a_word_that_names_no_device_is_a_mistake() -> None:

@@ -17,7 +17,7 @@ PAIR = "rtx4090-rtxpro6000-wsl2"
     ("name", "word", "number"),
     [
         (PAIR, "cuda", 1), (PAIR, "CUDA:1", 0), (PAIR, "cuda:0", 1), (PAIR, "0", 0), (PAIR, "1", 1),
-        (PAIR, "4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
+        (PAIR, "rtx 4090", 0), (PAIR, "pro 6000", 1), (PAIR, " gpu ", 1), (PAIR, "0000:02:00.0", 1),
         ("mi300x-linux", "rocm:0", 0), ("mi300x-linux", "cuda:0", 0), ("mi300x-linux", "rocm", 0),
         ("arc-b580-linux", "xpu:0", 0), ("arc-b580-linux", "xpu", 0),
         ("macbook-m4", "mps", 0), ("rx7900xtx-windows", "dml:0", 0),
@@ -62,7 +62,7 @@ def test_a_near_miss_is_named(machine: Load) -> None:
 
 def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
     with pytest.raises(NoSuchDevice, match="matches 2 devices"):
-        match(machine("hidden-gpu"), "3090")
+        match(machine("hidden-gpu"), "rtx 3090")
 
 
 # -- the order of decision ------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
 
 def test_the_strongest_wish_wins(machine: Load) -> None:
     here = machine(PAIR)
-    wishes = [Wish("4090", "flag"), Wish("cpu", "environment"), Wish(here.gpus[1].id, "saved")]
+    wishes = [Wish("rtx 4090", "flag"), Wish("cpu", "environment"), Wish(here.gpus[1].id, "saved")]
     assert choose(here, wishes).device is here.gpus[0]
     assert choose(here, wishes[1:]).device.kind == "cpu"
     saved = choose(here, wishes[2:])

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from anyrig.bench import figures
 from anyrig.cli.context import Context
 from anyrig.cli.serve_rig import WatchedRig, made
-from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.errors import NoSuchDevice
 from anyrig.server.keeper import Keeper
 from anyrig.server.schemas.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
@@ -104,8 +104,9 @@ def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
     part, _, _ = rig("no-gpu")
     with pytest.raises(NoSuchDevice):
         part.use("quantum:7")
-    with pytest.raises(DeviceUnusable):
-        part.use("gpu")
+    told = part.use("gpu")
+    assert told["warnings"] == ["there is no GPU; until there is one the CPU is used"]
+    assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
 def test_a_flag_comes_before_what_is_saved(rig: Rigs) -> None:

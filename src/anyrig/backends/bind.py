@@ -6,6 +6,7 @@ counts in; and it is the only way to a MIG instance.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,6 +22,14 @@ def bind(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str]
     """
     if device.kind == "cpu":
         return {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, device
+    variables, seen = _hide_others(device, environment)
+    if device.pci_address:
+        # Mesa's Vulkan layer then lists this card first: WebGPU takes the first of equal ones.
+        variables["DRI_PRIME"] = f"pci-{re.sub(r'[:.]', '_', device.pci_address)}"
+    return variables, seen
+
+
+def _hide_others(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str], Device]:
     if device.vendor == "nvidia" and device.id.startswith(("GPU-", "MIG-")):
         return {"CUDA_VISIBLE_DEVICES": device.id}, _counted(device, "cuda")
     if device.vendor == "amd" and "rocm" in device.indices:
@@ -30,7 +39,7 @@ def bind(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str]
         )
     if device.vendor == "intel" and "xpu" in device.indices:
         number = device.indices.get("ze", device.indices["xpu"])
-        return {"ZE_AFFINITY_MASK": str(number)}, _counted(device, "xpu")
+        return {"ZE_AFFINITY_MASK": str(number)}, _counted(_counted(device, "xpu"), "openvino")
     return {}, device
 
 

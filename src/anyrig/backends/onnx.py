@@ -22,6 +22,7 @@ from anyrig.backends.graph import Written
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelFailed
+from anyrig.units import is_number, normal_address
 
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)  # it looks once, when it loads
@@ -35,6 +36,8 @@ _WEBGPU = "WebGpuExecutionProvider"
 _CPU = "CPUExecutionProvider"
 _CUDA = "CUDAExecutionProvider"
 _TENSORRT = "TensorrtExecutionProvider"
+_POWER = "ep.webgpuexecutionprovider.powerPreference"
+_DXGI = "DxgiAdapterNumber"
 # Providers whose arena takes a limit.
 _LIMITED = (_CUDA, "ROCMExecutionProvider")
 
@@ -55,7 +58,8 @@ def options(device: Device, provider: str) -> dict[str, str]:
     if number is not None:
         return {"device_id": str(number)}
     if provider == "OpenVINOExecutionProvider":
-        return {"device_type": f"GPU.{device.indices.get('xpu', 0)}"}
+        # Not Level Zero's number: here the processor's own graphics are always GPU.0.
+        return {"device_type": f"GPU.{device.indices.get('openvino', 0)}"}
     return {}
 
 
@@ -76,7 +80,8 @@ def session(
         device: what to run on.
         drive: through which provider.
         profile: the beginning of the name of a profile to write.
-        threads: how many of the host's threads may compute; its own choice when None.
+        threads: how many of the host's threads may compute; when None, as many as this process
+            has cores, of which ONNX Runtime itself would not know a container's limit.
         limit_bytes: the most device memory to take, where the provider can be held to it.
         arrays: weights that the model names as lying elsewhere.
     """
@@ -90,13 +95,14 @@ def session(
     if arrays:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         settings.add_external_initializers(list(arrays), values)
-    if threads is not None:
-        settings.intra_op_num_threads = threads
-        settings.inter_op_num_threads = 1
+    settings.intra_op_num_threads = _host_cores(device) if threads is None else threads
+    settings.inter_op_num_threads = 1
     if profile:
         settings.enable_profiling = True
         settings.profile_file_prefix = profile
     if drive.provider == _WEBGPU:
+        if device.memory.kind == "unified":  # beside a card the card would be taken
+            settings.add_session_config_entry(_POWER, "low-power")
         settings.add_provider_for_devices([_webgpu_device(device)], {})
         made = onnxruntime.InferenceSession(model, sess_options=settings)
     else:
@@ -116,6 +122,20 @@ def session(
             hint="Run `anyrig -vv doctor`: the provider's own message is in the log.",
         )
     return made
+
+
+def _host_cores(device: Device) -> int:
+    """The cores that this process may use, under affinity and a container's limit."""
+    return max(1, device.units or 1) if device.kind == "cpu" else _cores_here()
+
+
+@functools.cache
+def _cores_here() -> int:
+    from anyrig.devices.sources import cpu
+    from anyrig.devices.sources.live import LiveAnswers
+    from anyrig.devices.sources.system import System
+
+    return max(1, int(cpu.describe(System(LiveAnswers(), {})).cores_usable))
 
 
 @functools.cache
@@ -143,13 +163,29 @@ def _webgpu_device(device: Device) -> Any:
         return found[0]
     vendor, _, number = device.pci_id.partition(":")
     wanted = (int(vendor, 16), int(number, 16))
-    for handle in found:
-        if (handle.device.vendor_id, handle.device.device_id) == wanted:
-            return handle
+    equal = [h for h in found if (h.device.vendor_id, h.device.device_id) == wanted]
+    if equal:
+        return _own_handle(device, equal)
     raise KernelFailed(
         f"the WebGPU provider does not list {device.name}",
         hint="Its Vulkan driver is missing: sudo apt install mesa-vulkan-drivers",
     )
+
+
+def _own_handle(device: Device, equal: list[Any]) -> Any:
+    """Of the handles of equal cards, a device's own: by its address, DXGI's number, or place."""
+    told = [{str(key): str(value) for key, value in h.device.metadata.items()} for h in equal]
+    for handle, facts in zip(equal, told, strict=True):
+        address = normal_address(facts.get("pci_bus_id", ""))
+        if address and address == device.pci_address:
+            return handle
+        if "dxgi" in device.indices and facts.get(_DXGI) == str(device.indices["dxgi"]):
+            return handle
+    if all(is_number(facts.get("card_idx", "")) for facts in told):
+        order = sorted(range(len(equal)), key=lambda n: int(told[n]["card_idx"]))
+        equal = [equal[number] for number in order]
+    place = device.indices.get("equal", 0)
+    return equal[min(place, len(equal) - 1)]
 
 
 def where_it_ran(profile: Path) -> dict[str, int]:

@@ -18,7 +18,7 @@ from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
-from anyrig.devices.words import detour, drive_for, match
+from anyrig.devices.words import detour, drive_for
 from anyrig.errors import DeviceUnusable, KernelFailed
 from anyrig.install import install_line
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
@@ -93,7 +93,7 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     plain = word.strip().lower()
     if plain == "auto":
         return [(context.choose().device, "")]
-    found = match(machine, word)
+    found = context.resolve(word)
     wanted = found if plain == "all" else found[:1]
     for device in wanted:
         other_way = detour(device, word)

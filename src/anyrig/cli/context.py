@@ -13,13 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.devices.choose import Choice, Evidence, Wish, choose
+from anyrig.cli.show import print_warning
+from anyrig.devices.choose import Choice, Evidence, Wish, choose, resolve
 from anyrig.settings.folders import Folders, folders
 from anyrig.settings.load import Loaded, load
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Book
-    from anyrig.devices.describe import Machine
+    from anyrig.devices.describe import Device, Machine
     from anyrig.settings.saved import SavedChoice
 
 log = logging.getLogger(__name__)
@@ -121,10 +122,47 @@ class Context:
             found.append(Wish(self.saved.device, "saved", self.saved.name))
         return tuple(found)
 
-    def choose(self) -> Choice:
-        """The device for this command."""
-        strict = bool(getattr(self.options, "strict", False)) or self.loaded.settings.strict
-        choice = choose(self.machine, self.wishes, evidence=self.evidence, strict=strict)
+    @property
+    def strict(self) -> bool:
+        """Whether a device that cannot be used is an error."""
+        return bool(getattr(self.options, "strict", False)) or self.loaded.settings.strict
+
+    def resolve(self, word: str) -> tuple[Device, ...]:
+        """The devices that a word of this command names; the CPU and a warning for an absent kind.
+
+        Raises:
+            NoSuchDevice: it names one device, which is not there.
+        """
+        found = resolve(self.machine, Wish(word, "flag"), strict=self.strict)
+        self._tell(found.warning)
+        return found.devices
+
+    def _tell(self, *warnings: str) -> None:
+        """Print warnings about the device, once for a command."""
+        if not getattr(self.options, "device_told", False):
+            for warning in filter(None, warnings):
+                print_warning(warning)
+            # Kept with the options: contexts made of these, here or in a child, stay silent.
+            self.options.device_told = any(warnings)
+
+    def choose_cpu(self) -> Choice:
+        """The CPU, for work that runs nowhere else. A requested device that is not there is told of
+        all the same; one that cannot be used does not matter here.
+        """
+        wish = next((one for one in self.wishes if one.origin != "saved"), None)
+        if wish is not None and wish.word.strip().lower() != "auto":
+            self._tell(resolve(self.machine, wish, strict=self.strict).warning)
+        return choose(self.machine, (Wish("cpu", "flag"),))
+
+    def choose(self, *, quiet: bool = False) -> Choice:
+        """The device for this command. Its warnings are printed once for a command.
+
+        Args:
+            quiet: the caller shows the warnings itself.
+        """
+        choice = choose(self.machine, self.wishes, evidence=self.evidence, strict=self.strict)
+        if not quiet:
+            self._tell(*choice.warnings)
         log.info("chosen: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
         for passed in choice.passed_over:
             log.info("passed over: %s (%s)", passed.device.name, passed.reason)

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     machine = context.machine
     fix = localize_install_lines if context.record is None else str
     try:
-        choice = context.choose()
+        choice = context.choose(quiet=True)
     except NoSuchDevice:
         # A wrong word in some file must not hide what is there.
         if not options.json and not options.device:

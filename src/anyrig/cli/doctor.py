@@ -13,7 +13,6 @@ from anyrig.cli.show import Progress, paint, print_json, wrapped
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
-from anyrig.devices.words import match
 from anyrig.errors import AnyrigError, BadInput, BadRecord
 from anyrig.install import install_line, localize_install_lines
 from anyrig.units import plural, seconds_text
@@ -47,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         )
     devices = context.machine.devices
     if options.device and options.device.strip().lower() != "auto":
-        devices = match(context.machine, options.device)
+        devices = context.resolve(options.device)
     probes = _recorded(context) if context.record is not None else ()
     if context.record is None and not options.no_kernels:
         probes = _prove(context, devices)
@@ -107,7 +106,7 @@ def _verdicts(tested: Sequence[SelfTested]) -> Iterator[Finding]:
 def _choice(context: Context) -> Iterator[Finding]:
     """Which device would be used, and whether what was asked for can be had."""
     try:
-        choice = context.choose()
+        choice = context.choose(quiet=True)
     except AnyrigError as error:
         yield Finding("choice", "broken", error.message, error.hint)
         return

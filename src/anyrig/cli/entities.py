@@ -154,13 +154,11 @@ def _finder(
 
 def _placed(context: Context, namer: Namer, sources: list[Source]) -> Placed:
     """Where names are found: as many processes as the documents are worth."""
-    from anyrig.devices.choose import Wish, choose
-
     size = sum(_size(source) for source in sources)
     need = replace(namer.need, most_workers=max(1, size // _BYTES_A_WORKER))
     if need.gpu:
         return compute.placed(context, context.choose(), need)
-    return compute.placed(context, choose(context.machine, (Wish("cpu", "flag"),)), need)
+    return compute.placed(context, context.choose_cpu(), need)
 
 
 def _size(source: Source) -> int:

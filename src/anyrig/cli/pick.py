@@ -29,8 +29,6 @@ def pick(context: Context) -> Choice:
             device = context.machine.find(word)
             remember(context, word, device.name if device else word)
     choice = context.choose()
-    for warning in choice.warnings:
-        print_warning(warning)
     if context.measures and choice.word != "all":
         measure_first_use(context, choice.device)
     return choice

@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
     few_arenas()  # before there are threads
     context = Context(options)
+    context.choose()  # a device that is not there is told of now, not by the first request
     settings = context.loaded.settings.server
     host = options.host or settings.host
     port = settings.port if options.port is None else options.port

@@ -121,7 +121,7 @@ class WatchedRig:
         context, machine = self._context, self._context.machine
         with self._lock:
             try:
-                choice = context.choose()
+                choice = context.choose(quiet=True)
             except (NoSuchDevice, DeviceUnusable) as error:
                 # A wrong word in some file must not hide what is there.
                 rows = [self._row(device, None) for device in machine.devices]
@@ -143,17 +143,20 @@ class WatchedRig:
             NoSuchDevice: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
-        from anyrig.devices.words import detour, match
+        from anyrig.devices.choose import Wish, resolve
+        from anyrig.devices.words import detour
 
         context, word = self._context, device.strip()
         warnings: list[str] = []
         saved = name = word.lower()
         if saved not in ("auto", "all"):
-            if saved == "gpu" and not context.machine.gpus:
-                raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
-            found = match(context.machine, word)[0]
-            warnings += self._objections(found, detour(found, word))
-            saved, name = found.id, found.name
+            resolved = resolve(context.machine, Wish(word, "flag"), strict=context.strict)
+            if resolved.absent:
+                warnings.append(f"{resolved.absent}; until there is one the CPU is used")
+            else:
+                found = resolved.devices[0]
+                warnings += self._objections(found, detour(found, word))
+                saved, name = found.id, found.name
         with self._lock:
             before = _ids(context)
             remember(context, saved, name)
@@ -173,7 +176,7 @@ class WatchedRig:
 
     def _objections(self, device: Device, other_way: str) -> list[str]:
         """What speaks against a device; an error where the user wants it strict."""
-        strict = self._context.loaded.settings.strict
+        strict = self._context.strict
         if device.why_not and device.kind == "gpu":
             text = f"{device.name} cannot be used: {device.why_not}"
             if strict:
@@ -266,6 +269,6 @@ def _live(device: Device, sample: Sample | None) -> dict[str, Any]:
 
 def _ids(context: Context) -> list[str]:
     try:
-        return [device.id for device in context.choose().devices]
+        return [device.id for device in context.choose(quiet=True).devices]
     except (NoSuchDevice, DeviceUnusable):
         return []

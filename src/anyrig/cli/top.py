@@ -19,7 +19,6 @@ from anyrig.cli.process_table import SORTS
 from anyrig.cli.show import print_json
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
 from anyrig.devices.describe import Machine
-from anyrig.devices.words import match
 from anyrig.errors import BadInput
 from anyrig.monitor import Monitor, Snapshot
 from anyrig.monitor.processes import running
@@ -86,7 +85,7 @@ def _wanted(context: Context) -> Machine:
     if word.strip().lower() == "auto":
         chosen = [context.choose().device]
     else:
-        chosen = list(match(machine, word))
+        chosen = list(context.resolve(word))
     ids = {device.id for device in chosen}
     return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.id in ids))
 

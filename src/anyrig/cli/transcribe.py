@@ -126,10 +126,8 @@ def _finish(
 
 def seats(context: Context, need: Need) -> Placed:
     """Where it runs; a model that has no way to a GPU goes to the CPU without a word about it."""
-    from anyrig.devices.choose import Wish, choose
-
     if not need.gpu and not context.options.device:
-        return compute.placed(context, choose(context.machine, (Wish("cpu", "flag"),)), need)
+        return compute.placed(context, context.choose_cpu(), need)
     return compute.placed(context, context.choose(), need)
 
 

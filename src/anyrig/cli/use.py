@@ -8,8 +8,8 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import choice_json
 from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
-from anyrig.devices.choose import explain
-from anyrig.devices.words import detour, match
+from anyrig.devices.choose import Wish, explain, resolve
+from anyrig.devices.words import detour
 from anyrig.errors import BadInput, DeviceUnusable
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
@@ -62,17 +62,19 @@ def _set(context: Context, word: str) -> int:
     plain = word.strip().lower()
     if plain in ("auto", "all"):
         return _save(context, plain, plain)
-    if plain == "gpu" and not context.machine.gpus:
-        raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
-    device = match(context.machine, word)[0]
+    found = resolve(context.machine, Wish(word, "flag"), strict=context.strict)
+    if found.absent:
+        print_warning(f"{found.absent}; until there is one the CPU is used")
+        return _save(context, plain, plain)
+    device = found.devices[0]
     if device.why_not and device.kind == "gpu":
         text = f"{device.name} cannot be used: {device.why_not}"
-        if context.options.strict or context.loaded.settings.strict:
+        if context.strict:
             raise DeviceUnusable(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
         print_warning(f"{text}; until that is mended the CPU is used")
     else:
         other_way = detour(device, word)
-        if other_way and (context.options.strict or context.loaded.settings.strict):
+        if other_way and context.strict:
             raise DeviceUnusable(other_way, hint="Run `anyrig doctor`.")
         if other_way:
             print_warning(other_way)
@@ -95,7 +97,7 @@ def _save(context: Context, word: str, name: str) -> int:
 
 
 def _tell(context: Context) -> int:
-    choice = context.choose()
+    choice = context.choose(quiet=True)
     if context.options.json:
         stored = context.saved
         data = {"saved": {"device": stored.device, "name": stored.name} if stored else None}

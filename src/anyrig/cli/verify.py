@@ -143,12 +143,12 @@ def _audio(delivered: Delivered, spool: Spool, number: int) -> Any:
 
 def _seats(context: Context, num_parts: int) -> Any:
     """The CPU, whatever speaks: the recognisers are small."""
-    from anyrig.devices.choose import Wish, choose
     from anyrig.placement import Need, place
 
     need = Need(
         "the recogniser", backends=("onnx",), gpu=False, cores=1, worker_bytes=600 << 20,
         most_workers=max(1, num_parts // 4),
     )  # fmt: skip
-    choice = choose(context.machine, (Wish("cpu", "flag"),))
-    return place(context.machine, choice, need, environment=context.environment).placements
+    return place(
+        context.machine, context.choose_cpu(), need, environment=context.environment
+    ).placements

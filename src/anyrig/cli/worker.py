@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from anyrig.cli import compute
 from anyrig.cli.cluster_link import broker_of, needs_celery
 from anyrig.cli.context import Context
-from anyrig.cli.show import print_warning
-from anyrig.errors import BadInput, DeviceUnusable, NoSuchDevice
+from anyrig.errors import BadInput
 from anyrig.units import is_number
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ broker), USE_GPU=auto|yes|no, GPU_ID and CUDA_VISIBLE_DEVICES (the device), WORK
 and NUM_WORKERS (nodes on each device); flags come over them, and they over the settings."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_NODES = 64
-# What names a GPU, whether or not there is one; any other word that matches nothing is a mistake.
-_GPU = re.compile(
-    r"(gpu|nvidia|amd|intel|mps|metal"
-    r"|(cuda|tensorrt|trt|rocm|hip|xpu|dml|directml|webgpu)(:\d+)?|\d+(:\d+)?)"
-)
 
 
 @dataclass(frozen=True)
@@ -135,29 +129,17 @@ def _posts(context: Context) -> list[Post]:
 
 
 def chosen(context: Context, *, quiet: bool = False) -> Choice:
-    """The device; the CPU with a warning where a GPU was asked for and none is there.
+    """The device of this node.
 
     Args:
         context: of the command.
         quiet: it was told before, and measured.
     """
     from anyrig.cli.pick import pick
-    from anyrig.devices.choose import Wish, choose
 
     if not any(gpu.usable for gpu in context.machine.gpus):
         context.options.no_bench = True  # nothing to choose by figures
-    try:
-        return context.choose() if quiet else pick(context)
-    except NoSuchDevice as error:
-        strict = bool(context.options.strict) or context.loaded.settings.strict
-        word = next((wish.word for wish in context.wishes), "")
-        if not _GPU.fullmatch(word.strip().lower()):
-            raise
-        if strict:
-            raise DeviceUnusable(error.message, hint=error.hint) from error
-        if not quiet:
-            print_warning(f"{error.message}; using the CPU")
-        return choose(context.machine, (Wish("cpu", "flag"),))
+    return context.choose(quiet=True) if quiet else pick(context)
 
 
 def word_of(device: Device) -> str:

@@ -3,6 +3,11 @@
 The order: the flag, the environment variable, the settings file, the saved choice, the best
 measured device, the best described one, the CPU. A choice says why it was made and what was passed
 over.
+
+`resolve` holds the one rule for a word that names nothing here. A kind (`gpu`, `cuda`) falls back
+to the CPU with a warning. One device (an index, an id, a name) is an error that lists what is
+there, unless the word comes from a variable that may be meant for other programs (`GPU_ID`): then
+it too falls back with a warning. `strict` makes every fallback an error.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from anyrig.devices.describe import Device, Machine
-from anyrig.devices.words import detour, match, rank, ranked
+from anyrig.devices.words import KINDS, detour, kind_of, match, rank, ranked, what_is_there
 from anyrig.errors import DeviceUnusable, NoSuchDevice
 from anyrig.units import GIB, MIB, bytes_text
 
@@ -27,6 +32,7 @@ _ORIGIN_TEXT = {
 _GPU_WORKER_BYTES = 6 * GIB
 _CPU_WORKER_BYTES = 3 * GIB
 _CORES_PER_WORKER = 4
+_OWN = "ANYRIG_"
 _MOST_WORKERS = 8
 
 
@@ -39,6 +45,25 @@ class Wish(NamedTuple):
     """What a saved device was called, to name it when it is gone."""
     place: str = ""
     """The variable or file that holds the word."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it stands in another tool's variable, which may be meant for that tool alone."""
+        return self.origin == "environment" and bool(self.place) and not self.place.startswith(_OWN)
+
+
+class Resolved(NamedTuple):
+    """What a word means on a machine."""
+
+    devices: tuple[Device, ...]
+    """The devices that it names, best first; the CPU where it names nothing."""
+    absent: str = ""
+    """What is not there, as a sentence; empty where the word names something."""
+
+    @property
+    def warning(self) -> str:
+        """What to tell of a fallback."""
+        return f"{self.absent}; using the CPU" if self.absent else ""
 
 
 class PassedOver(NamedTuple):
@@ -94,23 +119,85 @@ def choose(
     evidence = evidence or Evidence()
     warnings: list[str] = []
     for wish in wishes:
-        if wish.word.strip().lower() == "auto":
+        word = wish.word.strip().lower()
+        if word == "auto":
             break
-        try:
-            found = match(machine, wish.word)
-        except NoSuchDevice as error:
-            if wish.origin == "flag":
-                raise
-            if wish.origin != "saved":
-                where = f"{error.message}, which {wish.place or wish.origin} asks for"
-                raise NoSuchDevice(where, hint=error.hint) from error
-            warnings.append(f"the saved device {wish.name or wish.word} is gone; choosing anew")
+        if wish.origin == "saved" and _is_gone(machine, wish):
+            gone = f"the saved device {wish.name or wish.word} is gone"
+            if strict:
+                hint = f"`anyrig use` saves another. {what_is_there(machine)}"
+                raise NoSuchDevice(gone, hint=hint)
+            warnings.append(f"{gone}; choosing anew")
             continue
-        return _granted(machine, wish, found, evidence, strict, tuple(warnings))
+        found = resolve(machine, wish, strict=strict)
+        if word == "all" or kind_of(word):
+            warnings += _unmatched(machine, strict)
+        if found.absent:
+            passed = _passed(machine, found.devices, evidence)
+            told = (*warnings, found.warning)
+            return Choice(found.devices, "fallback", found.absent, passed, told, wish.word)
+        return _granted(machine, wish, found.devices, evidence, strict, tuple(warnings))
+    warnings += _unmatched(machine, strict)
     return _best(machine, evidence, tuple(warnings))
 
 
+def resolve(machine: Machine, wish: Wish, *, strict: bool = False) -> Resolved:
+    """The devices that a word names, whether or not they can be used.
+
+    Args:
+        machine: the devices there are.
+        wish: the word and who said it; neither `auto` nor empty.
+        strict: a word that names nothing is always an error.
+
+    Raises:
+        NoSuchDevice: the word names one device that is not there.
+        DeviceUnusable: it names a kind that is not there, and `strict` is set.
+    """
+    try:
+        return Resolved(match(machine, wish.word))
+    except NoSuchDevice as error:
+        kind = kind_of(wish.word)
+        if kind:
+            absent = f"there is no {KINDS[kind]}{_requested(wish)}"
+            if strict:
+                hint = f"{what_is_there(machine)} `anyrig doctor` says more."
+                raise DeviceUnusable(absent, hint=hint) from error
+            return Resolved((machine.cpu_device,), absent)
+        absent = f"{error.message}{_requested(wish)}"
+        if wish.is_foreign and not strict:
+            return Resolved((machine.cpu_device,), absent)
+        raise NoSuchDevice(absent, hint=error.hint) from error
+
+
 # -- decisions ----------------------------------------------------------------------------------
+
+
+def _requested(wish: Wish) -> str:
+    """Who asked, where a person could not tell."""
+    if wish.origin in ("flag", "saved"):
+        return ""
+    return f", which {wish.place or wish.origin} asks for"
+
+
+def _is_gone(machine: Machine, wish: Wish) -> bool:
+    """Whether a saved device is not there any more."""
+    if kind_of(wish.word):
+        return False
+    try:
+        return not match(machine, wish.word)
+    except NoSuchDevice:
+        return True
+
+
+def _unmatched(machine: Machine, strict: bool) -> list[str]:
+    """Variables such as CUDA_VISIBLE_DEVICES that name devices which are not there."""
+    told = [
+        f"{one.variable} names {one.entry}, which is not there: ignored"
+        for one in machine.unmatched
+    ]
+    if told and strict:
+        raise NoSuchDevice(told[0].removesuffix(": ignored"), hint=what_is_there(machine))
+    return told
 
 
 def _granted(
@@ -135,8 +222,6 @@ def _granted(
             warnings,
             "all",
         )
-    if wish.word.strip().lower() == "gpu" and not machine.gpus:
-        return _no_gpu(machine, wish, strict, warnings)
     good = [d for d in found if d.kind == "cpu" or not _why_not(d, evidence)]
     if good:
         other_way = detour(good[0], wish.word)
@@ -158,15 +243,6 @@ def _granted(
         _passed(machine, (machine.cpu_device,), evidence),
         (*warnings, warning),
         wish.word,
-    )
-
-
-def _no_gpu(machine: Machine, wish: Wish, strict: bool, warnings: tuple[str, ...]) -> Choice:
-    if strict:
-        raise DeviceUnusable("there is no GPU", hint="Run `anyrig doctor`.")
-    text = "a GPU was asked for and there is none; using the CPU"
-    return Choice(
-        (machine.cpu_device,), "fallback", "there is no GPU", (), (*warnings, text), wish.word
     )
 
 

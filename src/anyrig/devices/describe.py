@@ -193,6 +193,14 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Unmatched:
+    """A device that a variable such as CUDA_VISIBLE_DEVICES names and that is not there."""
+
+    variable: str
+    entry: str
+
+
+@dataclass(frozen=True)
 class Machine:
     """All devices of a machine, with the platform around them."""
 
@@ -211,6 +219,8 @@ class Machine:
     groups: tuple[str, ...] = ()
     root: bool = False
     disk_free_bytes: int | None = None
+    unmatched: tuple[Unmatched, ...] = ()
+    """What variables name that is not there."""
 
     @property
     def devices(self) -> tuple[Device, ...]:

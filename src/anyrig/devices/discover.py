@@ -101,6 +101,9 @@ def discover(
         groups=_guard("groups", reports, lambda: tuple(map(str, host.get("groups") or ())), ()),
         root=bool(host.get("root", False)),
         disk_free_bytes=_guard("disk", reports, lambda: system.disk_free(home), None),
+        unmatched=_guard(
+            "visible", reports, lambda: visible.unmatched(gpus, system.environment), ()
+        ),
     )
 
 
@@ -238,9 +241,15 @@ def _vulkan(system: System) -> bool:
 def _numbered(gpus: tuple[Device, ...]) -> Iterator[Device]:
     """The GPUs with the numbers people call them by; a MIG instance has its parent's."""
     number = -1
+    seen: dict[str, int] = {}
     for gpu in gpus:
         number += gpu.part != "mig"
-        yield replace(gpu, indices={**gpu.indices, "gpu": number, "webgpu": number})
+        indices = {**gpu.indices, "gpu": number, "webgpu": number}
+        alike = sum(other.pci_id == gpu.pci_id and other.part != "mig" for other in gpus)
+        if gpu.pci_id and gpu.part != "mig" and alike > 1:
+            # Its place among cards of one model, which some libraries do not tell apart.
+            indices["equal"] = seen[gpu.pci_id] = seen.get(gpu.pci_id, -1) + 1
+        yield replace(gpu, indices=indices)
 
 
 def _render_access(system: System) -> str | None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anyrig.devices.describe import Device
+from anyrig.devices.describe import Device, Unmatched
 from anyrig.devices.parts import nvidia as nvidia_parts
 from anyrig.units import is_number
+
+_MOST_DIGITS = 18
 
 
 def apply(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:
@@ -24,6 +26,42 @@ def apply(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[De
         for device in number(mine, environment):
             found[device.id] = device
     return tuple(found[device.id] for device in devices)
+
+
+_VARIABLES = {
+    "CUDA_VISIBLE_DEVICES": ("nvidia", "amd"),
+    "HIP_VISIBLE_DEVICES": ("amd",),
+    "ROCR_VISIBLE_DEVICES": ("amd",),
+    "ZE_AFFINITY_MASK": ("intel",),
+}
+
+
+def unmatched(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Unmatched, ...]:
+    """The devices that variables name and that are not there.
+
+    An empty value, `-1`, or a word such as Slurm's `NoDevFiles` hides everything on purpose and
+    names nothing.
+    """
+    found = []
+    for variable, vendors in _VARIABLES.items():
+        for entry in (part.strip() for part in environment.get(variable, "").split(",")):
+            number = entry.partition(".")[0] if variable == "ZE_AFFINITY_MASK" else entry
+            if not is_number(number) and not entry.startswith(("GPU-", "MIG-")):
+                break
+            if not any(_names(devices, vendor, number) for vendor in vendors):
+                found.append(Unmatched(variable, entry))
+    return tuple(found)
+
+
+def _names(devices: Sequence[Device], vendor: str, entry: str) -> bool:
+    """Whether an entry may mean one of a vendor's devices, hidden and silent ones too."""
+    mine = [device for device in devices if device.vendor == vendor]
+    if is_number(entry):
+        cards = [d for d in mine if d.part != "mig"] or mine
+        return len(entry) < _MOST_DIGITS and int(entry) < len(cards)
+    known = [device.id.lower() for device in mine]
+    silent = any(not name.startswith(("gpu-", "mig-")) for name in known)
+    return silent or any(name.startswith(entry.lower()) for name in known)
 
 
 def _numbered(
@@ -133,17 +171,34 @@ def _hip_variable(environment: Mapping[str, str]) -> str:
 
 
 def _intel(devices: list[Device], environment: Mapping[str, str]) -> list[Device]:
-    """ZE_AFFINITY_MASK names devices, or tiles of them as `0.1`. Level Zero lists cards first."""
+    """ZE_AFFINITY_MASK names devices, or tiles of them as `0.1`.
+
+    Level Zero lists cards first. OpenVINO, behind the same mask, lists the processor's own graphics
+    first.
+    """
     order = [
         replace(device, indices={**device.indices, "ze": number})
         for number, device in enumerate(sorted(devices, key=lambda d: d.memory.kind == "unified"))
     ]
     value = environment.get("ZE_AFFINITY_MASK")
     if value is None or not value.strip():  # an empty mask hides nothing
-        return _numbered(order, order, "xpu", "")
+        return _openvino(_numbered(order, order, "xpu", ""))
     wanted = [entry.strip().partition(".")[0] for entry in value.split(",")]
     shown = [d for number, d in enumerate(order) if str(number) in wanted]
-    return _numbered(order, shown, "xpu", f"ZE_AFFINITY_MASK={value}")
+    return _openvino(_numbered(order, shown, "xpu", f"ZE_AFFINITY_MASK={value}"))
+
+
+def _openvino(devices: Sequence[Device]) -> list[Device]:
+    """The devices with OpenVINO's numbers: `GPU.0` is the integrated one, where there is one."""
+    shown = [device for device in devices if not device.blocked]
+    shown.sort(key=lambda d: (d.memory.kind != "unified", d.indices["xpu"]))
+    place = {device.id: number for number, device in enumerate(shown)}
+    return [
+        replace(device, indices={**device.indices, "openvino": place[device.id]})
+        if device.id in place
+        else device
+        for device in devices
+    ]
 
 
 def _pick(devices: Sequence[Device], value: str) -> list[Device]:

@@ -1,11 +1,14 @@
 """What a user may call a device by, and which of several is the better by description.
 
-Words: `cpu`, `all`, `gpu`, a number, an id or its beginning, a PCI address, a vendor, a library's
-name for it (`cuda:1`, `dml:0`), or part of its name. Pure functions of a `Machine`.
+A word is `cpu`, `all`, a kind of device (`gpu`, `cuda`, `amd`), an index (`1`, `6:1`), a library's
+name for one device (`cuda:1`, `dml:0`), an id or its beginning, a PCI address, or part of a name.
+Each form is looked up in its own way and in no other: a number never matches a name. Pure functions
+of a `Machine`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from anyrig.devices.describe import Device, Drive, Machine
@@ -14,8 +17,32 @@ from anyrig.units import GIB, is_number, normal_address
 
 _LIBRARY_WORDS = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
 _SYNONYMS = {"directml": "dml", "trt": "tensorrt", "hip": "rocm", "metal": "mps"}
+_VENDORS = {
+    "nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "qualcomm": "Qualcomm",
+}  # fmt: skip
+KINDS = {
+    "gpu": "GPU",
+    "cuda": "CUDA device",
+    "tensorrt": "TensorRT device",
+    "rocm": "ROCm device",
+    "xpu": "XPU device",
+    "mps": "Metal (MPS) device",
+    "dml": "DirectML device",
+    "webgpu": "WebGPU device",
+    **{vendor: f"{title} GPU" for vendor, title in _VENDORS.items()},
+}
+"""Words for any device of a kind, with what to call one in a message."""
+_INDEX = re.compile(r"[+-]?[0-9]+(:[0-9]*)?")
 _FP16_RANK = {"matrix": 3, "fast": 2, "slow": 1, "none": 0, None: 0}
 _MOST_LISTED = 8
+_MOST_DIGITS = 18
+
+
+def kind_of(word: str) -> str:
+    """The kind that a word names (`directml` is `dml`); nothing for a word of one device."""
+    plain = word.strip().lower()
+    kind = _SYNONYMS.get(plain, plain)
+    return kind if kind in KINDS else ""
 
 
 def match(machine: Machine, word: str) -> tuple[Device, ...]:
@@ -27,19 +54,31 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
     if lower == "all":
         usable = tuple(device for device in machine.gpus if device.usable)
         return (*usable, machine.cpu_device)
-    if lower == "gpu":
-        return ranked(machine.gpus) or (machine.cpu_device,)
-    for way in (_by_index, _by_id, _by_vendor, _by_library, _by_name) if lower else ():
-        found = way(machine, lower)
-        if found:
-            return found
-    raise NoSuchDevice(f"no device matches {plain!r}", hint=_what_is_there(machine, lower))
+    found = _found(machine, lower) if lower else ()
+    if not found:
+        raise NoSuchDevice(f"no device matches {plain!r}", hint=what_is_there(machine, lower))
+    return found
+
+
+def _found(machine: Machine, word: str) -> tuple[Device, ...]:
+    if word == "gpu":
+        return ranked(machine.gpus)
+    if _INDEX.fullmatch(word):
+        return _by_index(machine, word)
+    if word in _VENDORS:
+        return ranked(d for d in machine.gpus if d.vendor == word)
+    library, colon, number = word.partition(":")
+    if _SYNONYMS.get(library, library) in _LIBRARY_WORDS and (not colon or is_number(number)):
+        return _by_library(machine, word) if len(number) <= _MOST_DIGITS else ()
+    found = _by_id(machine, word)
+    # `2.5` or `4,0` is no name either, though a CPU's name ends in 2.50GHz.
+    return found if found or not any(map(str.isalpha, word)) else _by_name(machine, word)
 
 
 def _by_index(machine: Machine, word: str) -> tuple[Device, ...]:
     """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
     number, colon, part = word.partition(":")
-    if not is_number(number) or (colon and not is_number(part)):
+    if not is_number(number) or (colon and not is_number(part)) or len(word) > _MOST_DIGITS:
         return ()
     wanted = (int(number), int(part) if colon else None)
     return tuple(d for d in machine.gpus if (d.indices.get("gpu"), d.indices.get("mig")) == wanted)
@@ -57,23 +96,19 @@ def _by_id(machine: Machine, word: str) -> tuple[Device, ...]:
     return _single([d for d in machine.gpus if d.id.lower().startswith(forms)], word)
 
 
-def _by_vendor(machine: Machine, word: str) -> tuple[Device, ...]:
-    return ranked(d for d in machine.gpus if d.vendor == word)
-
-
 def _by_library(machine: Machine, word: str) -> tuple[Device, ...]:
     library, colon, number = word.partition(":")
     library = _SYNONYMS.get(library, library)
-    if library not in _LIBRARY_WORDS or (colon and not is_number(number)):
-        return ()
     if library == "cuda" and not any(d.vendor == "nvidia" for d in machine.gpus):
         library = "rocm"  # torch's ROCm build calls its devices cuda
-    wanted = library if library == "mps" else f"{library}:{number}"
-    if colon or library == "mps":
+    if library == "mps":  # there is one, which torch calls mps or mps:0
+        return tuple(d for d in machine.gpus if "mps" in d.words and int(number or 0) == 0)[:1]
+    wanted = f"{library}:{number}"
+    if colon:
         counted = [d for d in machine.gpus if wanted in d.words]
         # Cards that the library does not count (hidden, no driver) follow those it does.
         uncounted = [d for d in machine.gpus if library in d.words]
-        if counted or library == "mps":
+        if counted:
             return tuple(counted)[:1]
         instances = [d for d in machine.gpus if d.part == "mig" and d.usable]
         if library == "cuda" and instances:
@@ -108,18 +143,29 @@ def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
     return tuple(found)
 
 
-def _what_is_there(machine: Machine, word: str) -> str:
+def what_is_there(machine: Machine, word: str = "") -> str:
+    """The devices of a machine as a hint, with the word that was probably meant."""
     rows = [f"{number_text(gpu)} ({gpu.name}, {', '.join(gpu.words)})" for gpu in machine.gpus]
-    words = sorted({w for d in machine.devices for w in d.words} | {"auto", "all", "cpu"})
-    import difflib  # 3 ms that only a mistake should cost
-
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
-    nearest = f"Did you mean {near[0]!r}? " if near else ""
     if len(rows) > _MOST_LISTED:
         rest = len(rows) - _MOST_LISTED
         rows = [*rows[:_MOST_LISTED], f"{rest} more in `anyrig devices`"]
     listed = "; ".join([*rows, f"cpu ({machine.cpu.name})"])
-    return f"{nearest}There is: {listed}. `auto` picks the best, `all` takes every one."
+    meant = _meant(machine, word)
+    return f"{meant}There is: {listed}. `auto` picks the best, `all` takes every one."
+
+
+def _meant(machine: Machine, word: str) -> str:
+    if is_number(word):
+        # `4090` is an index that nobody has; the model's name needs a letter of its own.
+        named = next((gpu for gpu in machine.gpus if re.search(rf"\b{word}\b", gpu.name)), None)
+        if named is None or len(word) < 3:
+            return ""
+        return f"A number is an index: {named.name} is {number_text(named)!r}. "
+    words = sorted({w for d in machine.devices for w in d.words} | {"auto", "all", "cpu"})
+    import difflib  # 3 ms that only a mistake should cost
+
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.7) if word else []
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def detour(device: Device, word: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.devices.choose import Wish, choose
 from anyrig.devices.discover import discover
+from anyrig.devices.words import kind_of
 from anyrig.errors import BadInput
 from anyrig.placement import Need, Placement, Wanted, place
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from anyrig.devices.describe import Machine
     from anyrig.training.settings import Settings
 
+log = logging.getLogger(__name__)
 NEED = Need(
     what="training", backends=("torch",), precisions=("bf16", "fp16", "tf32", "fp32"), training=True
 )
@@ -46,8 +49,12 @@ def placed(
     local_rank: int = 0,
     environment: Mapping[str, str] | None = None,
     machine: Machine | None = None,
+    strict: bool = False,
 ) -> Placement:
     """One placement: the best device, or the one that was asked for.
+
+    A kind of device (`gpu`, `cuda`) that is not there is the CPU with a warning. One device that is
+    not there, or that nothing can drive, is an error.
 
     Args:
         settings: precision and memory.
@@ -56,11 +63,15 @@ def placed(
         local_rank: this process' number on its machine.
         environment: the variables that hide and order devices.
         machine: what `discover` found, where it is known already.
+        strict: a kind that is not there, or that cannot be used, is an error too.
     """
     machine = machine or discover(environment)
-    word = device or _own(device_ids, local_rank)
+    word = _own(device_ids, local_rank) if device is None or device == "" else str(device)
     wishes = [Wish(word, "flag")] if word else []
-    choice = choose(machine, wishes, strict=bool(word))
+    particular = word is not None and not kind_of(word)
+    choice = choose(machine, wishes, strict=strict or particular)
+    for warning in choice.warnings if local_rank == 0 else ():
+        log.warning("%s", warning)
     found = place(machine, choice, need(settings.precision), wanted(settings))
     if word or len(found.placements) == 1 or local_rank == 0:
         return found.placements[0]

@@ -145,14 +145,27 @@ def disk(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding("disk", "good", told)
 
 
+def _unset(machine: Machine, variable: str) -> str:
+    """The command that removes a variable from the shell."""
+    windows = machine.platform.system == "Windows"
+    return f"Remove-Item Env:{variable}" if windows else f"unset {variable}"
+
+
 def visibility(machine: Machine, probes: Probes) -> Iterator[Finding]:
-    """Devices that a variable hides."""
+    """Devices that a variable hides, and those that it names in vain."""
+    for one in machine.unmatched:
+        yield Finding(
+            "visibility",
+            "warning",
+            f"{one.variable} names {one.entry}, which is not there",
+            _unset(machine, one.variable),
+        )
     hidden = [gpu for gpu in machine.gpus if gpu.blocked.startswith("hidden by")]
     for gpu in hidden:
         yield Finding(
             "visibility", "warning", f"{of(gpu)} is {gpu.blocked}", gpu.blocked_fix, gpu.id
         )
-    if machine.gpus and not hidden:
+    if machine.gpus and not hidden and not machine.unmatched:
         yield Finding("visibility", "good", "no variable hides a device")
 
 
@@ -166,7 +179,7 @@ def allocator(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "allocator",
             "warning",
             "PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF are both set: the first wins",
-            "unset PYTORCH_CUDA_ALLOC_CONF",
+            _unset(machine, "PYTORCH_CUDA_ALLOC_CONF"),
         )
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     named = next((name for name in names if name in environment), names[1])
@@ -178,12 +191,12 @@ def allocator(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "allocator",
             "warning",
             "expandable_segments does not work on Windows or WSL2",
-            f"unset {named}",
+            _unset(machine, named),
         )
     for name, what in _IDLE_VARIABLES.items():
         if environment.get(name, "0") not in ("", "0"):
             found = True
-            yield Finding("allocator", "warning", f"{name} {what}", f"unset {name}")
+            yield Finding("allocator", "warning", f"{name} {what}", _unset(machine, name))
     if not found and machine.facts.get("torch_flavour") in ("cuda", "rocm"):
         told = f"set: {settings}" if settings else "torch's defaults"
         yield Finding("allocator", "good", f"allocator settings are sound ({told})")
