@@ -32,11 +32,11 @@ def torch_cuda_fix(device: Device, ground: Ground) -> str:
     """
     capability = nvidia_parts.parse(device.capability) or (8, 0)
     arm = is_arm(ground.platform)
+    if arm and capability in _JETSON:
+        return "install the torch of NVIDIA's JetPack"
     if capability < ((8, 0) if arm else (5, 0)):
         return ""  # no official wheel holds kernels for it
     driver = version_of(ground.cuda_driver) or (13, 0)
-    if arm and capability in _JETSON:
-        return "install the torch of NVIDIA's JetPack"
     if driver[0] < 12:
         last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
         return f"update NVIDIA's driver to {last}"
