@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from anyrig.cli import main
 from anyrig.devices import checks
 from anyrig.devices.checks import CHECKS
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import Finding, Probe, diagnose
-from tests.conftest import NAMES
+from anyrig.devices.discover import from_record
+from tests.conftest import MACHINES, NAMES, record_of
 
 Load = Callable[..., Machine]
 
@@ -86,6 +88,8 @@ FINDINGS = [
      "arc-b580-linux"),
     ("flash-attention", "good", "inside torch's SDPA", '"9.0"', "h200-linux", "t4-linux"),
     ("flash-attention", "warning", "2.8.3 has no kernels for 7.5", "", "t4-linux", "low-disk"),
+    ("torch-kernels", "broken", "gfx1031", "HSA_OVERRIDE_GFX_VERSION=10.3.0",
+     "rx6700xt-no-kfd-linux", "mi300x-linux"),
     ("flash-attention", "good", "2.8.3.post1", '"12.0"', "rtx4090-rtxpro6000-wsl2", "h200-linux"),
     ("flash-attention", "good", "no flash-attention", "", "gtx1080ti-linux", "h200-linux"),
     ("bf16", "good", "natively", "", "h200-linux", "t4-linux"),
@@ -102,8 +106,19 @@ FINDINGS = [
      "rtx4070-laptop-docker", "arc-b580-linux"),
     ("amd-access", "broken", "/dev/kfd is not there", "modprobe", "rx6700xt-no-kfd-linux",
      "rx6700xt-linux"),
-    ("leftovers", "warning", "torch-directml", "uninstall", "rx640-directml-windows",
-     "rx640-uhd750-windows"),
+    ("leftovers", "warning", "torch-directml", "uninstall", "rtx3060-pair-windows",
+     "rx640-directml-windows"),
+    ("leftovers", "good", "drives GPU 0 (Radeon RX 640)", "", "rx640-directml-windows",
+     "rtx3060-pair-windows"),
+    ("usable", "broken", "ROCm in WSL2 needs librocdxg", "troubleshooting", "amd-wsl2",
+     "mi300x-linux"),
+    ("usable", "warning", "no GPU can be used", "anyrig[webgpu]", "rx640-uhd750-windows",
+     "rx640-directml-windows"),
+    ("wsl", "warning", "several GPUs", "wsl --install", "rtx3060-pair-windows",
+     "rtx5090-cpu-torch-windows"),
+    ("wsl", "good", "FlashAttention", "wsl --install", "rtx5090-cpu-torch-windows",
+     "rx7900xtx-windows"),
+    ("flash-attention", "good", "flash-attn 2.8.3 is installed", "", "low-disk", "h200-linux"),
     ("torch", "warning", "built for the CPU only", "", "rx640-uhd750-windows", "h200-linux"),
     ("allocator", "warning", "expandable_segments", "Remove-Item", "rtx5090-cpu-torch-windows",
      "h200-linux"),
@@ -233,3 +248,136 @@ def test_one_good_provider_does_not_hide_a_failing_one(machine: Load) -> None:
     )  # fmt: skip
     assert _found(here, "kernel", "broken", "libcudnn", "", probes)
     assert _found(here, "kernel", "good", "WebGpuExecutionProvider", "", probes)
+
+
+# -- advice ----------------------------------------------------------------------------------------
+
+
+def _changed(name: str, **packages: str | None) -> Machine:
+    """A recorded machine with other packages."""
+    record = record_of(name)
+    for package, version in packages.items():
+        record["packages"].pop(package.replace("_", "-"), None)
+        if version is not None:
+            record["packages"][package.replace("_", "-")] = version
+    return from_record(record)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_kernels_are_not_mended_by_the_driver(machine: Load, name: str) -> None:
+    """The fix of a finding mends what the finding says, whatever else is amiss."""
+    for finding in diagnose(machine(name)):
+        if finding.check in ("torch-kernels", "torch", "cuda-runtime"):
+            for word in ("modprobe", "usermod", "docker run", "apt install"):
+                assert word not in finding.fix, finding
+
+
+def test_missing_kernels_in_a_container_without_compute(machine: Load) -> None:
+    record = record_of("a10-docker-utility")
+    record["nvml"]["devices"][0]["nvmlDeviceGetCudaComputeCapability"] = [6, 1]
+    found = [f for f in diagnose(from_record(record)) if f.check == "torch-kernels"]
+    assert [(f.state, "cu126" in f.fix, "docker" in f.fix) for f in found] == [
+        ("broken", True, False)
+    ]
+
+
+def test_a_cpu_torch_beside_a_card_that_may_not_be_opened(machine: Load) -> None:
+    record = record_of("rx7900xtx-linux")
+    record["packages"]["torch"] = "2.13.0+cpu"
+    record["package_files"] = record_of("no-gpu")["package_files"]
+    fixes = {f.check: f.fix for f in diagnose(from_record(record)) if f.state == "broken"}
+    assert "rocm" in fixes["torch"]
+    assert "usermod" in fixes["amd-access"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gpu_that_cannot_be_used_is_never_passed_over(machine: Load, name: str) -> None:
+    here = machine(name)
+    on_purpose = ("hidden by", "MIG instances", "virtual machine")
+    mine = [g for g in here.gpus if not any(word in g.blocked for word in on_purpose)]
+    if not mine or any(gpu.usable for gpu in here.gpus):
+        return
+    told = [f for f in diagnose(here) if f.state == "broken" or f.check == "usable"]
+    assert told
+    assert any(f.fix for f in told)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "last"),
+    [
+        ("amd-wsl2", 1, "1 thing broken"), ("rx640-uhd750-windows", 0, "No GPU can be used"),
+        ("snapdragon-windows", 0, "No GPU can be used"), ("h200-linux", 0, "Nothing is broken"),
+        ("no-gpu", 0, "All is well"), ("hidden-gpu", 0, "Nothing is broken"),
+    ],
+)  # fmt: skip
+def test_the_doctors_last_line(
+    capsys: pytest.CaptureFixture[str], name: str, code: int, last: str
+) -> None:
+    assert main(["doctor", "--machine", str(MACHINES / f"{name}.json")]) == code
+    assert capsys.readouterr().out.rstrip().splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize("name", ["rx640-directml-windows", "vega8-directml-windows"])
+def test_what_drives_the_card_is_not_to_be_uninstalled(machine: Load, name: str) -> None:
+    found = diagnose(machine(name))
+    assert not [f for f in found if "uninstall" in f.fix and "torch-directml" in f.fix]
+    assert [f for f in found if f.check == "leftovers" and "maintenance" in f.message]
+
+
+def test_torch_directml_beside_another_torch_than_its_own() -> None:
+    """Where no other torch drives the card, its own is the way; elsewhere it is a leftover."""
+    record = record_of("rx640-directml-windows")
+    record["packages"]["torch"] = "2.13.0+cpu"
+    record["package_files"] = record_of("no-gpu")["package_files"]
+    found = [f for f in diagnose(from_record(record)) if f.check == "leftovers"]
+    assert [(f.state, f.fix) for f in found] == [("warning", "pip install torch==2.4.1")]
+    found = [f for f in diagnose(_changed("rtx3060-pair-windows")) if f.check == "leftovers"]
+    assert [(f.state, "uninstall" in f.fix) for f in found] == [("warning", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "version", "state"),
+    [
+        ("h200-linux", "flash_attn", "2.8.3", "good"),
+        ("h200-linux", "flash_attn", "2.7.4.post1", "good"),
+        ("h200-linux", "flash_attn_4", "4.0.0b36", "good"),
+        ("h200-linux", "flash_attn_3", "3.0.0b1", "good"),
+        ("rtx4090-rtxpro6000-wsl2", "flash_attn", "2.8.3.post2", "good"),
+        ("rtx4090-rtxpro6000-wsl2", "flash_attn", "2.8.3", "warning"),
+        ("rtx4090-rtxpro6000-wsl2", "flash_attn_3", "3.0.0b1", "warning"),
+        ("mi300x-linux", "flash_attn", "2.8.3", "good"),
+        ("rx6700xt-linux", "flash_attn", "2.8.3", "warning"),
+        ("t4-linux", "flash_attn_4", "4.0.0b36", "warning"),
+        ("mi300x-linux", "flash_attn_4", "4.0.0b36", "warning"),
+    ],
+)
+def test_an_installed_flash_attention_is_named_with_its_version(
+    name: str, package: str, version: str, state: str
+) -> None:
+    title = f"{package.replace('_', '-')} {version}"
+    here = _changed(name, **{"flash_attn": None, package: version})
+    found = [f for f in diagnose(here) if f.check == "flash-attention" and title in f.message]
+    assert found
+    if state == "warning":
+        assert any(f.state == "warning" and "has no kernels" in f.message for f in found)
+    else:
+        assert all(f.state == "good" and "is installed" in f.message for f in found)
+        assert not any("pip install flash-attn" in f.fix for f in found)
+
+
+@pytest.mark.parametrize("name", ["rtx5090-cpu-torch-windows", "rtx3060-pair-windows"])
+def test_windows_with_an_nvidia_card_is_told_of_wsl2(machine: Load, name: str) -> None:
+    found = diagnose(machine(name))
+    told = [f for f in found if f.check == "wsl"]
+    assert len(told) == 1
+    assert "WSL2" in told[0].message
+    assert "NCCL" in told[0].message
+    # The build of flash-attn is for Linux: no such line on Windows.
+    flash = [f for f in found if f.check == "flash-attention" and "NVIDIA" in f.message]
+    assert flash
+    assert all("WSL2" in f.message and "TORCH_CUDA_ARCH_LIST" not in f.fix for f in flash)
+
+
+@pytest.mark.parametrize("name", ["rx7900xtx-windows", "rx640-session0-windows", "h200-linux"])
+def test_others_are_not_told_of_wsl2(machine: Load, name: str) -> None:
+    assert not [f for f in diagnose(machine(name)) if f.check == "wsl"]

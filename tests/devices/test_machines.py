@@ -42,7 +42,8 @@ GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tu
     ("strix-halo-linux", 0, "8060S", "RDNA 3.5", "gfx1151", "unified", 63, "matrix bf16", ()),
     ("arc-b580-linux", 0, "Arc B580", "Xe2-HPG", None, "dedicated", 12, "matrix bf16", ("xpu:0",)),
     ("core-ultra-linux", 0, "Arc Graphics", "Xe-LPG", None, "unified", 31, "fast", ("xpu:0",)),
-    ("macbook-m4", 0, "Apple M4", "Apple M4", "metal4", "unified", 11, "fast", ("mps",)),
+    ("macbook-m4", 0, "Apple M4", "Apple M4", "metal4", "unified", 11, "slow", ("mps",)),
+    ("jetson-orin-linux", 0, "Orin", "Ampere", "8.7", "unified", 30, "matrix bf16 tf32", ()),
     ("nvidia-init-fails", 0, "RTX 3090", "Ampere", None, "unknown", None, "", ()),
     ("nvidia-nouveau", 0, "RTX 3060", "Ampere", None, "unknown", None, "", ()),
     ("amd-wsl2", 0, "RX 7900 XTX", "RDNA 3", "gfx1100", "dedicated", 24, "matrix bf16", ()),
@@ -135,6 +136,41 @@ def test_mig_parents_are_not_used_and_instances_are(machine: Load) -> None:
         else:
             assert gpu.usable
     assert all(gpu.capability == "9.0" and gpu.id.startswith("MIG-") for gpu in instances)
+
+
+@pytest.mark.parametrize(
+    ("gib", "low", "high"),
+    [(8, 5.3, 5.4), (16, 10.6, 10.7), (24, 16, 16), (32, 21.3, 21.4), (36, 27, 27), (48, 36, 36),
+     (64, 48, 48), (96, 72, 72), (128, 107, 107.6), (192, 161, 161.3), (512, 430, 430.1)],
+)  # fmt: skip
+def test_metal_gives_a_larger_mac_a_larger_share(gib: int, low: float, high: float) -> None:
+    record = record_of("macbook-m4")
+    key = next(key for key in record["commands"] if key.startswith("sysctl"))
+    told = record["commands"][key].replace("17179869184", str(gib * GIB))
+    record["commands"][key] = told
+    memory = from_record(record).gpus[0].memory
+    assert memory.total_bytes is not None
+    assert low <= memory.total_bytes / GIB <= high
+
+
+def test_the_torch_of_arm_servers_does_not_run_on_a_jetson(machine: Load) -> None:
+    here = machine("jetson-orin-linux")
+    assert choose(here).device.kind == "cpu"
+    gpu = here.gpus[0]
+    assert "no kernels for compute capability 8.7" in gpu.why_not
+    assert "JetPack" in gpu.why_not_fix
+    found = [f for f in diagnose(here) if f.check == "torch-kernels"]
+    assert [(f.state, "JetPack" in f.fix) for f in found] == [("broken", True)]
+
+
+@pytest.mark.parametrize("capability", [(5, 3), (6, 2), (7, 2), (8, 7)])
+def test_every_jetson_is_sent_to_jetpack(capability: tuple[int, int]) -> None:
+    record = record_of("jetson-orin-linux")
+    record["nvml"]["devices"][0]["nvmlDeviceGetCudaComputeCapability"] = list(capability)
+    for torch in ("2.10.0+cu126", None):
+        if torch is None:
+            del record["packages"]["torch"], record["package_files"]
+        assert "JetPack" in from_record(record).gpus[0].why_not_fix
 
 
 def test_the_apu_counts_carve_out_and_gtt(machine: Load) -> None:

@@ -45,7 +45,7 @@ def on(machine: Machine, backend: str = "torch", provider: str = "") -> tuple[De
         ("mi300x-linux", True, "bf16", "native"),
         ("rx6700xt-override-linux", False, "fp16", "twice"),
         ("arc-b580-linux", True, "bf16", "native"),
-        ("macbook-m4", False, "fp16", "twice"),
+        ("macbook-m4", False, "fp32", "no faster"),
         ("macbook-m4", True, "fp32", "Metal"),
         ("no-gpu", False, "fp32", "emulated"),
         ("cpu64-cgroup4", False, "bf16", "native"),
@@ -183,6 +183,21 @@ def test_fp8_is_for_trained_models_that_bear_it(
         *on(machine("h200-linux")), ALL, profile=profile, speeds=H200, training=training
     )
     assert chosen.precision == wanted
+
+
+@pytest.mark.parametrize("profile", ["fast", "low-memory", "balanced"])
+def test_fp8_of_another_variant_is_not_taken(machine: Load, profile: Profile) -> None:
+    """MI300X computes in fnuz; what models are cast to is OCP's e4m3."""
+    device, way = on(machine("mi300x-linux"))
+    assert device.features.fp8
+    for speeds in ({}, H200):
+        assert choose(device, way, ALL, profile=profile, speeds=speeds).precision != "fp8"
+    for training in (False, True):
+        with pytest.raises(BadSetting, match="fnuz") as caught:
+            choose(device, way, ALL, asked="fp8", training=training)
+        assert "bf16" in caught.value.hint
+    newer = replace(device, capability="gfx950")
+    assert choose(newer, way, ALL, profile="fast").precision == "fp8"
 
 
 def test_training_takes_bf16_before_fp16_even_if_fp16_is_ranked_higher(machine: Load) -> None:

@@ -100,7 +100,8 @@ def _precisions(device: Device, drive: Drive) -> tuple[Precision, ...]:
     if drive.provider == "cuda" and features.tf32:
         found.append("tf32")
     # On a CPU fp16 is slower than fp32 with torch unless the matrix units do it.
-    if device.kind == "gpu" and features.fp16 in ("matrix", "fast"):
+    # On Metal no description tells how fast fp16 is: a figure decides.
+    if device.kind == "gpu" and (features.fp16 in ("matrix", "fast") or drive.provider == "mps"):
         found.append("fp16")
     if features.bf16 and drive.provider != "privateuseone":
         found.append("bf16")

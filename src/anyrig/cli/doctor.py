@@ -129,6 +129,8 @@ def _print(findings: Sequence[Finding], *, live: bool, proven: bool) -> None:
     if counts["broken"]:
         broken, warnings = plural(counts["broken"], "thing"), plural(counts["warning"], "warning")
         print(f"\n{broken} broken, {warnings}.{last}")
+    elif any(finding.check == "usable" for finding in findings):
+        print(f"\nNo GPU can be used; {plural(counts['warning'], 'warning')}.{last}")
     elif counts["warning"]:
         print(f"\nNothing is broken; {plural(counts['warning'], 'warning')}.{last}")
     else:

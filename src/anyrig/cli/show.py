@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from anyrig.devices.choose import memory_text, suggested_workers
 from anyrig.devices.describe import Device, Machine
+from anyrig.devices.parts.amd import is_fnuz
 from anyrig.devices.words import number_text
 from anyrig.errors import AnyrigError
 from anyrig.install import localize_install_lines
@@ -124,6 +125,8 @@ def _formats(device: Device) -> str:
     speed = {"matrix": "fp16 (matrix units)", "fast": "fp16", "slow": "fp16 (slow)"}
     names = [speed.get(features.fp16 or "", "")]
     names += [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name)]
+    if is_fnuz(device.capability):
+        names = ["fp8 (fnuz)" if name == "fp8" else name for name in names]
     missing = [name for name in ("bf16", "tf32", "fp8", "fp4") if getattr(features, name) is None]
     told = ", ".join(filter(None, ["fp32", *names]))
     if features.fp16 is None:

@@ -52,6 +52,7 @@ class Features:
     bf16: bool | None = None
     """Native. Emulated bf16 is False: it runs, slower than fp32."""
     fp8: bool | None = None
+    """In any variant: CDNA 3 has the older one (fnuz), all others OCP's."""
     fp4: bool | None = None
 
 

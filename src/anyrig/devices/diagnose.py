@@ -56,10 +56,13 @@ Check = Callable[[Machine, Sequence[Probe]], Iterable[Finding]]
 
 def diagnose(machine: Machine, probes: Iterable[Probe] = ()) -> tuple[Finding, ...]:
     """Every check's findings, in the order a person would look."""
-    from anyrig.devices.checks import CHECKS
+    from anyrig.devices.checks import CHECKS, EXPLAINS, usable
 
     answers = tuple(probes)
-    return tuple(finding for check in CHECKS for finding in check(machine, answers))
+    found = [finding for check in CHECKS for finding in check(machine, answers)]
+    if not any(finding.state == "broken" and finding.check in EXPLAINS for finding in found):
+        found += usable(machine, answers)
+    return tuple(found)
 
 
 def listed_kernels(machine: Machine, probes: Sequence[Probe], device: Device) -> tuple[str, ...]:
@@ -68,6 +71,15 @@ def listed_kernels(machine: Machine, probes: Sequence[Probe], device: Device) ->
         p.kernels for p in probes if p.backend == "torch" and p.device == device.id and p.kernels
     ]
     return told[0] if told else tuple(machine.facts.get("torch_kernels", "").split())
+
+
+def torch_fix(machine: Machine, device: Device) -> str:
+    """The command that brings a torch built for a device, if there is one."""
+    from anyrig.devices import reach
+
+    flavour = machine.facts.get("torch_flavour", "") if "torch" in machine.packages else None
+    driver = machine.facts.get("cuda_driver", "")
+    return reach.torch_fix(device, reach.TorchHost(machine.platform, driver, flavour))
 
 
 def severity(machine: Machine) -> State:

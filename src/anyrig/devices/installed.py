@@ -28,7 +28,8 @@ ONNX_PACKAGES: dict[str, tuple[str, ...]] = {
 }
 WEBGPU_PACKAGE = "onnxruntime-ep-webgpu"
 _WATCHED = (
-    *ONNX_PACKAGES, WEBGPU_PACKAGE, "torch", "torch-directml", "flash-attn", "flash-attn-4",
+    *ONNX_PACKAGES, WEBGPU_PACKAGE, "torch", "torch-directml", "flash-attn", "flash-attn-3",
+    "flash-attn-4",
     "tensorrt", "tensorrt-cu12", "tensorrt-cu13", "nvidia-ml-py", "pynvml", "triton",
     "triton-windows", "intel-extension-for-pytorch", "amdsmi",
 )  # fmt: skip

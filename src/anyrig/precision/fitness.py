@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.devices.parts.amd import is_fnuz
 from anyrig.units import flops_text
 
 State = Literal["good", "poor", "impossible"]
@@ -174,6 +175,9 @@ def _fp16(device: Device) -> Fitness:
 def _fp8(device: Device, driven: bool, training: bool) -> Fitness:
     if not device.features.fp8 or not driven:
         return Fitness("fp8", "impossible", f"{device.name} has no fp8 through this backend", 1.0)
+    if is_fnuz(device.capability):
+        why = "its fp8 is the fnuz variant; models are cast to OCP's e4m3, which it cannot compute"
+        return Fitness("fp8", "impossible", why, 1.0)
     if training:
         return Fitness("fp8", "poor", "fp8 is for trained models; training in it diverges", 1.0)
     return Fitness("fp8", "good", "native; three bits of mantissa", _FP8_GUESS)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.devices.parts.amd import is_fnuz
 from anyrig.precision.verdict import Result, from_plain, to_plain
 from anyrig.store import atomic
 
@@ -143,7 +144,7 @@ def _formats(device: Device, drive: Drive) -> tuple[Precision, ...]:
     found: tuple[Precision, ...] = ("fp32", *_halves(device, drive))
     if device.features.tf32 and drive.provider == "cuda":
         found = (*found, "tf32")
-    if device.features.fp8 and drive.provider == "cuda":
+    if device.features.fp8 and drive.provider == "cuda" and not is_fnuz(device.capability):
         found = (*found, "fp8")
     return found
 

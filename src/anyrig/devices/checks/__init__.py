@@ -5,6 +5,13 @@ from __future__ import annotations
 from anyrig.devices.checks import amd, attention, intel, kernels, nvidia, packages, system
 from anyrig.devices.diagnose import Check
 
+usable = packages.usable
+EXPLAINS = (
+    "platform", "wsl", "nvidia-driver", "nvidia-container", "cuda-runtime", "torch-kernels",
+    "nvidia-parts", "amd-access", "amd-container", "intel-access", "torch", "kernel",
+)  # fmt: skip
+"""Checks that say why a GPU cannot be used; without a fault in one of them `usable` does."""
+
 CHECKS: tuple[Check, ...] = (
     system.platform,
     system.wsl,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Machine
-from anyrig.devices.diagnose import Finding, join_fix, listed_kernels, of, severity
+from anyrig.devices.diagnose import Finding, join_fix, listed_kernels, of, severity, torch_fix
 from anyrig.devices.parts import amd as parts
+from anyrig.devices.reach.amd import KFD_FIX
 from anyrig.install import install_line
 
 
@@ -32,7 +33,7 @@ def access(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "amd-access",
             severity(machine),
             "/dev/kfd is not there: no compute on AMD",
-            "sudo modprobe amdgpu",
+            KFD_FIX,
         )
     elif wanted and not shut and "/dev/kfd" in nodes:
         yield Finding("amd-access", "good", "this user may open /dev/kfd and the render nodes")
@@ -76,7 +77,8 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch-kernels", "good", f"torch holds code for {gpu.capability}", "", gpu.id
             )
         else:
-            fix = next((d.fix for d in gpu.drives if d.backend == "torch" and d.fix), "")
+            # Not what a drive says of itself: that may be about who may open the card.
+            fix = torch_fix(machine, gpu)
             yield Finding(
                 "torch-kernels",
                 "broken",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
 from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import Finding, State, listed_kernels, of
+from anyrig.devices.diagnose import Finding, State, listed_kernels, of, torch_fix
 from anyrig.devices.parts import nvidia as parts
 from anyrig.devices.sources.nvidia import init_fix
 
@@ -95,7 +95,7 @@ def cuda_runtime(machine: Machine, probes: Probes) -> Iterator[Finding]:
         return
     gpu = next(machine.of("nvidia"), None)
     if int(have.split(".")[0]) < int(need.split(".")[0]):
-        fix = next((d.fix for d in gpu.drives if d.backend == "torch" and d.fix), "") if gpu else ""
+        fix = torch_fix(machine, gpu) if gpu else ""
         yield Finding(
             "cuda-runtime",
             "broken",
@@ -121,7 +121,7 @@ def torch_kernels(machine: Machine, probes: Probes) -> Iterator[Finding]:
                 "torch-kernels", "good", f"{told}, which torch's kernels cover", "", gpu.id
             )
         else:
-            fix = next((d.fix for d in gpu.drives if d.backend == "torch" and d.fix), "")
+            fix = torch_fix(machine, gpu)
             yield Finding(
                 "torch-kernels",
                 "broken",

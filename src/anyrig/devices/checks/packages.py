@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anyrig.devices.checks.system import Probes
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.diagnose import Finding, State, of
+from anyrig.devices.describe import Device, Drive, Machine
+from anyrig.devices.diagnose import Finding, State, of, torch_fix
 from anyrig.devices.installed import ONNX_PACKAGES
 from anyrig.install import install_line
 
@@ -35,9 +35,8 @@ def torch_build(machine: Machine, probes: Probes) -> Iterator[Finding]:
     if not missed or any(_open(gpu, "torch") for gpu in wanted):
         yield Finding("torch", "good", f"torch {title}")
         return
-    # DirectML holds torch at 2.4: never advised where a real build exists.
-    fixes = [d.fix for gpu in missed for d in gpu.drives if d.backend == "torch" and d.fix]
-    fix = next((fix for fix in fixes if "directml" not in fix), "")
+    # DirectML is not among them: it holds torch at 2.4.
+    fix = next(filter(None, (torch_fix(machine, gpu) for gpu in missed)), "")
     names = ", ".join(of(gpu) for gpu in missed)
     what = "was built for the CPU only" if flavour == "cpu" else "was built for another brand"
     state: State = "broken" if fix else "warning"
@@ -130,9 +129,54 @@ def leftovers(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "pip uninstall -y intel-extension-for-pytorch",
         )
     if "torch-directml" in machine.packages:
-        yield Finding(
-            "leftovers",
-            "warning",
-            "torch-directml is in maintenance and holds torch at 2.4.1; it has no autocast",
-            "pip uninstall -y torch-directml",
-        )
+        told = "torch-directml is in maintenance and holds torch at 2.4.1; it has no autocast"
+        needed = [gpu for gpu in machine.gpus if _only_directml(gpu)]
+        if needed:
+            names = ", ".join(of(gpu) for gpu in needed)
+            yield Finding(
+                "leftovers", "good", f"{told}. Keep it: nothing else in torch drives {names}"
+            )
+            return
+        fix = "pip uninstall -y torch-directml"
+        for gpu in machine.gpus:
+            lost = [d for d in gpu.drives if d.provider == "privateuseone" and not d.usable]
+            if lost and not gpu.blocked and not _open(gpu, "torch") and not torch_fix(machine, gpu):
+                fix = lost[0].fix or fix  # no other torch is built for it
+        yield Finding("leftovers", "warning", told, fix)
+
+
+def _only_directml(gpu: Device) -> bool:
+    """Whether torch reaches a GPU through DirectML and in no other way."""
+    ways = [drive.provider for drive in gpu.drives if drive.usable and drive.backend == "torch"]
+    return ways == ["privateuseone"]
+
+
+def usable(machine: Machine, probes: Probes) -> Iterator[Finding]:
+    """Some GPU can be used, where there is one that no variable hides and no other check explains.
+
+    Broken where a library that is installed for the GPU cannot drive it; where none is installed,
+    the CPU may be what is wanted.
+    """
+    free = [gpu for gpu in machine.gpus if not gpu.blocked]
+    if not free or any(gpu.usable for gpu in machine.gpus):
+        return
+    shut = [(gpu, drive) for gpu in free for drive in gpu.drives if _installed_for(machine, drive)]
+    for gpu, drive in shut[:1]:
+        fix = drive.fix or gpu.why_not_fix or "anyrig -vv devices"
+        text = f"{of(gpu)} cannot be used: {drive.reason}"
+        yield Finding("usable", "broken", text, fix, gpu.id)
+    if not shut:
+        fixes = [drive.fix for gpu in free for drive in gpu.drives if drive.fix]
+        webgpu = "pip install 'anyrig[webgpu]'"  # one package for every brand
+        names = ", ".join(of(gpu) for gpu in free)
+        text = f"no GPU can be used: nothing that is installed drives {names}"
+        yield Finding("usable", "warning", text, webgpu if webgpu in fixes else "".join(fixes[:1]))
+
+
+def _installed_for(machine: Machine, drive: Drive) -> bool:
+    """Whether the library behind a drive is installed, in a build for such GPUs."""
+    if drive.backend == "onnx":
+        packages = [name for name, given in ONNX_PACKAGES.items() if drive.provider in given]
+        return any(name in machine.packages for name in packages)
+    flavours = {"cuda": ("cuda", "rocm"), "xpu": ("xpu",), "mps": ("mac",)}
+    return machine.facts.get("torch_flavour") in flavours.get(drive.provider, ())

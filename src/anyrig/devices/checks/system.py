@@ -76,6 +76,8 @@ def wsl(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding(
             "wsl", "broken", "WSL1 gives no access to a GPU", "wsl --set-version <name> 2"
         )
+    if machine.platform.system == "Windows":
+        yield from _wsl_instead(machine)
     if machine.platform.wsl != 2:
         return
     vendors = sorted({gpu.vendor for gpu in machine.gpus} & set(_WSL_ADVICE))
@@ -93,6 +95,27 @@ def wsl(machine: Machine, probes: Probes) -> Iterator[Finding]:
             "good" if usable else "warning",
             _WSL_ADVICE[vendor],
             "" if usable else "docs/troubleshooting.md#wsl2",
+        )
+
+
+def _wsl_instead(machine: Machine) -> Iterator[Finding]:
+    """What NVIDIA's cards do in WSL2 and not on Windows itself."""
+    cards = [gpu for gpu in machine.of("nvidia") if "nvml" in gpu.indices]
+    if sum(gpu.usable for gpu in cards) > 1:
+        yield Finding(
+            "wsl",
+            "warning",
+            "several GPUs train together through NCCL, which is not built for Windows: WSL2 has it,"
+            " on the driver that is here",
+            "wsl --install",
+        )
+    elif cards:
+        yield Finding(
+            "wsl",
+            "good",
+            "FlashAttention's package and NCCL are not built for Windows: WSL2 has both, on the"
+            " driver that is here",
+            "wsl --install",
         )
 
 

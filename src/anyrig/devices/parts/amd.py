@@ -110,6 +110,11 @@ def target_of_version(version: int) -> str | None:
     return f"gfx{major}{minor:x}{step:x}"
 
 
+def is_fnuz(target: str | None) -> bool:
+    """Whether a target's fp8 is the variant before OCP's, with other ranges and one zero."""
+    return (target or "").startswith("gfx94")
+
+
 def is_apu(target: str | None) -> bool:
     """Whether a target lives on the processor's die. The MI300A shares gfx942: see its memory."""
     return target in _APU_TARGETS

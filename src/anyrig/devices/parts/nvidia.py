@@ -49,6 +49,9 @@ _NO_TENSOR_CORES = (
 )  # fmt: skip
 # Parts on a system-on-chip: their memory is the machine's.
 INTEGRATED = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
+# Of these, the ones that share no machine code with the other parts of their major version.
+_APART = frozenset({(5, 3), (6, 2), (7, 2), (8, 7), (10, 1)})
+_RENAMED = ((10, 1), (11, 0))  # Thor: sm_101 in CUDA 12.9, sm_110 from 13 on
 # pci.ids names the chip ("AD102 [GeForce RTX 4090]"); its letters tell the architecture of a card
 # whose driver does not answer. GB10x and GB20x are both Blackwell, with unlike capabilities.
 _CHIPS = {
@@ -82,8 +85,10 @@ def parse(text: str | None) -> Capability | None:
 def runs(capability: Capability, kernels: tuple[str, ...]) -> bool:
     """Whether code for `kernels` (sm_86, compute_90) runs on a capability.
 
-    Machine code runs on its own major version from its minor version up; PTX (compute_) is
-    compiled by the driver for anything newer. Suffixed code (sm_90a) runs on that one alone.
+    Machine code runs on its own major version from its minor version up. Systems on a chip are
+    apart: they run what was built for them and nothing else, and nothing else runs that (the table
+    torch.cuda.DEVICE_REQUIREMENT). PTX (compute_) is compiled by the driver for anything newer.
+    Suffixed code (sm_90a) runs on that one alone.
     """
     for kernel in kernels:
         form, _, number = kernel.partition("_")
@@ -92,8 +97,8 @@ def runs(capability: Capability, kernels: tuple[str, ...]) -> bool:
         if len(number) < 2 or not number.isdigit():
             continue
         built = (int(number[:-1]), int(number[-1]))
-        if exact:
-            if built == capability:
+        if exact or form == "sm" and (built in _APART or capability in _APART):
+            if built == capability or (built, capability) == _RENAMED:
                 return True
         elif (
             form == "compute"

@@ -10,9 +10,21 @@ from dataclasses import replace
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.reach import amd, general, intel, nvidia
-from anyrig.devices.reach.ground import Ground
+from anyrig.devices.reach.ground import Ground, TorchHost
 
-__all__ = ["Ground", "drives"]
+__all__ = ["Ground", "TorchHost", "drives", "torch_fix"]
+
+
+def torch_fix(device: Device, host: TorchHost) -> str:
+    """The command that brings a torch built for a device, whoever may open the device."""
+    if host.platform.system == "macOS":
+        return "pip install 'anyrig[torch]'" if device.vendor == "apple" else ""
+    fixes = {
+        "nvidia": nvidia.torch_cuda_fix,
+        "amd": amd.torch_rocm_fix,
+        "intel": intel.torch_xpu_fix,
+    }
+    return fixes[device.vendor](device, host) if device.vendor in fixes else ""
 
 
 def drives(device: Device, ground: Ground) -> tuple[Drive, ...]:

@@ -7,6 +7,7 @@ from anyrig.devices.describe import Device, Drive
 from anyrig.devices.parts import amd as amd_parts
 from anyrig.devices.reach.ground import (
     Ground,
+    TorchHost,
     is_arm,
     no_torch,
     onnx_line,
@@ -16,12 +17,15 @@ from anyrig.devices.reach.ground import (
 )
 
 _ROCM_NOW = "7.2"
+_DROPPED = ("gfx7", "gfx80", "gfx902")
+# Where the driver is loaded already, the kernel's log says why it offers no compute.
+KFD_FIX = "sudo modprobe amdgpu && sudo dmesg | grep -i kfd"
 
 
 def torch_rocm(device: Device, ground: Ground) -> Drive:
     """torch with ROCm, which calls its devices cuda."""
     word, torch = word_of(device, "rocm"), ground.installed.torch
-    fix = _rocm_fix(device, ground)
+    fix = torch_rocm_fix(device, ground.torch_host)
     shut, shut_fix = _why_no_rocm(device, ground)
     if shut:
         return Drive("torch", word, "cuda", False, shut, shut_fix)
@@ -48,19 +52,21 @@ def _override(target: str, built: tuple[str, ...]) -> str:
     return f"export HSA_OVERRIDE_GFX_VERSION={sibling[3:-2]}.{sibling[-2]}.{sibling[-1]}"
 
 
-def _rocm_fix(device: Device, ground: Ground) -> str:
+def torch_rocm_fix(device: Device, host: TorchHost) -> str:
     """The wheel that holds this target, or its sibling with the override; nothing if none does."""
-    if ground.platform.system == "Windows":
+    if host.platform.system == "Windows":
+        if _why_not_on_windows(device.capability or ""):
+            return ""
         return "see docs/devices.md#amd-on-windows: AMD's own wheels for Python 3.12"
-    if is_arm(ground.platform):
+    if is_arm(host.platform) or (device.capability or "").startswith(_DROPPED):
         return ""
     newest = wheels.rocm_targets(_ROCM_NOW) or ()
-    target, torch = device.capability or "", ground.installed.torch
-    line = torch_line(ground, "torch", f"rocm{_ROCM_NOW}")
+    target = device.capability or ""
+    line = torch_line(host, "torch", f"rocm{_ROCM_NOW}")
     if target in newest:
         return line
     override = _override(target, newest)
-    if override and torch and torch.flavour == "rocm":
+    if override and host.flavour == "rocm":
         return override
     return f"{line} && {override}" if override else ""
 
@@ -68,12 +74,10 @@ def _rocm_fix(device: Device, ground: Ground) -> str:
 def _why_no_rocm(device: Device, ground: Ground) -> tuple[str, str]:
     """What stands between ROCm and the card, whatever torch is installed; and what mends it."""
     target = device.capability or ""
-    if target.startswith(("gfx7", "gfx80", "gfx902")):
+    if target.startswith(_DROPPED):
         return f"ROCm has dropped {target}", ""
     if ground.platform.system == "Windows":
-        if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
-            return f"AMD publishes no torch for {target} on Windows", ""
-        return "", ""
+        return _why_not_on_windows(target), ""
     if ground.platform.wsl == 2:
         fix = "see docs/troubleshooting.md#wsl2: install AMD's ROCm for WSL with librocdxg"
         shut = "ROCm in WSL2 needs librocdxg, which is not installed"
@@ -83,13 +87,18 @@ def _why_no_rocm(device: Device, ground: Ground) -> tuple[str, str]:
     return _why_no_kfd(device, ground)
 
 
+def _why_not_on_windows(target: str) -> str:
+    if target and not target.startswith(("gfx110", "gfx115", "gfx120")):
+        return f"AMD publishes no torch for {target} on Windows"
+    return ""
+
+
 def _why_no_kfd(device: Device, ground: Ground) -> tuple[str, str]:
     if ground.kfd_access is None:
         if ground.platform.container:
             fix = "docker run --device /dev/kfd --device /dev/dri --group-add video ..."
             return "/dev/kfd was not given to this container", fix
-        fix = "sudo modprobe amdgpu"
-        return "/dev/kfd is not there: the amdgpu driver's compute part is off", fix
+        return "/dev/kfd is not there: the amdgpu driver's compute part is off", KFD_FIX
     if "w" not in ground.kfd_access:
         return "this user may not open /dev/kfd", "sudo usermod -aG render,video $USER"
     if any("kfd does not list" in note for note in device.notes):

@@ -11,6 +11,15 @@ from anyrig.install import install_line
 INDEX = "https://download.pytorch.org/whl"
 
 
+class TorchHost(NamedTuple):
+    """What decides which build of torch a device needs, beside the device."""
+
+    platform: Platform
+    cuda_driver: str = ""
+    flavour: str | None = None
+    """Of the torch that is installed: `cuda`, `rocm`, `cpu`; None without one."""
+
+
 class Ground(NamedTuple):
     """What decides, beside the device itself."""
 
@@ -31,6 +40,12 @@ class Ground(NamedTuple):
     vulkan: bool = False
     """A Vulkan loader and a driver's manifest are on this Linux."""
 
+    @property
+    def torch_host(self) -> TorchHost:
+        """What decides about torch."""
+        torch = self.installed.torch
+        return TorchHost(self.platform, self.cuda_driver, torch.flavour if torch else None)
+
 
 def word_of(device: Device, library: str) -> str:
     """`cuda:0`; without a number where the library does not count the device.
@@ -47,12 +62,12 @@ def no_torch(word: str, provider: str, fix: str) -> Drive:
     return Drive("torch", word, provider, False, "torch is not installed", fix)
 
 
-def torch_line(ground: Ground, requirement: str, flavour: str) -> str:
+def torch_line(host: TorchHost, requirement: str, flavour: str) -> str:
     """The command that brings another build of torch.
 
     pip calls a requirement satisfied by any build that is there, so the old one goes first.
     """
-    old = ["torch"] if ground.installed.torch else []
+    old = ["torch"] if host.flavour is not None else []
     return install_line(requirement, index_url=f"{INDEX}/{flavour}", uninstall=old)
 
 

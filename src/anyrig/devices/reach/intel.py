@@ -6,6 +6,7 @@ from anyrig.devices.describe import Device, Drive
 from anyrig.devices.parts import intel as intel_parts
 from anyrig.devices.reach.ground import (
     Ground,
+    TorchHost,
     no_torch,
     onnx_line,
     onnx_title,
@@ -15,18 +16,27 @@ from anyrig.devices.reach.ground import (
 )
 
 
+def torch_xpu_fix(device: Device, host: TorchHost) -> str:
+    """The install line of a torch for XPU; nothing where it does not run on the part."""
+    return "" if _part(device).xpu is False else torch_line(host, "torch", "xpu")
+
+
+def _part(device: Device) -> intel_parts.Part:
+    number = int(device.pci_id.partition(":")[2], 16) if device.pci_id else None
+    return intel_parts.describe(number)
+
+
 def torch_xpu(device: Device, ground: Ground) -> Drive:
     """torch with XPU."""
     word, torch = word_of(device, "xpu"), ground.installed.torch
-    number = int(device.pci_id.partition(":")[2], 16) if device.pci_id else None
-    part = intel_parts.describe(number)
+    part = _part(device)
     if part.xpu is False:
         reason = f"torch's XPU build does not run on {part.architecture}"
         return Drive("torch", word, "xpu", False, reason)
     shut, shut_fix = why_no_render(ground)
     if shut:
         return Drive("torch", word, "xpu", False, shut, shut_fix)
-    fix = torch_line(ground, "torch", "xpu")
+    fix = torch_xpu_fix(device, ground.torch_host)
     if torch is None:
         return no_torch(word, "xpu", fix)
     if torch.flavour != "xpu":

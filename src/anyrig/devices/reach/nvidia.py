@@ -8,6 +8,7 @@ from anyrig.devices.installed import TorchBuild
 from anyrig.devices.parts import nvidia as nvidia_parts
 from anyrig.devices.reach.ground import (
     Ground,
+    TorchHost,
     is_arm,
     no_torch,
     onnx_line,
@@ -24,35 +25,35 @@ _ONNX_RELEASES = (("onnxruntime-gpu", "1.31.1"), ("onnxruntime-gpu==1.26.0", "1.
 _COMPUTE_FIX = "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ..."
 
 
-def torch_cuda_fix(device: Device, ground: Ground) -> str:
+def torch_cuda_fix(device: Device, host: TorchHost) -> str:
     """The install line of a torch that runs on this NVIDIA device and its driver, if there is one.
 
     CUDA 12.6 builds end with torch 2.14 and are the last with Maxwell, Pascal and Volta; CUDA 12.8
     builds, the only ones for Blackwell on a driver of CUDA 12, end with 2.11.
     """
     capability = nvidia_parts.parse(device.capability) or (8, 0)
-    arm = is_arm(ground.platform)
-    if capability < ((8, 0) if arm else (5, 0)):
-        return ""  # no official wheel holds kernels for it
-    driver = version_of(ground.cuda_driver) or (13, 0)
+    arm = is_arm(host.platform)
     if arm and capability in _JETSON:
         return "install the torch of NVIDIA's JetPack"
+    if capability < ((8, 0) if arm else (5, 0)):
+        return ""  # no official wheel holds kernels for it
+    driver = version_of(host.cuda_driver) or (13, 0)
     if driver[0] < 12:
         last = "580, the last for this card" if capability < (7, 5) else "580 or newer"
         return f"update NVIDIA's driver to {last}"
     if capability < (7, 5):
-        return torch_line(ground, "'torch<2.15'", "cu126")
+        return torch_line(host, "'torch<2.15'", "cu126")
     if driver[0] == 12:
         if capability >= (10, 0):
-            return torch_line(ground, "'torch<2.12'", "cu128")
-        return torch_line(ground, "'torch<2.15'", "cu126")
-    return torch_line(ground, "torch", "cu130")
+            return torch_line(host, "'torch<2.12'", "cu128")
+        return torch_line(host, "'torch<2.15'", "cu126")
+    return torch_line(host, "torch", "cu130")
 
 
 def torch_cuda(device: Device, ground: Ground) -> Drive:
     """torch with CUDA."""
     word, torch = word_of(device, "cuda"), ground.installed.torch
-    fix = torch_cuda_fix(device, ground)
+    fix = torch_cuda_fix(device, ground.torch_host)
     if torch is None:
         return no_torch(word, "cuda", fix)
     if _no_compute(ground):

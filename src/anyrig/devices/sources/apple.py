@@ -48,7 +48,7 @@ def _describe(system: System, row: dict[str, Any], number: int, memory: Memory) 
         memory=_share(system, memory),
         driver="Metal",
         driver_version=release,
-        features=parts.FEATURES,
+        features=parts.features(name),
         units=int(str(row.get("sppci_cores", "0"))) or None,
     )
 
