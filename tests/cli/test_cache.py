@@ -220,7 +220,7 @@ def test_wrong_settings(anyrig: Anyrig, variable: str, value: str, message: str)
 
 def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
     Path("anyrig.toml").write_text('[cache]\nlimit_gb = 0.5\nfolder = "here"\n')
-    data = json.loads(anyrig("cache", "--json").stdout)
+    data = json.loads(anyrig("cache", "--json", "--config", "anyrig.toml").stdout)
     assert data["limit_bytes"] == 512 << 20
     assert data["path"] == str(Path("here").absolute() / "results.sqlite")
     small = {"ANYRIG_CACHE_LIMIT_GB": "0.001", "ANYRIG_CACHE_FOLDER": str(kept.parent)}
