@@ -257,3 +257,17 @@ def test_nothing_heavy_is_imported(kept: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert not {"torch", "numpy", "rich", "asyncio", "zipfile"} & set(done.stderr.split())
+
+
+def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> None:
+    """Also when everything is found on this machine, and the server is not needed."""
+    pytest.importorskip("redis")
+    Path("a.txt").write_text("One sentence.", encoding="utf-8")
+    words = ("book", "a.txt", "--engine", "tone", "-o")
+    for name in ("one.m4b", "two.m4b"):
+        done = anyrig(*words, name, environment={"ANYRIG_CACHE_URL": "redis://127.0.0.1:1/0"})
+        assert done.returncode == 0, done.stderr
+        told = [line for line in done.stderr.splitlines() if "127.0.0.1:1" in line]
+        assert len(told) == 1, done.stderr
+        assert told[0].startswith("warning: results are not shared: redis://127.0.0.1:1/0")
+    assert "1 of 1 segment was kept" in done.stdout + done.stderr
