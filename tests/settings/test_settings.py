@@ -114,20 +114,26 @@ def test_every_key_has_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "environment", "config", "cache"),
+    ("platform", "environment", "config", "cache", "data", "state"),
     [
-        ("linux", {"HOME": "/h"}, "/h/.config/anyrig", "/h/.cache/anyrig"),
-        ("linux", {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_CACHE_HOME": "/k"}, "/c/anyrig",
-         "/k/anyrig"),
+        ("linux", {"HOME": "/h"}, "/h/.config/anyrig", "/h/.cache/anyrig",
+         "/h/.local/share/anyrig", "/h/.local/state/anyrig"),
+        ("linux", {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_CACHE_HOME": "/k",
+                   "XDG_DATA_HOME": "/d", "XDG_STATE_HOME": "/s"},
+         "/c/anyrig", "/k/anyrig", "/d/anyrig", "/s/anyrig"),
         ("darwin", {"HOME": "/h"}, "/h/Library/Application Support/anyrig",
-         "/h/Library/Caches/anyrig"),
+         "/h/Library/Caches/anyrig", "/h/Library/Application Support/anyrig",
+         "/h/Library/Application Support/anyrig"),
         ("win32", {"USERPROFILE": "/u", "APPDATA": "/r", "LOCALAPPDATA": "/l"}, "/r/anyrig",
-         "/l/anyrig/Cache"),
+         "/l/anyrig/Cache", "/l/anyrig", "/l/anyrig"),
     ],
 )  # fmt: skip
-def test_folders(platform: str, environment: dict[str, str], config: str, cache: str) -> None:
+def test_folders(
+    platform: str, environment: dict[str, str], config: str, cache: str, data: str, state: str
+) -> None:
     found = folders(environment, platform)
     assert (found.config, found.cache) == (Path(config), Path(cache))
+    assert (found.data, found.state) == (Path(data), Path(state))
 
 
 def test_a_user_without_a_home_has_folders(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ WARNED = "ANYRIG_SETTINGS_WARNED"
 # Read by the doors before settings are: they say where to look, not what to do.
 _OTHER_VARIABLES = frozenset(
     {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_TEST_PROCESSES",
-     "ANYRIG_TEST_MARKS", "ANYRIG_EXTRAS", WARNED}
+     "ANYRIG_TEST_MARKS", "ANYRIG_EXTRAS", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", WARNED}
 )  # fmt: skip
 _OLD_PREFIXES = ("VIBEVOICE_", "INDEXTTS_")
 _NOT_READ = frozenset({"VIBEVOICE_URL"})  # of a client of the old server
