@@ -59,6 +59,7 @@ class Serving:
         """Start it; returns when it listens."""
         environment = {
             **os.environ, "HOME": str(self.home), "XDG_CACHE_HOME": str(self.home / "cache"),
+            "XDG_DATA_HOME": str(self.home / "share"),
             "XDG_CONFIG_HOME": str(self.home / "config"), "ANYRIG_CONTAINER": "0",
             "PYTHONPATH": os.pathsep.join(
                 filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")))
@@ -130,7 +131,7 @@ class Serving:
 
     def leftovers(self) -> list[str]:
         """What does not belong beside a finished book."""
-        root = self.home / "cache" / "anyrig" / "server" / "jobs"
+        root = self.home / "share" / "anyrig" / "server" / "jobs"
         return [path.name for path in root.rglob("*") if path.is_file() and path.name != "book.m4b"]
 
     def alive(self) -> list[str]:

@@ -30,7 +30,9 @@ _PARENT = ".all"
 
 def server() -> str:
     """Why the server is not well; empty where it is."""
-    port = os.environ.get("ANYRIG_SERVER_PORT") or os.environ.get("PORT") or "3000"
+    port = os.environ.get("ANYRIG_SERVER_PORT") or ""
+    if not port or "://" in port:  # what Kubernetes sets for a service called anyrig-server
+        port = os.environ.get("PORT") or "3000"
     url = f"http://127.0.0.1:{port}/health/live"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

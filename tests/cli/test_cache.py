@@ -220,7 +220,7 @@ def test_wrong_settings(anyrig: Anyrig, variable: str, value: str, message: str)
 
 def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
     Path("anyrig.toml").write_text('[cache]\nlimit_gb = 0.5\nfolder = "here"\n')
-    data = json.loads(anyrig("cache", "--json").stdout)
+    data = json.loads(anyrig("cache", "--json", "--config", "anyrig.toml").stdout)
     assert data["limit_bytes"] == 512 << 20
     assert data["path"] == str(Path("here").absolute() / "results.sqlite")
     small = {"ANYRIG_CACHE_LIMIT_GB": "0.001", "ANYRIG_CACHE_FOLDER": str(kept.parent)}
@@ -257,3 +257,17 @@ def test_nothing_heavy_is_imported(kept: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     assert not {"torch", "numpy", "rich", "asyncio", "zipfile"} & set(done.stderr.split())
+
+
+def test_a_cache_server_that_does_not_answer_is_one_warning(anyrig: Anyrig) -> None:
+    """Also when everything is found on this machine, and the server is not needed."""
+    pytest.importorskip("redis")
+    Path("a.txt").write_text("One sentence.", encoding="utf-8")
+    words = ("book", "a.txt", "--engine", "tone", "-o")
+    for name in ("one.m4b", "two.m4b"):
+        done = anyrig(*words, name, environment={"ANYRIG_CACHE_URL": "redis://127.0.0.1:1/0"})
+        assert done.returncode == 0, done.stderr
+        told = [line for line in done.stderr.splitlines() if "127.0.0.1:1" in line]
+        assert len(told) == 1, done.stderr
+        assert told[0].startswith("warning: results are not shared: redis://127.0.0.1:1/0")
+    assert "1 of 1 segment was kept" in done.stdout + done.stderr

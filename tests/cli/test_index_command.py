@@ -86,7 +86,7 @@ def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     assert "1 file removed, with 1 passage that stood nowhere else and 1 kept result" in (
         removed.stdout
     ), removed.stderr
-    for file in Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite*"):
+    for file in Path(os.environ["HOME"]).rglob("*.sqlite*"):
         assert b"due on the first" not in file.read_bytes(), file
     assert "1 excluded" in anyrig("index").stdout
     assert "lease.txt" not in anyrig("search", "rent").stdout
@@ -221,7 +221,7 @@ def test_days_as_people_write_them() -> None:
 
 def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) -> None:
     assert anyrig("index", str(docs), *HASHING).returncode == 0
-    (made,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("default.sqlite")
+    (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
     made.with_name("bad.sqlite").write_bytes(b"no database at all" * 400)
     listed = anyrig("index", "--list")
     assert listed.returncode == 1
@@ -247,7 +247,7 @@ def test_an_index_that_was_stopped_early_is_known_of(anyrig: Anyrig, docs: Path)
     from anyrig.services import index as service
 
     assert anyrig("index", str(docs), *HASHING).returncode == 0
-    (made,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("default.sqlite")
+    (made,) = Path(os.environ["XDG_DATA_HOME"]).rglob("default.sqlite")
     service.remember(made.with_name("early.sqlite"), service.places([docs]))
     told = json.loads(anyrig("index", "--index", "early", "--status", "--json").stdout)
     assert (told["files"], told["model"]) == (0, "")

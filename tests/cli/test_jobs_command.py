@@ -50,7 +50,7 @@ def started() -> subprocess.Popen[bytes]:
 
 
 def until(id: str, true: Callable[[Job], bool]) -> None:
-    path = Path(os.environ["XDG_CACHE_HOME"]) / "anyrig" / "jobs.sqlite"
+    path = Path(os.environ["XDG_DATA_HOME"]) / "anyrig" / "jobs.sqlite"
     with LocalJobs(path) as found:
         for _ in range(1200):
             if true(found.get(id)):
@@ -170,7 +170,7 @@ def test_only_what_can_be_made_is_queued(anyrig: Anyrig) -> None:
 
 
 def test_a_damaged_list_is_one_error(anyrig: Anyrig) -> None:
-    path = Path(os.environ["XDG_CACHE_HOME"]) / "anyrig" / "jobs.sqlite"
+    path = Path(os.environ["XDG_DATA_HOME"]) / "anyrig" / "jobs.sqlite"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no database " * 500)
     for words in ((), ("run",), ("show", "abcd")):

@@ -153,7 +153,9 @@ def test_the_broker(flag: str | None, environment: dict[str, str], found: str) -
 
 
 def test_the_settings_are_weaker_than_what_operators_set() -> None:
-    Path("anyrig.toml").write_text('[cluster]\nbroker = "redis://s/0"\n', encoding="utf-8")
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "anyrig" / "anyrig.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[cluster]\nbroker = "redis://s/0"\n', encoding="utf-8")
     assert broker_of(made(), None) == "redis://s/0"
     assert broker_of(made(environment={"REDIS_URL": "redis://a/0"}), None) == "redis://a/0"
     assert broker_of(made(environment={"COORDINATOR_IP": "h"}), None) == "redis://h:6379/0"

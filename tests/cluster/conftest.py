@@ -67,7 +67,8 @@ def person(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     home.mkdir(parents=True, exist_ok=True)
     return {
         **kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_CACHE_HOME": str(home / ".cache"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
+        "XDG_CACHE_HOME": str(home / ".cache"), "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
         **(more or {}),
     }  # fmt: skip
 

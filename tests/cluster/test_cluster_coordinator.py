@@ -50,7 +50,7 @@ class Run:
 
     @property
     def broker(self) -> Path:
-        return self.home / ".cache" / "anyrig" / "cluster" / "broker"
+        return self.home / ".local" / "state" / "anyrig" / "cluster" / "broker"
 
     @property
     def pid(self) -> int:

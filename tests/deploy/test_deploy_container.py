@@ -27,7 +27,7 @@ _SHUT_IN = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$DATA"
-mkdir -p "$DATA/config" "$DATA/cache/anyrig/models" "$DATA/tmp"
+mkdir -p "$DATA/config" "$DATA/share" "$DATA/state" "$DATA/cache/anyrig/models" "$DATA/tmp"
 chown -R 10001:10001 "$DATA"
 awk '$2 != "/" {print $2}' /proc/mounts | while read -r place; do
     case $place in
@@ -98,7 +98,7 @@ def test_the_server_needs_no_more_than_its_volume(tmp_path: Path, program: Path)
         assert list(Path(environment["DATA"]).iterdir()) == []
         inside = Path(f"/proc/{child.pid}/root{environment['DATA']}")
         assert (inside / "config" / "anyrig" / "keys.json").is_file()
-        assert (inside / "cache" / "anyrig" / "server").is_dir()
+        assert (inside / "share" / "anyrig" / "server").is_dir()
     finally:
         child.terminate()
         child.wait(30)

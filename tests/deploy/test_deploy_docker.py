@@ -89,7 +89,7 @@ def test_every_target_has_the_same_environment() -> None:
     }  # fmt: skip
     assert plain["PORT"] == "3000"
     assert plain["ANYRIG_CONTAINER"] == "1"
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         assert plain[name].startswith("/data")
 
 
@@ -121,9 +121,10 @@ def test_what_is_copied_passes_dockerignore() -> None:
 
 
 def test_variables_are_known() -> None:
-    """An ANYRIG_ variable that is no setting would stop every command."""
+    """An ANYRIG_ variable that is no setting would be a warning of every command."""
     known = {variable(key) for key in keys()} | {
-        "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
+        "ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_PREFIX",
+        "ANYRIG_CONSTRAINTS", "ANYRIG_EXTRAS",
     }  # fmt: skip
     paths = [path for path in files.DEPLOY.rglob("*") if path.is_file()]
     assert len(paths) > 20

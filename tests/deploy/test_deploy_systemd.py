@@ -68,7 +68,8 @@ def test_a_unit_is_shut_in_and_sees_gpus(path: Path) -> None:
     assert not {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock"} & set(found)
     assert "MemoryDenyWriteExecute" not in found
     homes = dict(one.split("=", 1) for one in found["Environment"] if not one.startswith("WORKER"))
-    assert set(homes) == {"HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"}
+    xdg = {f"XDG_{name}_HOME" for name in ("CONFIG", "CACHE", "DATA", "STATE")}
+    assert set(homes) == {"HOME", *xdg}
     assert all(value.startswith("/var/lib/anyrig") for value in homes.values())
     assert found["StateDirectory"] == ["anyrig"]
 

@@ -62,11 +62,11 @@ NOW = MemoryNow(GIB, 2 * GIB, None, None, 20 * GIB, 24 * GIB)
     ("now", "gib", "fraction", "expected", "words"),
     [
         (NOW, None, None, int(22 * GIB * 0.9), "90% of the 22 GiB"),
-        (NOW, 10.0, None, 10 * GIB, "10 GiB asked for"),
+        (NOW, 10.0, None, 10 * GIB, "10 GiB requested"),
         (NOW, None, 0.5, 12 * GIB, "0.5 of the device"),
-        (NOW, 40.0, None, int(22 * GIB * 0.9), "only 22 GiB can be had"),
+        (NOW, 40.0, None, int(22 * GIB * 0.9), "only 22 GiB free; 90% of that is used"),
         (MemoryNow(), None, None, None, "only speed"),
-        (MemoryNow(), 4.0, None, 4 * GIB, "4 GiB asked for"),
+        (MemoryNow(), 4.0, None, 4 * GIB, "4 GiB requested"),
         (MemoryNow(), None, 0.5, None, "only speed"),
     ],
 )

@@ -48,14 +48,14 @@ class Server:
     client: httpx.Client
     process: subprocess.Popen[str]
     home: Path
-    """Its user's folder; settings and keys lie under .config/anyrig, data under .cache/anyrig."""
+    """Its user's folder: settings and keys in .config/anyrig, data in .local/share/anyrig."""
     said: list[str]
     """What it printed until it listened."""
 
     @property
     def data(self) -> Path:
         """The only folder that requests may reach."""
-        return self.home / ".cache" / "anyrig" / "server"
+        return self.home / ".local" / "share" / "anyrig" / "server"
 
     def log(self) -> str:
         """What it has said on the error stream so far."""
@@ -67,7 +67,8 @@ def environment_of(home: Path, more: Mapping[str, str] | None = None) -> dict[st
     kept = {n: v for n, v in os.environ.items() if not n.startswith(_SHAPING)}
     return {
         **kept, "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"),
-        "XDG_CACHE_HOME": str(home / ".cache"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
+        "XDG_CACHE_HOME": str(home / ".cache"), "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"), "NO_COLOR": "1", "ANYRIG_CONTAINER": "0",
         **(more or {}),
     }  # fmt: skip
 

@@ -16,6 +16,11 @@ from tests.server.documents_files import LETTER, RECIPE, SCAN, drop, scan, send,
 ODD = "The quokka Zebedee guards the lighthouse at Kumbalgarh."
 
 
+def kept_traces(server: Server, *words: str) -> list[str]:
+    """Files that the server keeps whose bytes hold one of the words."""
+    return traces(server.home / ".cache", *words) + traces(server.home / ".local", *words)
+
+
 def command(server: Server, *words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "anyrig", *words, "--no-bench"],
@@ -181,7 +186,7 @@ def test_a_file_taken_out_is_gone_for_good(server: Server, index: dict[str, str]
     assert (told["passages"], told["clean"]) == (2, True)
     assert told["kept"] >= 2
     assert search(server, "quokka", mode="keywords")["hits"] == []
-    assert traces(server.home / ".cache", "quokka", "Zebedee", "landlord") == []
+    assert kept_traces(server, "quokka", "Zebedee", "landlord") == []
     assert Path(path).read_text() == LETTER  # a folder of the user's is never touched
 
 
@@ -190,12 +195,12 @@ def test_a_deleted_index_leaves_nothing(server: Server, index: dict[str, str]) -
     Path(index["folder"], "scan.png").write_bytes(scan())
     command(server, "index", "--index", "post")
     assert search(server, "plumber")["hits"][0]["name"] == "scan.png"
-    assert traces(server.home / ".cache", "plumber", "quokka")  # it is seen where it is
+    assert kept_traces(server, "plumber", "quokka")  # it is seen where it is
     told = server.client.delete("/documents/indexes/post").json()
     assert index["upload"] in told["uploads"]
     assert len(told["files"]) == 4
     words = ("quokka", "Zebedee", "landlord", "plumber", *SCAN.split()[:3])
-    assert traces(server.home / ".cache" / "anyrig", *words[:4]) == []
+    assert kept_traces(server, *words[:4]) == []
     assert not list(server.home.rglob("post.sqlite*"))
     upload = index["upload"].removeprefix("upload:")
     assert server.client.get(f"/uploads/{upload}").status_code == 404

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +12,7 @@ import pytest
 from anyrig.errors import BadSetting
 from anyrig.settings import Settings, folders, load, saved
 from anyrig.settings.load import ALIASES, keys, variable
+from tests.conftest import MACHINES, Anyrig
 
 
 def _file(path: Path, text: str) -> Path:
@@ -57,16 +63,14 @@ def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, words: str, hint: st
     assert hint in caught.value.hint
 
 
-def test_unknown_names_of_ours_are_refused_and_others_are_not(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting) as caught:
-        load({"ANYRIG_DEVCE": "cpu"})
-    assert "'ANYRIG_DEVICE'" in caught.value.hint
-    load({"PATH": "/bin", "DEVICE_X": "1"})
+def test_unknown_names_of_ours_are_told_and_others_are_not(tmp_path: Path) -> None:
+    assert "ANYRIG_DEVICE" in load({"ANYRIG_DEVCE": "cpu"}).warnings[0]
+    assert load({"PATH": "/bin", "DEVICE_X": "1"}).warnings == ()
     foreign = "DATABASE_URL=postgres://x\nSERVER_PORT=1\nGPU_IDS=0,1\nmy.key=1\n-----BEGIN KEY\n"
-    load({}, dotenv=_file(tmp_path / "a", foreign))
+    assert load({}, dotenv=_file(tmp_path / "a", foreign)).warnings == ()
     for line in ("ANYRIG_PROT=1", "VIBEVOICE_PRT=1", "ANYRG_DEVICE=cpu", "DIRECTML_DEVISE=1"):
-        with pytest.raises(BadSetting, match="unknown variable"):
-            load({}, dotenv=_file(tmp_path / "b", line))
+        (warning,) = load({}, dotenv=_file(tmp_path / "b", line)).warnings
+        assert "unknown variable" in warning
 
 
 def test_a_dotenv_file(tmp_path: Path) -> None:
@@ -98,14 +102,6 @@ def test_the_old_names_of_a_device(variables: dict[str, str], device: str) -> No
     assert load(variables).settings.device == device
 
 
-@pytest.mark.parametrize(
-    "variables", [{"USE_GPU": "perhaps"}, {"GPU_ID": "first"}, {"DIRECTML_DEVICE": "x"}]
-)
-def test_old_names_with_nonsense(variables: dict[str, str]) -> None:
-    with pytest.raises(BadSetting):
-        load(variables)
-
-
 def test_the_other_old_names() -> None:
     settings = load({"VIBEVOICE_MODEL": "models/x", "VIBEVOICE_PORT": "8080"}).settings
     assert (settings.speech.model, settings.server.port) == ("models/x", 8080)
@@ -118,20 +114,26 @@ def test_every_key_has_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "environment", "config", "cache"),
+    ("platform", "environment", "config", "cache", "data", "state"),
     [
-        ("linux", {"HOME": "/h"}, "/h/.config/anyrig", "/h/.cache/anyrig"),
-        ("linux", {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_CACHE_HOME": "/k"}, "/c/anyrig",
-         "/k/anyrig"),
+        ("linux", {"HOME": "/h"}, "/h/.config/anyrig", "/h/.cache/anyrig",
+         "/h/.local/share/anyrig", "/h/.local/state/anyrig"),
+        ("linux", {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_CACHE_HOME": "/k",
+                   "XDG_DATA_HOME": "/d", "XDG_STATE_HOME": "/s"},
+         "/c/anyrig", "/k/anyrig", "/d/anyrig", "/s/anyrig"),
         ("darwin", {"HOME": "/h"}, "/h/Library/Application Support/anyrig",
-         "/h/Library/Caches/anyrig"),
+         "/h/Library/Caches/anyrig", "/h/Library/Application Support/anyrig",
+         "/h/Library/Application Support/anyrig"),
         ("win32", {"USERPROFILE": "/u", "APPDATA": "/r", "LOCALAPPDATA": "/l"}, "/r/anyrig",
-         "/l/anyrig/Cache"),
+         "/l/anyrig/Cache", "/l/anyrig", "/l/anyrig"),
     ],
 )  # fmt: skip
-def test_folders(platform: str, environment: dict[str, str], config: str, cache: str) -> None:
+def test_folders(
+    platform: str, environment: dict[str, str], config: str, cache: str, data: str, state: str
+) -> None:
     found = folders(environment, platform)
     assert (found.config, found.cache) == (Path(config), Path(cache))
+    assert (found.data, found.state) == (Path(data), Path(state))
 
 
 def test_a_user_without_a_home_has_folders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +155,187 @@ def test_a_choice_is_kept_and_forgotten(tmp_path: Path) -> None:
     with pytest.raises(BadSetting) as caught:
         saved.load(path)
     assert "--reset" in caught.value.hint
+
+
+# -- variables that are not known ------------------------------------------------------------------
+
+KUBERNETES = {
+    "ANYRIG_SERVICE_HOST": "10.0.0.1", "ANYRIG_SERVICE_PORT": "8000",
+    "ANYRIG_SERVICE_PORT_HTTP": "8000", "ANYRIG_PORT": "tcp://10.0.0.1:8000",
+    "ANYRIG_PORT_8000_TCP": "tcp://10.0.0.1:8000", "ANYRIG_PORT_8000_TCP_PROTO": "tcp",
+    "ANYRIG_PORT_8000_TCP_PORT": "8000", "ANYRIG_PORT_8000_TCP_ADDR": "10.0.0.1",
+    "ANYRIG_SERVER_SERVICE_HOST": "10.0.0.2", "ANYRIG_SERVER_PORT": "tcp://10.0.0.2:80",
+    "ANYRIG_SERVER_PORT_53_UDP_ADDR": "10.0.0.2", "VIBEVOICE_PORT": "tcp://10.0.0.3:80",
+    "VIBEVOICE_SERVICE_HOST": "10.0.0.3",
+}  # fmt: skip
+
+
+def test_an_unknown_variable_is_one_warning_with_the_nearest_name(anyrig: Anyrig) -> None:
+    Path(".env").write_text("VIBEVOICE_PRT=1\nANYRG_DEVICE=cpu\nDATABASE_URL=x\n")
+    done = anyrig("devices", environment={"ANYRIG_DEVCE": "cpu", "INDEXTTS_USE_DEEPSPEED": "1"})
+    assert done.returncode == 0
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    for name, near in (
+        ("ANYRIG_DEVCE", "ANYRIG_DEVICE"),
+        ("VIBEVOICE_PRT", "VIBEVOICE_PORT"),
+        ("ANYRG_DEVICE", "ANYRIG_DEVICE"),
+    ):
+        assert name in line
+        assert near in line
+    assert "INDEXTTS_USE_DEEPSPEED" in line
+    assert "DATABASE_URL" not in line
+
+
+@pytest.mark.parametrize("name", ["ANYRIG_X", "ANYRIG_DEVICES", "VIBEVOICE_MODLE"])
+@pytest.mark.parametrize("in_file", [False, True])
+def test_no_unknown_variable_stops_a_command(name: str, in_file: bool, tmp_path: Path) -> None:
+    if in_file:
+        loaded = load({}, dotenv=_file(tmp_path / ".env", f"{name}=1\n"))
+    else:
+        loaded = load({name: "1"})
+    assert loaded.settings == Settings()
+    (warning,) = loaded.warnings
+    assert name in warning
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_service_variables_of_kubernetes_do_not_matter(in_file: bool, tmp_path: Path) -> None:
+    lines = "".join(f"{name}={value}\n" for name, value in KUBERNETES.items())
+    dotenv = _file(tmp_path / ".env", lines if in_file else "")
+    loaded = load({} if in_file else KUBERNETES, dotenv=dotenv)
+    assert loaded.settings == Settings()
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["GPU_ID=0,1", "GPU_ID=all", "GPU_ID=none", "GPU_ID=-1", "GPU_ID=GPU-8f3", "USE_GPU=perhaps",
+     "USE_GPU=2", "DIRECTML_DEVICE=x"],
+)  # fmt: skip
+def test_values_that_are_not_ours_to_judge_are_left_alone(anyrig: Anyrig, line: str) -> None:
+    Path(".env").write_text(line + "\n")
+    loaded = load({}, dotenv=Path(".env"))
+    assert loaded.settings == Settings()
+    assert loaded.origins == {}
+    name, _, value = line.partition("=")
+    assert load({name: value}).settings == Settings()
+    if line == "GPU_ID=0,1":
+        assert anyrig("devices", "--strict").returncode == 0
+
+
+def test_an_old_name_with_a_value_we_cannot_use_is_a_warning() -> None:
+    loaded = load({"VIBEVOICE_PORT": "http", "VIBEVOICE_MODEL": "a"})
+    assert loaded.settings.server.port == 3000
+    assert loaded.settings.speech.model == "a"
+    assert len(loaded.warnings) == 1
+    assert "VIBEVOICE_PORT" in loaded.warnings[0]
+    with pytest.raises(BadSetting):
+        load({"ANYRIG_SERVER_PORT": "http"})
+
+
+@pytest.mark.parametrize(
+    ("file", "own", "hidden"),
+    [("CUDA_VISIBLE_DEVICES=1", {}, True), ("export CUDA_VISIBLE_DEVICES='1' # one", {}, True),
+     ("CUDA_VISIBLE_DEVICES=", {}, True),
+     ("CUDA_VISIBLE_DEVICES=1", {"CUDA_VISIBLE_DEVICES": "0"}, False)],
+)  # fmt: skip
+def test_the_visible_devices_of_a_dotenv_file_are_honoured(
+    anyrig: Anyrig, file: str, own: dict[str, str], hidden: bool
+) -> None:
+    """The environment is stronger."""
+    Path(".env").write_text(file + "\n")
+    words = ("devices", "--json", "--machine", str(MACHINES / "h200-linux.json"))
+    done = anyrig(*words, environment=own)
+    (gpu,) = json.loads(done.stdout)["gpus"]
+    assert bool(gpu["blocked"]) == hidden, gpu
+
+
+def test_processes_that_a_command_starts_see_the_devices_of_a_dotenv_file(anyrig: Anyrig) -> None:
+    Path(".env").write_text("CUDA_VISIBLE_DEVICES=7\n")
+    program = (
+        "import argparse, os\n"
+        "from anyrig.cli.context import Context\n"
+        "context = Context(argparse.Namespace())\n"
+        "print(os.environ['CUDA_VISIBLE_DEVICES'], context.environment['CUDA_VISIBLE_DEVICES'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "7 7\n", done.stderr
+
+
+# -- files of the working directory ----------------------------------------------------------------
+
+RESTRICTED = {
+    "log_file": "log.txt", "cluster.broker": "redis://127.0.0.1:1/0",
+    "cache.url": "redis://127.0.0.1:1/0", "cache.folder": "here", "server.hosts": "evil.example",
+    "server.cors": "https://evil.example", "server.folders": "/", "server.models": "/",
+}  # fmt: skip
+
+
+def _toml(values: dict[str, str]) -> str:
+    lines = []
+    for key, value in values.items():
+        group, _, name = key.rpartition(".")
+        lines.append(f"{key} = '{value}'" if group else f"{name} = '{value}'")
+    return "\n".join(sorted(lines, key=lambda line: "." in line.split(" ")[0])) + "\n"
+
+
+@pytest.mark.parametrize("key", sorted(RESTRICTED))
+@pytest.mark.parametrize("in_dotenv", [False, True])
+def test_a_file_of_the_working_directory_may_not_say_where_things_go(
+    key: str, in_dotenv: bool, tmp_path: Path
+) -> None:
+    name = variable(key) if in_dotenv else key
+    if in_dotenv:
+        text = f"{name}={RESTRICTED[key]}\nANYRIG_SPEECH_RATE=2\n"
+        places = {"dotenv": _file(tmp_path / ".env", text)}
+    else:
+        text = _toml({key: RESTRICTED[key]}) + "speech.rate = 2\n"
+        places = {"project_file": _file(tmp_path / "anyrig.toml", text)}
+    loaded = load({}, **places)
+    assert replace(loaded.settings, speech=Settings().speech) == Settings()
+    assert loaded.settings.speech.rate == 2.0
+    assert key not in loaded.origins
+    assert len(loaded.warnings) == 1
+    assert name in loaded.warnings[0]
+
+
+def test_all_that_was_ignored_is_one_warning_that_says_what_to_do(tmp_path: Path) -> None:
+    toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
+    lines = "".join(f"{variable(key)}={value}\n" for key, value in RESTRICTED.items())
+    dotenv = _file(tmp_path / ".env", lines)
+    user = tmp_path / "user" / "anyrig.toml"
+    loaded = load({}, user_file=user, project_file=toml, dotenv=dotenv)
+    assert loaded.settings == Settings()
+    (warning,) = loaded.warnings
+    assert "--config" in warning
+    assert str(user) in warning
+
+
+def test_what_is_named_or_the_users_own_may_say_everything(tmp_path: Path) -> None:
+    toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
+    for places in (
+        {"project_file": toml, "project_named": True},
+        {"user_file": toml},
+        {"user_file": toml, "project_file": tmp_path / "." / "anyrig.toml"},
+    ):
+        loaded = load({}, **places)  # type: ignore[arg-type]
+        assert loaded.settings.cluster.broker == RESTRICTED["cluster.broker"]
+        assert loaded.settings.log_file == "log.txt"
+        assert loaded.warnings == ()
+    own = load({variable(key): value for key, value in RESTRICTED.items()}).settings
+    assert own.cache.url == RESTRICTED["cache.url"]
+
+
+def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+        Path("anyrig.toml").write_text(
+            f'[cluster]\nbroker = "{address}"\nspread = true\n[cache]\nurl = "{address}"\n'
+        )
+        Path(".env").write_text(f"ANYRIG_CLUSTER_BROKER={address}\nREDIS_URL={address}\n")
+        done = anyrig("speak", "Hello.", "--engine", "tone", "-o", "hello.wav")
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert "cluster.broker" in done.stderr
+    assert "--config" in done.stderr

@@ -219,7 +219,8 @@ def _passages(
         for passage in task.passages:
             yield _of_passage(chapter, passage, plan)
         if not task.passages and task.words >= 20 and task.errors > _MOST_WRONG * task.words:
-            said = f"{task.errors} of {plural(task.words, 'word')} are not understood"
+            are = "is" if task.errors == 1 else "are"
+            said = f"{task.errors} of {plural(task.words, 'word')} {are} not understood"
             yield chapter.finding("words", said)
 
 

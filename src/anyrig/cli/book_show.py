@@ -232,7 +232,8 @@ def _report(plan: Plan, made: Made, order: Order, by: str) -> list[str]:
     facts = [f"{audio_s / made.wall_s if made.wall_s else 0.0:.1f} times real time"]
     num_kept = tally.num_kept - len(set(order.again))  # those were made anew before they were told
     if num_kept > 0:
-        facts.append(f"{num_kept} of {plural(tally.num_segments, 'segment')} were kept")
+        were = "was" if num_kept == 1 else "were"
+        facts.append(f"{num_kept} of {plural(tally.num_segments, 'segment')} {were} kept")
     if by:
         facts.append(by)
     size = sum(path.stat().st_size for path in made.files)

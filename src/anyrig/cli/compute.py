@@ -68,7 +68,8 @@ def memory_gb(text: str) -> float:
     value = _number(text)
     if not 0 < value < float("inf"):
         raise BadInput(
-            f"--memory-gb {text} leaves no memory", hint="Give a number above 0, such as 8 or 0.5."
+            f"--memory-gb {text} is not an amount of memory",
+            hint="Give a number of GiB above 0, such as 8 or 0.5.",
         )
     return value
 
@@ -77,7 +78,10 @@ def memory_fraction(text: str) -> float:
     """A share of a device, above 0 and up to 1."""
     value = _number(text)
     if not 0 < value <= 1:
-        raise BadInput(f"--memory-fraction {text}", hint="Give a number from 0 to 1, such as 0.8.")
+        raise BadInput(
+            f"--memory-fraction {text} is not a share of the device's memory",
+            hint="Give a number from 0 to 1, such as 0.8.",
+        )
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.show import print_warning
 from anyrig.devices.choose import Choice, Evidence, Wish, choose, resolve
 from anyrig.settings.folders import Folders, folders
-from anyrig.settings.load import Loaded, load
+from anyrig.settings.load import WARNED, Loaded, load
 
 if TYPE_CHECKING:
     from anyrig.bench.figures import Book
@@ -49,8 +49,24 @@ class Context:
 
         self.options = options
         self.environment = dict(os.environ if environment is None else environment)
+        self._take_in(os.environ if environment is None else {})
         log_file = getattr(options, "log_file", None) or self.loaded.settings.log_file
         configure(getattr(options, "verbose", 0), log_file)
+
+    def _take_in(self, own: MutableMapping[str, str]) -> None:
+        """Set what the `.env` file says of devices, and say what was ignored of settings.
+
+        Args:
+            own: the process's variables, which libraries read when they load.
+        """
+        from anyrig.cli.show import print_warning
+
+        self.environment.update(self.loaded.variables)
+        own.update(self.loaded.variables)
+        if self.loaded.warnings and not self.environment.get(WARNED):
+            for warning in self.loaded.warnings:
+                print_warning(warning)
+            self.environment[WARNED] = "1"
 
     @cached_property
     def folders(self) -> Folders:
@@ -69,6 +85,7 @@ class Context:
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
             project_file=Path(named or "anyrig.toml"),
+            project_named=bool(named),
             dotenv=Path(".env"),
         )
 

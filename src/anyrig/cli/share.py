@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
+from anyrig.cli.show import print_warning
 from anyrig.errors import StoreFailed
 from anyrig.units import bytes_text, plural
 
@@ -24,7 +25,11 @@ def open_results(context: Context) -> Store | Layered:
     from anyrig.store.redis import RedisStore
 
     far = RedisStore(url)  # first: an address that is none opens nothing
-    return Layered(open_store(context), far)
+    store = Layered(open_store(context), far)
+    failed = store.check()
+    if failed is not None:
+        print_warning(f"results are not shared: {failed.message}. {failed.hint}")
+    return store
 
 
 def shared(context: Context) -> dict[str, Any] | None:

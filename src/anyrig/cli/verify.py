@@ -60,10 +60,11 @@ class Heard:
         """Wrong words of each segment, and of all."""
         lines = [one.text() for one in self.checked]
         errors, words = (sum(getattr(one, k) for one in self.checked) for k in ("errors", "words"))
+        differ = "differs" if errors == 1 else "differ"
         return "\n".join(
             [
                 *lines,
-                f"heard by {self.recogniser}: {errors} of {plural(words, 'word')} differ "
+                f"heard by {self.recogniser}: {errors} of {plural(words, 'word')} {differ} "
                 f"({self.rate:.1%}), in {plural(len(self.checked), 'segment')}",
             ]
         )

@@ -134,18 +134,22 @@ def budget(memory: MemoryNow, *, gib: float | None = None, fraction: float | Non
     if gib is not None and not _LEAST_GIB <= gib < float("inf"):
         raise BadInput(f"--memory-gb {gib:g} leaves no memory", hint="Give a number above 0.")
     if fraction is not None and not 0 < fraction <= 1:
-        raise BadInput(f"--memory-fraction {fraction:g}", hint="Give a number from 0 to 1.")
+        raise BadInput(
+            f"--memory-fraction {fraction:g} is not a share of the device's memory",
+            hint="Give a number from 0 to 1, such as 0.8.",
+        )
     ours = memory.reserved_bytes or memory.allocated_bytes or 0
     there = memory.total_bytes if memory.free_bytes is None else memory.free_bytes + ours
     asked, words = None, ""
     if gib is not None:
-        asked, words = int(gib * GIB), f"{gib:g} GiB asked for"
+        asked, words = int(gib * GIB), f"{gib:g} GiB requested"
     elif fraction is not None and memory.total_bytes is not None:
-        asked, words = int(memory.total_bytes * fraction), f"{fraction:g} of the device asked for"
+        asked, words = int(memory.total_bytes * fraction), f"{fraction:g} of the device requested"
     if asked is not None and (there is None or asked <= there):
         return Budget(asked, words)
     if asked is not None and there is not None:
-        return Budget(int(there * _SHARE), f"{words}, but only {bytes_text(there)} can be had")
+        told = f"{words}, but only {bytes_text(there)} free; {_SHARE:.0%} of that is used"
+        return Budget(int(there * _SHARE), told)
     if there is not None:
         return Budget(int(there * _SHARE), f"{_SHARE:.0%} of the {bytes_text(there)} that are free")
     return Budget(None, "nobody tells this device's memory: only speed can be watched")

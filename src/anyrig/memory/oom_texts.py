@@ -30,6 +30,11 @@ DEVICE = (
     r"\b[A-Z]\w{2,12}(?: backend)? out of memory\. \(?(?:Tried|tried) to allocate\b",
     r"\bMODULE:PT_DEVMEM Allocation failed\b",  # Gaudi
     r"\bAllocation on device ?\S* would exceed allowed memory\b",
+    # torch's error class by its name, where an error's text came from another process; under
+    # cudaMallocAsync it may have nothing to add but where.
+    r"(?:^|\n)[ \t]{0,8}torch\.(?:cuda\.|xpu\.)?_?OutOfMemoryError(?=:|[ \t]{0,8}(?:$|\n))",
+    r"\bOutOfMemoryError: Allocation on device\b",
+    r"(?:^|\n)[ \t]{0,8}Allocation on device(?: \d+)?\.?[ \t]{0,8}(?:$|\n)",
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
     _GPU + r"(?: \w+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE + r"[Oo]ut of memory\b",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyrig.errors import BadSetting
+from anyrig.settings.restricted import restricted
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """Which cluster, and what this machine is in it."""
 
-    broker: str = ""
+    broker: str = restricted("")
     """Where its machines meet: redis://HOST:6379/0, or a token; empty takes this machine's own."""
     spread: bool = False
     """Whether books and speech go to its workers also without --cluster."""

@@ -1,21 +1,42 @@
-"""The user's folders, by the habit of each system: XDG, AppData, Library."""
+"""The user's folders, by the habit of each system: XDG, AppData, Library.
+
+Data and state lay in the cache folder before; they are moved when they are first asked for.
+"""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+
+from anyrig.settings import moving
 
 
-class Folders(NamedTuple):
+@dataclass(frozen=True)
+class Folders:
     """Where anyrig keeps what it knows of this user and machine."""
 
     config: Path
     """Settings and the saved choice: small, worth a backup."""
     cache: Path
-    """Figures and whatever else can be made again."""
+    """Figures and whatever else can be made again: systems may delete it."""
+    own_data: Path
+    """Where the platform puts a user's data."""
+    own_state: Path
+    """Where it puts the state of programs."""
+
+    @cached_property
+    def data(self) -> Path:
+        """Uploads, jobs, indexes: worth a backup. Moved there from the cache folder, once."""
+        return moving.settle(self.cache, self.own_data, moving.DATA)
+
+    @cached_property
+    def state(self) -> Path:
+        """The data of a broker: a queue. Moved there from the cache folder, once."""
+        return moving.settle(self.cache, self.own_state, moving.STATE)
 
     @property
     def choice(self) -> Path:
@@ -60,7 +81,7 @@ class Folders(NamedTuple):
     @property
     def indexes(self) -> Path:
         """Folders that were indexed, a file for each index."""
-        return self.cache / "indexes"
+        return self.data / "indexes"
 
     @property
     def classifiers(self) -> Path:
@@ -70,12 +91,12 @@ class Folders(NamedTuple):
     @property
     def runs(self) -> Path:
         """Where training runs lie, a small file for each; they themselves are elsewhere."""
-        return self.cache / "runs"
+        return self.data / "runs"
 
     @property
     def jobs(self) -> Path:
         """What is queued, runs and was done: beside what it has made so far."""
-        return self.cache / "jobs.sqlite"
+        return self.data / "jobs.sqlite"
 
     @property
     def keys(self) -> Path:
@@ -90,27 +111,53 @@ class Folders(NamedTuple):
     @property
     def cluster(self) -> Path:
         """The data of the broker and the box of `anyrig coordinator`."""
-        return self.cache / "cluster"
+        return self.state / "cluster"
 
     @property
     def server(self) -> Path:
         """The server's data: uploads, and what jobs that came over HTTP have made."""
-        return self.cache / "server"
+        return self.data / "server"
 
 
 def folders(environment: Mapping[str, str], platform: str = sys.platform) -> Folders:
     """The folders of this user."""
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or _home())
     if platform == "win32":
-        roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
-        local = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
-        return Folders(roaming / "anyrig", local / "anyrig" / "Cache")
+        roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming") / "anyrig"
+        local = Path(environment.get("LOCALAPPDATA") or _local(home)) / "anyrig"
+        return Folders(roaming, local / "Cache", local, local)
     if platform == "darwin":
-        library = home / "Library"
-        return Folders(library / "Application Support" / "anyrig", library / "Caches" / "anyrig")
-    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
-    cache = Path(environment.get("XDG_CACHE_HOME") or home / ".cache")
-    return Folders(config / "anyrig", cache / "anyrig")
+        support = home / "Library" / "Application Support" / "anyrig"
+        cache = home / "Library" / "Caches" / "anyrig"
+        data = environment.get("XDG_DATA_HOME")
+        state = environment.get("XDG_STATE_HOME")
+        return Folders(
+            support,
+            cache,
+            Path(data) / "anyrig" if data else support,
+            Path(state) / "anyrig" if state else support,
+        )
+    usual = {
+        "CONFIG": ".config",
+        "CACHE": ".cache",
+        "DATA": ".local/share",
+        "STATE": ".local/state",
+    }
+    return Folders(
+        *(
+            Path(environment.get(f"XDG_{name}_HOME") or home / place) / "anyrig"
+            for name, place in usual.items()
+        )
+    )
+
+
+def _local(home: Path) -> Path:
+    """The folder for local data, by Windows itself where it can be asked."""
+    if sys.platform != "win32":
+        return home / "AppData" / "Local"
+    from platformdirs import user_data_path
+
+    return user_data_path()
 
 
 def _home() -> Path:

@@ -1,14 +1,18 @@
-"""Settings from files and the environment into frozen values; what is unknown is refused.
+"""Settings from files and the environment into frozen values.
 
 The weakest first: defaults, `anyrig.toml` in the user's folder, `./anyrig.toml` (or the file named
 by `--config`), `./.env`, the environment. Flags come on top, in the command that has them.
+
+An unknown key of a file is refused. An unknown variable is a warning: other programs share the
+environment.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -19,16 +23,33 @@ from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
 from anyrig.settings.cluster import ClusterSettings
 from anyrig.settings.documents import DocumentSettings
+from anyrig.settings.restricted import MARK, restricted
 from anyrig.settings.server import ServerSettings
 from anyrig.units import is_number
 
 log = logging.getLogger(__name__)
 Origin = Literal["default", "settings", "environment"]
 PREFIX = "ANYRIG_"
+WARNED = "ANYRIG_SETTINGS_WARNED"
+"""Set for the processes that a command starts: what is wrong with settings was told once."""
 # Read by the doors before settings are: they say where to look, not what to do.
 _OTHER_VARIABLES = frozenset(
-    {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_TEST_PROCESSES"}
+    {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_TEST_PROCESSES",
+     "ANYRIG_TEST_MARKS", "ANYRIG_EXTRAS", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", WARNED}
+)  # fmt: skip
+_OLD_PREFIXES = ("VIBEVOICE_", "INDEXTTS_")
+_NOT_READ = frozenset({"VIBEVOICE_URL"})  # of a client of the old server
+_SERVICE = re.compile(
+    r".+_SERVICE_HOST|.+_SERVICE_PORT(_.+)?|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
 )
+"""What Kubernetes sets for a service that is called like us, beside NAME_PORT=tcp://..."""
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
+DEVICE_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL", "HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+)  # fmt: skip
+"""Variables of drivers and frameworks that a `.env` file may set for a command."""
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
@@ -129,9 +150,9 @@ class CacheSettings:
 
     limit_gb: float = 10.0
     """What the store may take, in units of 1024^3 bytes."""
-    folder: str = ""
+    folder: str = restricted("")
     """Where the store lies; empty takes the user's cache folder."""
-    url: str = ""
+    url: str = restricted("")
     """redis://host:6379/0 shares results between machines; empty keeps them in SQLite alone."""
 
     def __post_init__(self) -> None:
@@ -156,7 +177,7 @@ class Settings:
     """A device that was asked for and cannot be used is an error, not a warning."""
     bench: bool = True
     """Measure a device on its first use."""
-    log_file: str = ""
+    log_file: str = restricted("")
     """Where the log goes beside the terminal."""
     speech: SpeechSettings = field(default_factory=SpeechSettings)
     book: BookSettings = field(default_factory=BookSettings)
@@ -174,6 +195,10 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, tuple[Origin, str]] = field(default_factory=dict)
     """Dotted key to kind of place and its name."""
+    warnings: tuple[str, ...] = ()
+    """What was ignored, and what to do about it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of `DEVICE_VARIABLES`, those that the `.env` file sets and the environment does not."""
 
 
 def load(
@@ -181,21 +206,75 @@ def load(
     *,
     user_file: Path | None = None,
     project_file: Path | None = None,
+    project_named: bool = False,
     dotenv: Path | None = None,
 ) -> Loaded:
-    """Settings from every place, the strongest last. Missing files are no error."""
+    """Settings from every place, the strongest last. Missing files are no error.
+
+    Args:
+        environment: of this process.
+        user_file: in the user's own folder.
+        project_file: in the working directory, or one that was named.
+        project_named: whether a person named that file: then it may set everything.
+        dotenv: in the working directory.
+    """
     values: dict[str, Any] = {}
     origins: dict[str, tuple[Origin, str]] = {}
+    ignored: list[str] = []
+    unknown: list[str] = []
+    guarded = restricted_keys()
+    if project_file is not None and user_file is not None and _same(project_file, user_file):
+        project_file = None
     for path in (user_file, project_file):
-        if path is not None:
-            for key, value in _from_toml(path).items():
-                values[key], origins[key] = value, ("settings", str(path))
-    layers = [(_from_dotenv(dotenv), f"{dotenv}")] if dotenv is not None else []
-    for variables, place in (*layers, (environment, "")):
-        for key, (value, name) in _from_variables(variables, place).items():
+        if path is None:
+            continue
+        for key, value in _from_toml(path).items():
+            if key in guarded and path is project_file and not project_named:
+                ignored.append(f"{key} in {path}")
+                continue
+            values[key], origins[key] = value, ("settings", str(path))
+    from_file = _from_dotenv(dotenv) if dotenv is not None else {}
+    for variables, place in ((from_file, f"{dotenv}"), (environment, "")):
+        unknown += _unknown(variables, place)
+        for key, (value, name) in _from_variables(variables).items():
             origin = f"{name} in {place}" if place else name
+            if key in guarded and place:
+                ignored.append(origin)
+                continue
+            if name in ALIASES and not _fits(key, value):
+                unknown.append(f"{origin} = {value!r}, which {key} cannot be")
+                continue
             values[key], origins[key] = value, ("environment", origin)
-    return Loaded(_build(values, origins), origins)
+    warnings = [*_ignored_warning(ignored, user_file), *_unknown_warning(unknown)]
+    shown = {
+        name: value for name, value in from_file.items()
+        if name in DEVICE_VARIABLES and name not in environment
+    }  # fmt: skip
+    return Loaded(_build(values, origins), origins, tuple(warnings), shown)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _ignored_warning(ignored: Sequence[str], user_file: Path | None) -> list[str]:
+    if not ignored:
+        return []
+    own = f"{user_file}" if user_file is not None else "your own settings file"
+    return [
+        f"ignored {', '.join(ignored)}: a file of the working directory may not name brokers, "
+        f"servers or folders. Name it with --config, or set it in {own} or the environment"
+    ]
+
+
+def _unknown_warning(unknown: Sequence[str]) -> list[str]:
+    if not unknown:
+        return []
+    return [f"ignored unknown {'variable' if len(unknown) == 1 else 'variables'} "
+            + "; ".join(unknown)]  # fmt: skip
 
 
 def keys() -> dict[str, type]:
@@ -207,6 +286,15 @@ def keys() -> dict[str, type]:
         else:
             found[name] = kind
     return found
+
+
+def restricted_keys() -> frozenset[str]:
+    """The keys that a file of the working directory may not set."""
+    found = [one.name for one in fields(Settings) if one.metadata.get(MARK)]
+    for name, kind in get_type_hints(Settings).items():
+        if is_dataclass(kind):
+            found += [f"{name}.{one.name}" for one in fields(kind) if one.metadata.get(MARK)]
+    return frozenset(found)
 
 
 def variable(key: str) -> str:
@@ -280,61 +368,84 @@ def _unquoted(value: str) -> str:
     return value.partition(" #")[0].strip()
 
 
-def _from_variables(variables: Mapping[str, str], place: str) -> dict[str, tuple[str, str]]:
-    """Key to value and the variable's name. A name of ours that we do not know is refused.
-
-    Names that are not ours belong to somebody else, in a .env file too; a near miss does not.
-    """
-    ours = {variable(key): key for key in keys()}
+def _from_variables(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Key to value and the variable's name."""
     found: dict[str, tuple[str, str]] = {}
     found |= _device_alias(variables)
     for name, key in ALIASES.items():
-        if name in variables and key != "device" and variables[name]:
-            found[key] = (variables[name], name)
-    for name, value in variables.items():
-        if name in ours:
-            if value:
-                found[ours[name]] = (value, name)
-        elif name in _OTHER_VARIABLES or name in ALIASES:
-            continue
-        elif _looks_ours(name, place, (*ours, *ALIASES)):
-            where = f" in {place}" if place else ""
-            raise BadSetting(
-                f"unknown variable {name}{where}", hint=_nearest(name, (*ours, *ALIASES))
-            )
+        value = variables.get(name, "")
+        if key != "device" and value and not _of_a_service(name, value):
+            found[key] = (value, name)
+    for key in keys():
+        name = variable(key)
+        value = variables.get(name, "")
+        if value and not _of_a_service(name, value):
+            found[key] = (value, name)
     return found
 
 
-def _looks_ours(name: str, place: str, known: tuple[str, ...]) -> bool:
-    if name.startswith(PREFIX):
-        return True
-    if not place:
-        return False  # in the process's environment anything may stand; a file is written for this
-    import difflib
+def _unknown(variables: Mapping[str, str], place: str) -> list[str]:
+    """Variables that are meant for us and that we do not know, with the nearest name.
 
-    # SERVER_PORT or GPU_IDS may be another program's; ANYRG_DEVICE or VIBEVOICE_PRT is ours.
-    marked = [other for other in known if other.startswith((PREFIX, "VIBEVOICE_", "DIRECTML_"))]
-    return bool(difflib.get_close_matches(name, marked, n=1, cutoff=0.85))
+    Names that are not ours belong to somebody else, in a .env file too; a near miss does not.
+    """
+    known = (*map(variable, keys()), *ALIASES)
+    told = []
+    for name, value in variables.items():
+        if name in known or name in _OTHER_VARIABLES or name in _NOT_READ:
+            continue
+        if _of_a_service(name, value) or not _looks_ours(name, place, known):
+            continue
+        where = f"{name} in {place}" if place else name
+        near = _near(name, known)
+        told.append(f"{where} (did you mean {near}?)" if near else where)
+    return told
+
+
+def _of_a_service(name: str, value: str) -> bool:
+    """Whether Kubernetes has set a variable, for a service that is called like us."""
+    if name.endswith("_PORT") and _SERVICE_ADDRESS.match(value):
+        return True
+    return bool(_SERVICE.fullmatch(name))
+
+
+def _looks_ours(name: str, place: str, known: Sequence[str]) -> bool:
+    if name.startswith((PREFIX, *_OLD_PREFIXES)):
+        return True
+    # In the process's environment anything may stand; a file is written for this. There
+    # SERVER_PORT or GPU_IDS may be another program's; ANYRG_DEVICE or DIRECTML_DEVISE is ours.
+    marked = [one for one in known if one.startswith((PREFIX, *_OLD_PREFIXES, "DIRECTML_"))]
+    return bool(place) and _near(name, marked, cutoff=0.85) is not None
+
+
+def _fits(key: str, value: str) -> bool:
+    """Whether a value can be that of a key; for names that other programs may share."""
+    try:
+        _build({key: value}, {key: ("environment", "")})
+    except BadSetting:
+        return False
+    return True
 
 
 def _device_alias(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The device that the old names ask for; ANYRIG_DEVICE comes over it."""
+    """The device that the old names ask for; ANYRIG_DEVICE comes over it.
+
+    Other programs read these names as well: a value that means nothing here is left to them.
+    """
     use_gpu = variables.get("USE_GPU", "").strip().lower()
-    if use_gpu and use_gpu not in _TRUE | _FALSE | {"auto"}:
-        raise BadSetting(
-            f"USE_GPU is {use_gpu!r}, which means nothing", hint="Use true, false, yes, no or auto."
-        )
     if use_gpu in _FALSE:
         return {"device": ("cpu", "USE_GPU")}
     number = variables.get("DIRECTML_DEVICE", "").strip()
+    number = number if is_number(number) else ""
     for name, form in (("VIBEVOICE_DEVICE", "{}"), ("DIRECTML_DEVICE", "dml:{}"), ("GPU_ID", "{}")):
         value = variables.get(name, "").strip()
         # The first name gave a kind, `directml`, and the second which of them.
         open_question = value.lower() in ("auto", "directml", "dml") and number
-        if value and not open_question:
-            if name != "VIBEVOICE_DEVICE" and not is_number(value):
-                raise BadSetting(f"{name} is {value!r}", hint=f"{name} is a number, such as 0.")
+        if not value or open_question:
+            continue
+        if name == "VIBEVOICE_DEVICE" or is_number(value):
             return {"device": (form.format(value), name)}
+        log.info("%s is %r and is left to other programs", name, value)
     if use_gpu in _TRUE:
         return {"device": ("gpu", "USE_GPU")}
     return {"device": ("auto", "USE_GPU")} if use_gpu == "auto" else {}
@@ -378,11 +489,14 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
     return str(value)
 
 
-def _nearest(name: str, known: Any) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = _near(name, names)
+    return f"Did you mean {near!r}?" if near else f"Known are: {', '.join(names)}."
+
+
+def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     import difflib
 
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if near:
-        return f"Did you mean {near[0]!r}?"
-    return f"Known are: {', '.join(names)}."
+    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
+    return found[0] if found else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyrig.errors import BadSetting
+from anyrig.settings.restricted import restricted
 
 
 @dataclass(frozen=True)
@@ -15,13 +16,13 @@ class ServerSettings:
     """The address it listens on; any other than this machine's own needs API keys."""
     port: int = 3000
     """The port it listens on."""
-    hosts: str = ""
+    hosts: str = restricted("")
     """Further names it may be called by, with commas; others are refused. Callers need API keys."""
-    behind_proxy: bool = False
+    behind_proxy: bool = restricted(False)
     """Whether a proxy passes requests on to it: then callers need API keys, wherever it listens."""
-    cors: str = ""
+    cors: str = restricted("")
     """Web pages, with commas, whose scripts may call it: https://example.org."""
-    models: str = ""
+    models: str = restricted("")
     """Folders, with commas, from which requests may name models."""
     upload_mb: float = 500.0
     """The largest file that may be uploaded."""
@@ -49,9 +50,9 @@ class ServerSettings:
     """Memory to leave free: idle models are unloaded before; 0 is a twentieth, 1 GiB at most."""
     jobs_at_once: int = 1
     """How many jobs run side by side; a book uses all there is."""
-    folders: str = ""
+    folders: str = restricted("")
     """Folders, with commas, that requests may have indexed."""
-    shared: str = ""
+    shared: str = restricted("")
     """Indexes and classifiers of this machine, with commas, that every key may use; `*` is all."""
     requests_per_minute: int = 600
     """What one key may ask for; a key may have its own limit."""

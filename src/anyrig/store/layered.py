@@ -69,6 +69,18 @@ class Layered:
         finally:
             self.near.close()
 
+    def check(self) -> StoreFailed | None:
+        """Ask the far store for an answer; why it gives none. It is left alone for a while then,
+        and whoever asked says so: the log does not repeat it.
+        """
+        try:
+            self.far.has(("check",))
+        except StoreFailed as error:
+            with self._lock:
+                self._down, self._quiet_until = True, self._clock() + self._again_s
+            return error
+        return None
+
     def get(self, key: str) -> Result | None:
         """A result, or None."""
         return self.get_many((key,)).get(key)

@@ -1,0 +1,243 @@
+"""Data that 0.1 kept in the cache folder is moved once, whole, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anyrig.jobs.local import LocalJobs
+from anyrig.services import train_runs
+from anyrig.settings import Folders, folders
+from tests.conftest import Anyrig
+
+
+def cache() -> Path:
+    return Path(os.environ["XDG_CACHE_HOME"]) / "anyrig"
+
+
+def data() -> Path:
+    return Path(os.environ["XDG_DATA_HOME"]) / "anyrig"
+
+
+def found() -> Folders:
+    return folders(os.environ)
+
+
+@pytest.fixture
+def job() -> str:
+    """Uploads, an index, a run and a job, as the first version kept them; the job's id."""
+    upload = cache() / "server" / "uploads" / "ab.txt"
+    upload.parent.mkdir(parents=True)
+    upload.write_text("somebody's letter")
+    (cache() / "indexes").mkdir()
+    with sqlite3.connect(cache() / "indexes" / "post.sqlite") as index:
+        index.execute("PRAGMA journal_mode = WAL")
+        for table in ("files", "roots", "excluded"):
+            index.execute(f"CREATE TABLE {table} (path BLOB PRIMARY KEY)")
+        index.execute("INSERT INTO files VALUES (?)", (os.fsencode(upload),))
+        index.execute("INSERT INTO files VALUES (?)", (os.fsencode("/home/a/letter.txt"),))
+    index.close()
+    (cache() / "runs").mkdir()
+    told = {"folder": str(cache() / "server" / "jobs" / "t"), "created": 1.0}
+    (cache() / "runs" / "r0.json").write_text(json.dumps(told))
+    (cache() / "cluster" / "broker").mkdir(parents=True)
+    (cache() / "cluster" / "broker" / "dump").write_text("a queue")
+    (cache() / "figures.json").write_text("{}")
+    with LocalJobs(cache() / "jobs.sqlite") as jobs:
+        arguments = {"file": str(upload), "folder": str(cache() / "server"), "é": str(cache())}
+        return jobs.submit("book", arguments).id
+
+
+def check_moved(job: str) -> None:
+    here = found()
+    assert here.data == data()
+    assert (here.server / "uploads" / "ab.txt").read_text() == "somebody's letter"
+    with LocalJobs(here.jobs) as jobs:
+        told = jobs.get(job).arguments
+    assert told["file"] == str(data() / "server" / "uploads" / "ab.txt")
+    assert told["folder"] == str(data() / "server")
+    assert told["é"] == str(cache())
+    index = sqlite3.connect(here.indexes / "post.sqlite")
+    paths = {bytes(path) for (path,) in index.execute("SELECT path FROM files")}
+    index.close()
+    assert paths == {os.fsencode(str(told["file"])), b"/home/a/letter.txt"}
+    (run,) = here.runs.glob("*.json")
+    folder = data() / "server" / "jobs" / "t"
+    assert json.loads(run.read_text())["folder"] == str(folder)
+    assert run.stem == train_runs.id_of(folder)
+    assert (here.cluster / "broker" / "dump").read_text() == "a queue"
+    assert (cache() / "figures.json").exists()
+    assert not [path for path in data().iterdir() if path.name.startswith(".moving-")]
+
+
+def test_everything_is_moved_once(job: str, anyrig: Anyrig) -> None:
+    check_moved(job)
+    left = {path.name for path in cache().iterdir()}
+    assert left == {"figures.json"}
+    listed = json.loads(anyrig("jobs", "--json").stdout)
+    assert job in json.dumps(listed)
+    (cache() / "server").mkdir()  # what an older version makes later is not ours any more
+    check_moved(job)
+    assert (cache() / "server").is_dir()
+
+
+def test_nothing_is_made_where_there_is_nothing_to_move(anyrig: Anyrig) -> None:
+    assert found().data == data()
+    assert anyrig("devices").returncode == 0
+    assert not data().exists()
+
+
+def test_devices_moves_nothing(job: str, anyrig: Anyrig) -> None:
+    assert anyrig("devices").returncode == 0
+    assert (cache() / "jobs.sqlite").exists()
+    assert not data().exists()
+
+
+def test_several_processes_at_once(job: str) -> None:
+    program = (
+        "import os, sys\n"
+        "from anyrig.settings import folders\n"
+        "sys.stdin.readline()\n"
+        "here = folders(os.environ)\n"
+        "print(here.data, (here.server / 'uploads' / 'ab.txt').read_text(), here.jobs.exists())\n"
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(4)
+    ]  # fmt: skip
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in started:
+        out, error = process.communicate(timeout=60)
+        assert out == f"{data()} somebody's letter True\n", error
+    check_moved(job)
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EROFS, errno.EACCES, errno.EPERM])
+def test_another_file_system_and_an_old_folder_that_cannot_be_written(
+    job: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_renames(monkeypatch, code)
+    if code != errno.EXDEV:
+        monkeypatch.setattr(os, "unlink", refused(code, os.unlink))
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    check_moved(job)
+    check_moved(job)
+    assert (cache() / "server").exists() == (code != errno.EXDEV)
+
+
+def test_an_old_folder_for_reading_only(job: str) -> None:
+    """By its rights; root has its way anyhow, and then it is moved."""
+    for folder in (cache(), cache() / "server" / "uploads", cache() / "indexes"):
+        folder.chmod(0o555)
+    try:
+        check_moved(job)
+        (data() / "server" / "uploads" / "more.txt").write_text("can be written")
+    finally:
+        for folder in (cache(), cache() / "server" / "uploads", cache() / "indexes"):
+            if folder.exists():
+                folder.chmod(0o755)
+
+
+def test_a_disk_that_is_full_leaves_everything_where_it_is(
+    job: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        refuse_renames(patched, errno.EXDEV)
+
+        def copy(source: Any, target: Any, **_: Any) -> None:
+            Path(target).mkdir()
+            (Path(target) / "half").write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patched.setattr(shutil, "copytree", copy)
+        patched.setattr(shutil, "copy2", lambda *_: copy(_[0], _[1]))
+        here = found()
+        assert here.data == cache()
+        with LocalJobs(here.jobs) as jobs:
+            assert jobs.get(job).kind == "book"
+        assert "No space left" in caplog.text
+    check_moved(job)
+
+
+def test_data_in_use_stay_until_nobody_uses_them(job: str) -> None:
+    with LocalJobs(cache() / "jobs.sqlite") as running:
+        assert running.get(job).kind == "book"
+        here = found()
+        assert here.data == cache()  # so that both see the same queue
+        assert here.server == cache() / "server"
+    check_moved(job)
+
+
+def test_a_move_that_was_cut_short_goes_on(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    real, done = os.rename, []
+
+    def rename(source: Any, target: Any) -> None:
+        if done:
+            raise Killed
+        done.append(source)
+        real(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        with pytest.raises(Killed):
+            _ = found().data
+    check_moved(job)
+
+
+def test_a_folder_that_a_person_put_elsewhere_stays_there(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    (large / "uploads").mkdir(parents=True)
+    (large / "uploads" / "a.txt").write_text("a")
+    cache().mkdir(parents=True)
+    (cache() / "server").symlink_to(os.path.relpath(large, cache()))
+    assert (found().server / "uploads" / "a.txt").read_text() == "a"
+    assert found().server.resolve() == large
+
+
+def test_what_is_at_both_places_is_left(job: str, caplog: pytest.LogCaptureFixture) -> None:
+    (data() / "server" / "uploads").mkdir(parents=True)
+    (data() / "server" / "uploads" / "new.txt").write_text("new")
+    here = found()
+    assert (here.server / "uploads" / "new.txt").exists()
+    assert (cache() / "server" / "uploads" / "ab.txt").exists()
+    with LocalJobs(here.jobs) as jobs:
+        assert jobs.get(job).kind == "book"
+    assert "server" in caplog.text
+
+
+def test_folders_that_are_one_are_left_alone(job: str) -> None:
+    same = {**os.environ, "XDG_DATA_HOME": os.environ["XDG_CACHE_HOME"]}
+    assert folders(same).jobs == cache() / "jobs.sqlite"
+    assert folders(same).jobs.exists()
+
+
+def refused(code: int, real: Callable[..., None]) -> Callable[..., None]:
+    def call(path: Any, *more: Any, **options: Any) -> None:
+        if str(path).startswith(str(cache())):
+            raise OSError(code, os.strerror(code))
+        real(path, *more, **options)
+
+    return call
+
+
+def refuse_renames(patch: pytest.MonkeyPatch, code: int) -> None:
+    patch.setattr(os, "rename", refused(code, os.rename))
