@@ -29,6 +29,7 @@ from anyrig.errors import (
     StoreFailed,
     TooBusy,
     WorkersGone,
+    is_disk_full,
 )
 from anyrig.jobs import NoSuchJob
 from anyrig.server.phrasing import misfits, plain, spoken
@@ -153,6 +154,9 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
     """
     if isinstance(error, Problem):
         return problem(error.status, error.title, error.hint, param=error.param, **error.more)
+    if is_disk_full(error):
+        log.error("no space left on device")
+        return problem(507, "no space left on the server's disk", "Free some space on the server.")
     if isinstance(error, AnyrigError):
         status = status_of(error)
         if status == 500:
