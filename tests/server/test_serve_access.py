@@ -126,6 +126,8 @@ def test_an_upload_of_another_key_is_not_opened_by_its_id(client: TestClient) ->
     config = classifier("upload:" + "0" * 32)
     assert trained(client, config).status_code == 404
     assert trained(client, classifier("x.csv"), set={"task.examples": theirs}).status_code == 404
+    own = sent(client, "text,label\npay me,bill\n", "examples.csv")
+    assert trained(client, classifier("x.csv"), set={"task.examples": own}).status_code == 201
 
 
 def test_uploads_and_allowed_files_may_be_named_in_examples(
@@ -187,6 +189,8 @@ def test_no_path_of_a_training_file_leads_out_of_what_is_allowed(
         ("transcribe", {"file": "UPLOAD", "model": "{allowed}/link/diary.txt"}),
         ("book", {"file": "UPLOAD", "model": "{allowed}/link"}),
         ("book", {"file": "UPLOAD", "cover": "{outside}"}),
+        ("book", {"file": "UPLOAD", "set": {"samples": "{outside}"}}),
+        ("book", {"file": "UPLOAD", "set": {"samples": ".."}}),
         ("batch", {"lines": ['<speak><voice name="{outside}">x</voice></speak>']}),
         ("batch", {"lines": [
             '<s:speak xmlns:s="http://www.w3.org/2001/10/synthesis">'
@@ -224,6 +228,15 @@ def test_requests_for_documents_name_no_file_but_uploads_and_allowed_models(
     )
     assert there.status_code == not_there.status_code == 400
     assert there.text.replace("diary.txt", "none") == not_there.text
+
+
+def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestClient) -> None:
+    config = sent(client, '[task]\nkind = "language"\ntext = "x"\n', "anyrig.toml")
+    answer = client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})
+    assert answer.status_code == 201, answer.text
+    app: Any = client.app
+    files = {path.name for path in (app.state.parts.data / "jobs").rglob("*.toml")}
+    assert files == {"anyrig-run.toml"}
 
 
 def test_a_classifier_run_opens_only_the_files_it_was_told_of(

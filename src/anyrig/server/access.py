@@ -15,6 +15,7 @@ an upload of that client, or it lies, after following links, in a folder that a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from anyrig.server.parts import Parts
     from anyrig.server.uploads import Upload
 
+_DRIVE = re.compile(r"[A-Za-z]:")
 _MARK = "--"
 _LONGEST_INDEX = 50
 """The id of a key stands behind the name of its index, and both together are a file's name."""
@@ -97,6 +99,14 @@ def allowed_path(word: str, roots: str, setting: str) -> Path:
         hint="Send the file and name it as upload:ID; or the server's owner allows its folder by "
         f"the setting server.{setting}.",
     )
+
+
+def looks_like_path(text: str) -> bool:
+    """Whether a word may be taken for a path to something beside the folder that a job works in."""
+    return (
+        "/" in text or "\\" in text or ".." in text or text.startswith(("~", "upload:"))
+        or _DRIVE.match(text) is not None
+    )  # fmt: skip
 
 
 def is_allowed(path: Path, roots: Iterable[Path]) -> bool:

@@ -204,7 +204,7 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def everywhere() -> dict[int | str, dict[str, Any]]:
     """Problems that any route may answer with."""
-    found = answers(400, 401, 403, 413, 421, 422, 429, 500, 503)
+    found = answers(400, 401, 403, 413, 421, 422, 429, 500, 503, 507)
     found["default"] = {"description": "A problem", "content": answers(400)[400]["content"]}
     return found
 
