@@ -68,7 +68,7 @@ def test_a_full_disk_is_named_with_what_to_do(
     connect = sqlite3.connect
 
     def small(path: Any, *more: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(path, *more, **options)
+        connection: sqlite3.Connection = connect(path, *more, **options)
         if "default.sqlite" in str(path):
             connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,30 @@ def test_no_path_of_a_job_leads_out_and_what_is_there_is_not_told(
     ]
     assert [one.status_code for one in answers] == [400, 400]
     assert answers[0].json() == answers[1].json()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_an_allowed_folder_is_indexed_without_what_its_links_lead_to(
+    make_app: MakeApp, allowed: Path, outside: Path
+) -> None:
+    app = make_app(
+        "--require-keys",
+        environment={
+            "ANYRIG_SERVER_FOLDERS": str(allowed), "ANYRIG_DOCUMENTS_MODEL": "hashing",
+        },
+    )  # fmt: skip
+    with TestClient(app, base_url=HERE) as client:
+        client.headers.update(key(client, "librarian"))
+        arguments = {"folder": str(allowed), "index": "letters"}
+        job = client.post("/jobs", json={"kind": "index", "arguments": arguments}).json()
+        end = time.monotonic() + 100
+        while job["state"] not in ("done", "failed") and time.monotonic() < end:
+            time.sleep(0.1)
+            job = client.get(f"/jobs/{job['id']}").json()
+        assert job["state"] == "done", job
+        assert any("not followed" in one for one in job["result"]["warnings"])
+        files = client.get("/documents/indexes/letters/files").json()["files"]
+        assert [Path(one["file"]).name for one in files] == ["letter.txt"]
 
 
 def test_requests_for_documents_name_no_file_but_uploads_and_allowed_models(
