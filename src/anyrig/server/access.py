@@ -15,6 +15,7 @@ an upload of that client, or it lies, after following links, in a folder that a 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -115,8 +116,8 @@ def is_allowed(path: Path, roots: Iterable[Path]) -> bool:
 
 
 def folders_of(setting: str) -> list[Path]:
-    """The folders of a setting, with commas."""
-    return [Path(one.strip()).expanduser() for one in setting.split(",") if one.strip()]
+    """The folders of a setting, with commas; `~` is the home of whoever runs the server."""
+    return [Path(os.path.expanduser(one.strip())) for one in setting.split(",") if one.strip()]
 
 
 # -- uploads ---------------------------------------------------------------------------------------
