@@ -28,7 +28,8 @@
     ├── PeerLost                 1  another process that trains along ended or did not answer
     ├── TooBusy                  1  too much waits already; a moment later it may not
     ├── StoreFailed              1  what is kept on disk cannot be read or written
-    │   └── StoreBusy            1  another process has it in use; a moment later it may not
+    │   ├── StoreBusy            1  another process has it in use; a moment later it may not
+    │   └── DiskFull             1  no space is left on a disk, or in a quota
     └── MissingPackage           4  a package or an extra is not installed
         └── NeedsWeights         4  a model's weights are not on this machine
 
@@ -37,7 +38,11 @@ Every error carries a `hint`: the next thing a person can do. The constructor de
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
+
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_SQLITE_FULL = 13
 
 
 class AnyrigError(Exception):
@@ -173,6 +178,10 @@ class StoreBusy(StoreFailed):
     """Another process has what is kept in use all the time."""
 
 
+class DiskFull(StoreFailed):
+    """No space is left on a disk, or in a quota."""
+
+
 class MissingPackage(AnyrigError):
     """A package that the work needs is not installed."""
 
@@ -181,3 +190,23 @@ class MissingPackage(AnyrigError):
 
 class NeedsWeights(MissingPackage):
     """A model's weights are not on this machine; the hint says where they go."""
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised from, says that no space is left on a disk."""
+    while error is not None:
+        if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _FULL):
+            return True
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL:
+            return True
+        error = error.__cause__
+    return False
+
+
+def disk_full(error: BaseException) -> DiskFull:
+    """The error that is told for one of which `is_disk_full` holds."""
+    if isinstance(error, DiskFull):
+        return error
+    if isinstance(error, AnyrigError):
+        return DiskFull(error.message, hint=error.hint)
+    return DiskFull("No space left on device", hint="Free some space, and try again.")

@@ -53,6 +53,38 @@ def test_links_that_lead_out_of_the_folder_are_not_indexed(
     assert json.loads(found.stdout)["hits"] == []
 
 
+@pytest.mark.parametrize("pages", [1, 3, 8, 40])
+def test_a_full_disk_is_named_with_what_to_do(
+    docs: Path, tmp_path: Path, pages: int, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A file of so many pages is refused by SQLite as a full disk is."""
+    import sqlite3
+
+    from anyrig.cli import main
+
+    for number in range(40):
+        (docs / f"{number}.txt").write_text(" ".join(f"w{number}x{n}" for n in range(2000)))
+    connect = sqlite3.connect
+
+    def small(path: Any, *more: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(path, *more, **options)
+        if "default.sqlite" in str(path):
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.setattr(sqlite3, "connect", small)
+    assert main(["index", str(docs), "--no-bench", *HASHING]) == 1
+    told = capsys.readouterr().err
+    assert "error: No space left on device: " in told
+    assert "hint: Free some space" in told
+    assert "rollback" not in told
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    assert main(["index", str(docs), "--no-bench", *HASHING]) == 0
+
+
 def test_a_folder_is_indexed_searched_watched_over_and_forgotten(
     anyrig: Anyrig, docs: Path
 ) -> None:

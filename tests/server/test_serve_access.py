@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,8 @@ def test_an_upload_of_another_key_is_not_opened_by_its_id(client: TestClient) ->
     config = classifier("upload:" + "0" * 32)
     assert trained(client, config).status_code == 404
     assert trained(client, classifier("x.csv"), set={"task.examples": theirs}).status_code == 404
+    own = sent(client, "text,label\npay me,bill\n", "examples.csv")
+    assert trained(client, classifier("x.csv"), set={"task.examples": own}).status_code == 201
 
 
 def test_uploads_and_allowed_files_may_be_named_in_examples(
@@ -187,6 +190,8 @@ def test_no_path_of_a_training_file_leads_out_of_what_is_allowed(
         ("transcribe", {"file": "UPLOAD", "model": "{allowed}/link/diary.txt"}),
         ("book", {"file": "UPLOAD", "model": "{allowed}/link"}),
         ("book", {"file": "UPLOAD", "cover": "{outside}"}),
+        ("book", {"file": "UPLOAD", "set": {"samples": "{outside}"}}),
+        ("book", {"file": "UPLOAD", "set": {"samples": ".."}}),
         ("batch", {"lines": ['<speak><voice name="{outside}">x</voice></speak>']}),
         ("batch", {"lines": [
             '<s:speak xmlns:s="http://www.w3.org/2001/10/synthesis">'
@@ -211,6 +216,30 @@ def test_no_path_of_a_job_leads_out_and_what_is_there_is_not_told(
     assert answers[0].json() == answers[1].json()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_an_allowed_folder_is_indexed_without_what_its_links_lead_to(
+    make_app: MakeApp, allowed: Path, outside: Path
+) -> None:
+    app = make_app(
+        "--require-keys",
+        environment={
+            "ANYRIG_SERVER_FOLDERS": str(allowed), "ANYRIG_DOCUMENTS_MODEL": "hashing",
+        },
+    )  # fmt: skip
+    with TestClient(app, base_url=HERE) as client:
+        client.headers.update(key(client, "librarian"))
+        arguments = {"folder": str(allowed), "index": "letters"}
+        job = client.post("/jobs", json={"kind": "index", "arguments": arguments}).json()
+        end = time.monotonic() + 100
+        while job["state"] not in ("done", "failed") and time.monotonic() < end:
+            time.sleep(0.1)
+            job = client.get(f"/jobs/{job['id']}").json()
+        assert job["state"] == "done", job
+        assert any("not followed" in one for one in job["result"]["warnings"])
+        files = client.get("/documents/indexes/letters/files").json()["files"]
+        assert [Path(one["file"]).name for one in files] == ["letter.txt"]
+
+
 def test_requests_for_documents_name_no_file_but_uploads_and_allowed_models(
     client: TestClient, outside: Path
 ) -> None:
@@ -224,6 +253,15 @@ def test_requests_for_documents_name_no_file_but_uploads_and_allowed_models(
     )
     assert there.status_code == not_there.status_code == 400
     assert there.text.replace("diary.txt", "none") == not_there.text
+
+
+def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestClient) -> None:
+    config = sent(client, '[task]\nkind = "language"\ntext = "x"\n', "anyrig.toml")
+    answer = client.post("/jobs", json={"kind": "train", "arguments": {"file": config}})
+    assert answer.status_code == 201, answer.text
+    app: Any = client.app
+    files = {path.name for path in (app.state.parts.data / "jobs").rglob("*.toml")}
+    assert files == {"anyrig-run.toml"}
 
 
 def test_a_classifier_run_opens_only_the_files_it_was_told_of(

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from anyrig.cli.context import Context
-from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.errors import AnyrigError, BadInput, WorkFailed, disk_full, is_disk_full
 from anyrig.work.carried import revived, told
 from anyrig.work.engine import Recipe, Usual
 from anyrig.work.outcome import Report
@@ -284,6 +284,8 @@ class Clerk(Usual):
         except Exception as error:  # noqa: BLE001 - whatever a task throws is its answer
             if oom.recognise(error) is not None or oom.device_lost(error):
                 raise  # the process's own rescue knows better
+            if is_disk_full(error):
+                return {"error": told(disk_full(error))}
             # Without its words: they may hold somebody's text, and this is for the server's log.
             name = type(error).__name__
             trace = "".join([*traceback.format_tb(error.__traceback__), name])

@@ -42,7 +42,10 @@ _CLIENT = (
     "CREATE INDEX jobs_by_client ON jobs (client, number)",
 )
 _REFUSALS = {
-    sqlite3.SQLITE_FULL: ("there is no room left for {path}", "Free some space."),
+    sqlite3.SQLITE_FULL: (
+        "No space left on device: {path} cannot be written",
+        "Free some space.",
+    ),
     sqlite3.SQLITE_IOERR: (
         "the disk refused to read or write {path}",
         "Look at the disk's space, quota and health.",
@@ -178,7 +181,7 @@ class File:
             ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         finally:
-            connection.execute("ROLLBACK")
+            _roll_back(connection)
         if mark != OURS and (mark or names or form):
             raise StoreFailed(f"{self.path} is a database of another program", hint="Move it away.")
         if form > FORM:

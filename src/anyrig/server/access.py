@@ -15,6 +15,8 @@ an upload of that client, or it lies, after following links, in a folder that a 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from anyrig.server.parts import Parts
     from anyrig.server.uploads import Upload
 
+_DRIVE = re.compile(r"[A-Za-z]:")
 _MARK = "--"
 _LONGEST_INDEX = 50
 """The id of a key stands behind the name of its index, and both together are a file's name."""
@@ -99,14 +102,22 @@ def allowed_path(word: str, roots: str, setting: str) -> Path:
     )
 
 
+def looks_like_path(text: str) -> bool:
+    """Whether a word may be taken for a path to something beside the folder that a job works in."""
+    return (
+        "/" in text or "\\" in text or ".." in text or text.startswith(("~", "upload:"))
+        or _DRIVE.match(text) is not None
+    )  # fmt: skip
+
+
 def is_allowed(path: Path, roots: Iterable[Path]) -> bool:
     """Whether a path lies in one of some folders, after following its links and theirs."""
     return any(is_inside(path, root) for root in roots)
 
 
 def folders_of(setting: str) -> list[Path]:
-    """The folders of a setting, with commas."""
-    return [Path(one.strip()).expanduser() for one in setting.split(",") if one.strip()]
+    """The folders of a setting, with commas; `~` is the home of whoever runs the server."""
+    return [Path(os.path.expanduser(one.strip())) for one in setting.split(",") if one.strip()]
 
 
 # -- uploads ---------------------------------------------------------------------------------------

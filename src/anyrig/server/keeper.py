@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
-from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
+from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed, disk_full, is_disk_full
 from anyrig.server.kept import (
     Closes,
     Kept,
@@ -332,6 +332,8 @@ def _shut(value: Closes) -> None:
 
 def _told(error: BaseException) -> AnyrigError:
     """An error of its own for each who waited."""
+    if is_disk_full(error):
+        return disk_full(error)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
     return WorkFailed(f"{type(error).__name__}: {error}", hint="The server's log has the story.")

@@ -26,7 +26,7 @@ from anyrig.audiobooks.names import safe_name
 from anyrig.errors import BadInput
 from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
-from anyrig.server.access import Client, index_name, named_upload, open_path
+from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
 from anyrig.server.hearing import model_of
 from anyrig.server.holding import USES
 from anyrig.server.parts import Parts
@@ -35,6 +35,8 @@ from anyrig.server.working import FOLDER
 from anyrig.services.jobs import KINDS, check
 
 DEFAULT_INDEX = "default"
+SETTINGS = "anyrig"
+"""The name of a file of settings in the folder that a command is started in."""
 OUT = "out"
 """Below a job's folder: what it made."""
 _LONGEST, _LONGEST_LINES, _LONGEST_CAST = 10_000, 20_000, 1_000_000
@@ -254,8 +256,8 @@ def _options(asked: Asked, name: str, value: Any) -> Plain:
     """An engine's options: numbers and plain words."""
     if not isinstance(value, Mapping):
         raise BadInput(f"{name!r} is an object of texts and numbers", hint='{"pitch": 1.1}')
-    for key, one in value.items():
-        if isinstance(one, str) and ("/" in one or "\\" in one or one.startswith("~")):
+    for key, one in value.items() if asked.kind != "train" else ():  # those are looked at with it
+        if isinstance(one, str) and looks_like_path(one):
             raise BadInput(f"the option {key[:40]!r} names a path", hint="Give a plain word.")
     return dict(value)
 
@@ -351,7 +353,10 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
 def _train(asked: Asked, found: dict[str, Plain]) -> str:
     called = _one_file(asked, found)
     asked.uses.clear()  # it is copied below; what it names is needed
-    config = asked.folder / f"{safe_name(Path(called).stem).replace(' ', '-')[:60]}.toml"
+    stem = safe_name(Path(called).stem).replace(" ", "-")[:60]
+    if stem.lower() == SETTINGS:  # the job's command would take it for its settings
+        stem = f"{stem}-run"
+    config = asked.folder / f"{stem}.toml"
     options = found.get("set")
     found["set"] = orders_train.copied(
         Path(str(found["file"])), config, lambda word: Path(_used(asked, word, "models")),

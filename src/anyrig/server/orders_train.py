@@ -15,6 +15,7 @@ from typing import Any
 
 from anyrig.errors import BadInput
 from anyrig.jobs import Plain
+from anyrig.server.access import looks_like_path
 from anyrig.services.train_config import Config
 from anyrig.services.train_config import read as read_config
 from anyrig.text import toml
@@ -23,7 +24,6 @@ FILES = "files.json"
 """Beside the TOML file: where the files lie that its examples name."""
 _MOST_BYTES = 1 << 20
 _UPLOAD = re.compile(r"""(["'])(upload:[0-9a-f]+)\1""")
-_DRIVE = re.compile(r"[A-Za-z]:")
 Open = Callable[[str], Path]
 """The path that a request names, if it may be opened; `BadInput` else."""
 
@@ -67,7 +67,7 @@ def copied(
             paths.add(str(checked[name]))
     config = _effective(target, checked)
     for value in (*_texts(config.task), *_texts(config.train), *_texts(checked)):
-        if value not in paths and _path_like(value):
+        if value not in paths and looks_like_path(value):
             open_path(value)
     return {**checked, **_examples(config, open_path)}
 
@@ -146,10 +146,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _texts(one)
-
-
-def _path_like(text: str) -> bool:
-    return (
-        "/" in text or "\\" in text or ".." in text or text.startswith("~")
-        or text.startswith("upload:") or _DRIVE.match(text) is not None
-    )  # fmt: skip

@@ -29,6 +29,7 @@ from anyrig.errors import (
     StoreFailed,
     TooBusy,
     WorkersGone,
+    is_disk_full,
 )
 from anyrig.jobs import NoSuchJob
 from anyrig.server.phrasing import misfits, plain, spoken
@@ -154,6 +155,9 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
     """
     if isinstance(error, Problem):
         return problem(error.status, error.title, error.hint, param=error.param, **error.more)
+    if is_disk_full(error):
+        log.error("no space left on device")
+        return problem(507, "no space left on the server's disk", "Free some space on the server.")
     if isinstance(error, AnyrigError):
         status = status_of(error)
         if status == 500:
@@ -201,7 +205,7 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def everywhere() -> dict[int | str, dict[str, Any]]:
     """Problems that any route may answer with."""
-    found = answers(400, 401, 403, 413, 421, 422, 429, 500, 503)
+    found = answers(400, 401, 403, 413, 421, 422, 429, 500, 503, 507)
     found["default"] = {"description": "A problem", "content": answers(400)[400]["content"]}
     return found
 

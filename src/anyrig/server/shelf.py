@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import AnyrigError, BadInput
-from anyrig.server.access import index_name, is_shared, shown_index
+from anyrig.server.access import find_upload, index_name, is_shared, shown_index
 from anyrig.server.holding import unneeded
 from anyrig.server.problems import Problem
 
@@ -101,10 +101,13 @@ class Shelf:
                 )
         return found
 
-    def drop_uploads(self, paths: Iterable[str], still: Iterable[str] = ()) -> list[str]:
-        """Delete the uploads among files that are no longer indexed; which they were.
+    def drop_uploads(
+        self, client: Client, paths: Iterable[str], still: Iterable[str] = ()
+    ) -> list[str]:
+        """Delete a client's uploads among files that are no longer indexed; which they were.
 
         Args:
+            client: who asks.
             paths: of the files.
             still: those of them that another index holds: they keep their names and stay.
         """
@@ -113,5 +116,5 @@ class Shelf:
         there = []
         for upload in filter(None, found):
             with contextlib.suppress(AnyrigError):
-                there.append(self._parts.uploads.get(upload).id)
+                there.append(find_upload(self._parts, client, upload).id)
         return [f"upload:{one}" for one in unneeded(self._parts, there)]

@@ -22,7 +22,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.backends import heap
-from anyrig.errors import AnyrigError, CannotSpeak, Deadly, StoreFailed, WorkFailed
+from anyrig.errors import (
+    AnyrigError,
+    CannotSpeak,
+    Deadly,
+    StoreFailed,
+    WorkFailed,
+    disk_full,
+    is_disk_full,
+)
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
 from anyrig.speech.protocol import Line
@@ -361,6 +369,8 @@ def _give(told: Future[Given], number: int, segment: Segment, made: Future[Recor
 
 def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
     """An error for one who wants a line; `alone` where the others are made all the same."""
+    if is_disk_full(error):
+        return disk_full(error)
     if alone and isinstance(error, WorkFailed) and type(error) in (WorkFailed, Deadly):
         said = f"{line.text.strip()[:_TOLD]!r} could not be spoken: {error.message}"
         kind = Deadly if isinstance(error, Deadly) else CannotSpeak

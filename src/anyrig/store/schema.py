@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
         ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     finally:
-        connection.execute("ROLLBACK")
+        with contextlib.suppress(sqlite3.Error):  # where the disk is full it is over already
+            connection.execute("ROLLBACK")
     if mark != OURS and (mark or tables or version):
         raise StoreFailed(
             f"{path} is a database of another program",

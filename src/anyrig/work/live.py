@@ -27,6 +27,8 @@ from anyrig.errors import (
     TooBusy,
     WorkersGone,
     WorkFailed,
+    disk_full,
+    is_disk_full,
 )
 from anyrig.errors import Deadly as Deadly  # known by this name here too
 from anyrig.work.outcome import Report
@@ -300,6 +302,8 @@ def _failed(failure: Failure) -> AnyrigError:
 
 def _told(error: BaseException) -> AnyrigError:
     """An error of its own for each who waits: one that is raised twice tells two stories."""
+    if is_disk_full(error):
+        return disk_full(error)
     if type(error) is WorkFailed:
         return WorkersGone(error.message, hint=error.hint)
     if isinstance(error, AnyrigError):

@@ -98,7 +98,8 @@ def _of_folder(folder: Path) -> Iterator[Example | Trouble]:
             hidden = any(part.startswith(".") for part in file.relative_to(place).parts)
             if file.is_file() and not hidden:
                 empty = False
-                if leads_out(file, folder):
+                linked = place.is_symlink() or file.is_symlink()
+                if linked and leads_out(file, folder):
                     yield Trouble(str(file.relative_to(folder)), LEADS_OUT)
                     continue
                 yield Example((label,), str(file.relative_to(folder)), file=file)

@@ -184,7 +184,10 @@ def _locked(descriptor: int) -> bool:
 
 
 _REFUSALS = {
-    sqlite3.SQLITE_FULL: ("there is no room left for {path}", "Free some space, and run it again."),
+    sqlite3.SQLITE_FULL: (
+        "No space left on device: {path} cannot be written",
+        "Free some space, and run it again: it goes on with what is indexed.",
+    ),
     sqlite3.SQLITE_IOERR: (
         "the disk refused to read or write {path}",
         "Look at the disk's space, quota and health.",

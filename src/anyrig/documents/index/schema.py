@@ -11,6 +11,7 @@ Paths are bytes as the system has them: not every file's name is Unicode.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,7 +97,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
         ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     finally:
-        connection.execute("ROLLBACK")
+        _roll_back(connection)
     if mark != OURS and (mark or tables or version):
         raise StoreFailed(f"{path} is no index of anyrig", hint="Name another with --index.")
     if version > FORM or (version == FORM and not tables >= _NAMES):
@@ -118,8 +119,14 @@ def _create(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA user_version = {FORM}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        _roll_back(connection)
         raise
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction; where the disk is full, SQLite has done so by itself."""
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("ROLLBACK")
 
 
 def _statements() -> Iterator[str]:

@@ -60,22 +60,20 @@ def router(parts: Parts, desk: Desk) -> APIRouter:
         uploads: Annotated[bool, Query(description="Delete the uploads in it as well.")] = True,
     ) -> Response:
         """With the vectors and pages that are kept of its texts. Files of folders stay."""
-        stored = await to_thread.run_sync(
-            partial(shelf.stored, client_of(request), name, change=True)
-        )
+        client = client_of(request)
+        stored = await to_thread.run_sync(partial(shelf.stored, client, name, change=True))
         work = _overwritten(desk, "index_delete", {"index": stored})
-        return await answered(request, _gone(shelf, name, work, uploads=uploads))
+        return await answered(request, _gone(shelf, client, name, work, uploads=uploads))
 
     @routes.post("/indexes/{name}/remove", summary="Take files out of an index for good",
                  response_model=told.Gone, responses=answers(404))  # fmt: skip
     async def remove(request: Request, name: _Name, body: asked.RemoveAsked) -> Response:
         """From the index, from its file's bytes, and from what is kept of them elsewhere."""
-        stored = await to_thread.run_sync(
-            partial(shelf.stored, client_of(request), name, change=True)
-        )
+        client = client_of(request)
+        stored = await to_thread.run_sync(partial(shelf.stored, client, name, change=True))
         files = shelf.words(body.files)
         work = _overwritten(desk, "index_remove", {"index": stored, "files": files})
-        return await answered(request, _gone(shelf, name, work, uploads=body.uploads))
+        return await answered(request, _gone(shelf, client, name, work, uploads=body.uploads))
 
     @routes.get("/classifiers", summary="List trained classifiers", response_model=told.Classifiers)
     async def classifiers(request: Request) -> Response:
@@ -126,13 +124,15 @@ async def _overwritten(desk: Desk, task: str, arguments: Mapping[str, Any]) -> A
     return await desk.ask(task, arguments)
 
 
-async def _gone(shelf: Shelf, name: str, work: Any, *, uploads: bool) -> dict[str, Any]:
+async def _gone(
+    shelf: Shelf, client: Client, name: str, work: Any, *, uploads: bool
+) -> dict[str, Any]:
     found = await work
     if "busy" in found:
         raise Problem(409, found["busy"], hint="Cancel the job that fills it, or wait for it.")
     still = found.pop("elsewhere")
     paths = found["files"] if uploads else []
-    gone = await to_thread.run_sync(shelf.drop_uploads, paths, still)
+    gone = await to_thread.run_sync(shelf.drop_uploads, client, paths, still)
     rows: list[dict[str, Any]] = [{"file": path} for path in found["files"]]
     await to_thread.run_sync(shelf.named, rows)
     return {"index": name, **found, "files": [row["file"] for row in rows], "uploads": gone}
