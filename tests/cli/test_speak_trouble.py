@@ -244,3 +244,42 @@ def test_a_progress_line_shows_segments_speed_and_time_left() -> None:
     assert "segment 20/20" in seen
     assert "times real time" in seen
     assert "left)" in seen
+
+
+_OLD = """VIBEVOICE_MODEL=microsoft/VibeVoice-Realtime-0.5B
+VIBEVOICE_DEVICE=cpu
+VIBEVOICE_PORT=3000
+VIBEVOICE_VOICE=en-Carter_man
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "warnings"),
+    [
+        (_OLD, [("VIBEVOICE_MODEL in .env", "`anyrig engines get vibevoice-realtime`"),
+                ("VIBEVOICE_VOICE in .env", "`anyrig voices`")]),
+        ("VIBEVOICE_MODEL=/models/missing", [("/models/missing", "Name a folder")]),
+        ("ANYRIG_SPEECH_MODEL=VibeVoice-Realtime-0.5B", [("ANYRIG_SPEECH_MODEL", "folder")]),
+        ("ANYRIG_SPEECH_VOICE=nobody", [("'nobody'", "`anyrig voices`")]),
+        ("ANYRIG_SPEECH_ENGINE=vibevoise", [("'vibevoise'", "Did you mean vibevoice?")]),
+    ],
+    ids=["old", "folder", "name", "voice", "engine"],
+)  # fmt: skip
+def test_a_setting_that_is_not_there_is_a_warning_and_the_default_voice_speaks(
+    anyrig: Anyrig, lines: str, warnings: list[tuple[str, str]]
+) -> None:
+    Path(".env").write_text(lines)
+    done = anyrig("speak", "Hello.", "--dry-run", "--no-bench", stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(told) == len(warnings), done.stderr
+    for line, (what, fix) in zip(told, warnings, strict=True):
+        assert what in line
+        assert fix in line
+    assert "Hello." in done.stdout
+
+
+def test_a_model_that_a_flag_names_must_be_there(anyrig: Anyrig) -> None:
+    done = anyrig("speak", "Hello.", "--dry-run", "--model", "/models/missing")
+    assert done.returncode == 2
+    assert "error: no folder /models/missing" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -240,3 +241,42 @@ def test_without_pyav_a_program_reads_the_others(
     monkeypatch.setitem(sys.modules, "av", None)
     monkeypatch.setenv("PATH", str(program.parent))
     assert strength(heard(tmp_path / "b.m4a"), 440) == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize("library", ["av", "soundfile"])
+@pytest.mark.parametrize("rate", [1, 2, 100, 1999, 1_000_000, 2**31 - 1])
+def test_a_sample_rate_that_no_recording_has_is_refused(
+    rate: int, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b"\x00\x01" * 16_000
+    head = struct.pack("<IHHIIHH", 16, 1, 1, rate, rate * 2, 2, 16)
+    size = struct.pack("<I", len(data))
+    path = tmp_path / "odd.wav"
+    path.write_bytes(b"RIFF" + size + b"WAVEfmt " + head + b"data" + size + data)
+    monkeypatch.setenv("PATH", str(tmp_path))  # without an ffmpeg program
+    if library == "soundfile":
+        monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(BadInput, match="sample rate") as caught, opened(path):
+        pass
+    assert "odd.wav" in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_small_file_does_not_become_hours_of_sound(tmp_path: Path) -> None:
+    """Each piece is said to come an hour after the last: the holes would be filled with silence."""
+    path = tmp_path / "holes.mka"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("pcm_s16le", rate=8000)
+        assert isinstance(stream, av.AudioStream)
+        stream.layout = "mono"
+        for number in range(20):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 80), np.int16), "s16", "mono")
+            frame.sample_rate, frame.time_base = 8000, Fraction(1, 8000)
+            frame.pts = number * 3000 * 8000
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    with opened(path) as sound:
+        assert sound.duration_s is None
+        with pytest.raises(BadInput, match="of sound or more in"):
+            for _ in sound.blocks():
+                pass

@@ -338,3 +338,26 @@ def test_a_lexicon_of_an_older_version_is_read_without_what_is_refused_now(
     (server.data / "lexicon.toml").write_text(text)
     assert client.get("/lexicon").json() == {"text": text, "entries": 1}
     assert len(asked(client, "The kettle is on.").content) > len(before)
+
+
+def test_a_server_with_old_settings_speaks_with_the_default_voice(
+    make_app: MakeApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = {
+        "VIBEVOICE_MODEL": "microsoft/VibeVoice-Realtime-0.5B", "VIBEVOICE_DEVICE": "cpu",
+        "VIBEVOICE_PORT": "3000", "VIBEVOICE_VOICE": "en-Carter_man",
+    }  # fmt: skip
+    app = make_app(environment=old)
+    warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warned) == 2, "at the start, once each"
+    assert "`anyrig engines get vibevoice-realtime` fetches that model." in warned[0]
+    assert "VIBEVOICE_VOICE names the voice 'en-Carter_man'" in warned[1]
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        told = client.get("/config").json()
+        assert told["default_voice"] == "heart"
+        assert "heart" in told["voices"]
+        assert "hibari" in {one["id"] for one in client.get("/v1/models").json()["data"]}
+        answer = client.post("/v1/audio/speech", json={"input": "Hello.", "voice": "nobody"})
+        assert answer.status_code == 400
+        assert "There are: heart" in answer.json()["hint"]
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 2

@@ -58,13 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    from anyrig.cli.escape import EscapedStream
     from anyrig.cli.said import Said, for_programs
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if not for_programs(words):
-        return _run(words, None)
-    said = Said(sys.stdout)
-    with contextlib.redirect_stdout(cast(TextIO, said)):
+    said = Said(cast(TextIO, EscapedStream(sys.stdout))) if for_programs(words) else None
+    output = said or EscapedStream(sys.stdout)
+    errors = EscapedStream(sys.stderr)
+    with (
+        contextlib.redirect_stdout(cast(TextIO, output)),
+        contextlib.redirect_stderr(cast(TextIO, errors)),
+    ):
         return _run(words, said)
 
 

@@ -249,7 +249,7 @@ def teller_of(context: Context, document: Document) -> speaker.Chosen:
         from anyrig.audiobooks.cast import load
 
         voices = load(Path(options.cast).expanduser()).voices
-        if voices and not context.loaded.settings.speech.engine:
+        if voices and not speaker.named_engine(context):
             return speaker.with_voices(context, voices)
     return speaker.chosen(context, language_of(context, document))
 

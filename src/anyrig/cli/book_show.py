@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import fleet
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning
 from anyrig.errors import AnyrigError
 from anyrig.speech.script import OmissionKind
@@ -116,7 +117,7 @@ class Show:
             self._put(now.plain())
         elif self._live:
             room = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[2K{_line(now, room)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K{_line(now, room)}", end="", file=sys.stderr, flush=True)
         else:
             print(_line(now, 200), file=sys.stderr, flush=True)
 
@@ -145,7 +146,7 @@ class Show:
 
     def _clear(self) -> None:
         if self._live and self._stage:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             self._stage = ""
 
     @staticmethod

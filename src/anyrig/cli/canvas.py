@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
+
+from anyrig.cli.escape import esc
 
 Style = Literal["", "good", "warning", "broken", "bold", "dim", "accent"]
 _CODES: dict[Style, str] = {
@@ -37,10 +40,12 @@ def rendered(spans: Line, colours: bool) -> str:
     """A line as it is written to a terminal."""
     if not colours:
         return "".join(span.text for span in spans).rstrip()
+    mark = esc(sys.stdout)
     return "".join(
-        f"\x1b[{_CODES[span.style]}m{span.text}\x1b[0m" if span.style and span.text else span.text
+        f"{mark}[{_CODES[span.style]}m{span.text}{mark}[0m"
+        if span.style and span.text else span.text
         for span in spans
-    )
+    )  # fmt: skip
 
 
 def clipped(spans: Line, width: int) -> Line:

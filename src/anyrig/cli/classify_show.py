@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.text.labels import cell, one_line
 from anyrig.units import plural
@@ -72,7 +73,7 @@ class Show:
     def _clear(self) -> None:
         """A progress line and an answer must not share a line of the terminal."""
         if sys.stderr.isatty():
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def _write(self, path: Path) -> None:
         from anyrig.store.atomic import replacing

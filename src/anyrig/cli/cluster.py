@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from anyrig.cli import cluster_show
 from anyrig.cli.cluster_link import linked
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import print_json
 from anyrig.errors import BadInput, WorkFailed
 
@@ -86,7 +87,8 @@ def _status(context: Context, link: Link) -> int:
         if options.json:
             print(json.dumps(found.plain()))
         else:
-            clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() else ""
+            mark = esc(sys.stdout)
+            clear = f"{mark}[2J{mark}[H" if sys.stdout.isatty() else ""
             print(f"{clear}{cluster_show.told(found)}\n")
         sys.stdout.flush()
         time.sleep(max(0.1, options.interval))

@@ -48,6 +48,8 @@ class Context:
         from anyrig.cli.log import configure
 
         self.options = options
+        self.warned: set[str] = set()
+        """Warnings that were given: each is given once, by copies of this context too."""
         self.environment = dict(os.environ if environment is None else environment)
         self._take_in(os.environ if environment is None else {})
         log_file = getattr(options, "log_file", None) or self.loaded.settings.log_file
@@ -197,6 +199,18 @@ class Context:
         """Whether a device may be measured on its first use."""
         off = bool(getattr(self.options, "no_bench", False))
         return self.loaded.settings.bench and not off and self.record is None
+
+    def warn_once(self, text: str) -> None:
+        """Warn a person at a terminal, or the log of a server."""
+        if text in self.warned:
+            return
+        self.warned.add(text)
+        if getattr(self.options, "unattended", False):
+            log.warning("%s", text)
+        else:
+            from anyrig.cli.show import print_warning
+
+            print_warning(text)
 
     def log_reasons(self, title: str, reasons: Iterable[str]) -> None:
         """Put into the log why something was decided so."""

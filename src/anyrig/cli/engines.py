@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from anyrig.cli import engines_manage, speaker
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import Progress, paint, print_json, table, wrapped
 from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
 from anyrig.install import localize_install_lines
@@ -144,7 +145,10 @@ def _overview(rows: Sequence[Row]) -> str:
 
 def _too_wide(text: str) -> bool:
     room = shutil.get_terminal_size().columns
-    return any(len(re.sub(r"\x1b\[\d+m", "", line)) > room for line in text.splitlines())
+    return any(
+        len(re.sub(rf"{re.escape(esc(sys.stdout))}\[\d+m", "", line)) > room
+        for line in text.splitlines()
+    )
 
 
 def _block(row: Row) -> str:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from anyrig.cli.devices import writable
+from anyrig.cli.escape import esc
 from anyrig.cli.failed import Failed, plain
 from anyrig.cli.show import paint, print_json, print_warning, table
 from anyrig.errors import BadInput
@@ -105,7 +106,7 @@ class _Written:
             self._file.write(text.encode("utf-8", "replace"))
         else:
             if sys.stderr.isatty():
-                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+                print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             sys.stdout.write(text)
             sys.stdout.flush()
 

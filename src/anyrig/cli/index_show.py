@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning, table
 from anyrig.errors import AnyrigError
 from anyrig.install import localize_install_lines
@@ -64,7 +65,7 @@ class Show:
             put(now.plain())
         elif self._live:
             room = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[2K{line(now, room)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K{line(now, room)}", end="", file=sys.stderr, flush=True)
             self._drawn = True
         else:
             print(line(now, 200), file=sys.stderr, flush=True)
@@ -120,7 +121,7 @@ class Show:
 
     def _clear(self) -> None:
         if self._drawn:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
             self._drawn = False
 
 

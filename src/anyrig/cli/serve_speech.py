@@ -46,7 +46,9 @@ _TAKEN: dict[str, Any] = {
 def made(context: Context, stack: ExitStack, keeper: Keeper) -> Speech:
     """The part."""
     store = stack.enter_context(keeping(context))
-    return Speech(context, keeper, store)
+    speech = Speech(context, keeper, store)
+    speech.check_settings()
+    return speech
 
 
 class Speech:
@@ -59,6 +61,10 @@ class Speech:
         self._path = context.folders.server / LEXICON
         self._writing = threading.Lock()
         self._preparing = threading.Semaphore(_PREPARED_AT_ONCE)
+
+    def check_settings(self) -> None:
+        """Warn at the start of what is set and not there."""
+        speaker.check_settings(self._asking(Wish("")))
 
     # -- speaking ----------------------------------------------------------------------------------
 
@@ -108,7 +114,7 @@ class Speech:
         context.options.engine = self._engine(engine) if engine else None
         context.options.model = model or None
         context.options.set = [f"{key}={value}" for key, value in (options or {}).items()]
-        if context.options.engine or context.loaded.settings.speech.engine:
+        if speaker.named_engine(context):
             speaker.chosen(context)
         with about("voice"):
             for voice in dict.fromkeys(voices):
@@ -170,7 +176,7 @@ class Speech:
             return None
         from anyrig.speech.voices import unknown
 
-        if context.options.engine or context.loaded.settings.speech.engine:
+        if speaker.named_engine(context):
             # Its own error where it is not installed: that there are no voices is no help.
             known = [voice.name for voice in speaker.chosen(context).found.voices]
         else:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
+from anyrig.cli.escape import esc
 from anyrig.devices.choose import memory_text, suggested_workers
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.parts.amd import is_fnuz
@@ -51,7 +52,7 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     stream = stream or sys.stdout
     if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return text
-    return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m"
+    return f"{esc(stream)}[{_COLOURS[style]}m{text}{esc(stream)}[0m"
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> str:
@@ -190,13 +191,13 @@ class Progress:
     def clear(self) -> None:
         """Take the line away, so that something can be printed; the next step draws it anew."""
         if self._live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Clear the line."""
         self._closed.set()
         if self._live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
         return self
@@ -219,7 +220,7 @@ class Progress:
         place = f"{self._what} {min(self._done + 1, self._total)}/{self._total}"
         line = f"{place}: {self._text} ({elapsed:.0f} s{left})"
         room = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[2K{line[:room]}", end="", file=sys.stderr, flush=True)
+        print(f"\r{esc(sys.stderr)}[2K{line[:room]}", end="", file=sys.stderr, flush=True)
 
 
 def wrapped(first: str, text: str) -> str:

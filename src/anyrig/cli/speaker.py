@@ -59,13 +59,50 @@ def is_told(context: Context) -> bool:
 
 def chosen(context: Context, language: str = "") -> Chosen:
     """The engine that was asked for; else one that has the voice; else one for the language."""
-    asked = getattr(context.options, "engine", None) or context.loaded.settings.speech.engine
+    asked = named_engine(context)
     if asked:
         return _ready(context, asked, asked=True)
     voice = getattr(context.options, "voice", None)
     if voice:
         return _with_voice(context, str(voice))
+    hub = _engine_of(context.loaded.settings.speech.model)
+    if hub and (found := _if_ready(context, hub)) is not None:
+        return replace(found, why=f"its model is {found.spec.repository}")
     return _of_language(context, language)
+
+
+def named_engine(context: Context) -> str:
+    """The engine of --engine or of the settings; one of the settings that nobody knows is not."""
+    if flag := getattr(context.options, "engine", None):
+        return str(flag)
+    name = context.loaded.settings.speech.engine
+    if not name or name in engines.names():
+        return name
+    import difflib
+
+    near = difflib.get_close_matches(name, engines.names(), n=1)
+    fix = f"Did you mean {near[0]}? " if near else ""
+    context.warn_once(
+        f"{_origin(context, 'speech.engine')} names the engine {name!r}, which does not exist: "
+        f"the default one speaks. {fix}`anyrig engines` lists them."
+    )
+    return ""
+
+
+def check_settings(context: Context) -> None:
+    """Warn of an engine, a model or a voice of the settings that is not there."""
+    named_engine(context)
+    _model_setting(context)
+    try:
+        voice_of(context, chosen(context))
+    except AnyrigError as error:
+        context.warn_once(f"{error.message}: there is no default voice. {local_fix(error.hint)}")
+
+
+def _origin(context: Context, key: str) -> str:
+    """What a setting was given by: a variable's name, or a file and the key in it."""
+    kind, place = context.loaded.origins.get(key, ("default", ""))
+    return place if kind == "environment" else f"{key} in {place}" if place else key
 
 
 def _of_language(context: Context, language: str) -> Chosen:
@@ -163,7 +200,15 @@ def voice_of(context: Context, chosen: Chosen) -> str:
     if context.options.voice:
         return checked_voice(str(context.options.voice), chosen)
     saved = context.loaded.settings.speech.voice
-    return saved if any(voice.name == saved for voice in chosen.found.voices) else ""
+    if not saved or any(voice.name == saved for voice in chosen.found.voices):
+        return saved
+    others = (_if_ready(context, name) for name in engines.names())
+    if not any(voice.name == saved for one in others if one for voice in one.found.voices):
+        context.warn_once(
+            f"{_origin(context, 'speech.voice')} names the voice {saved!r}, which no installed "
+            "engine has: the default voice speaks. `anyrig voices` lists them."
+        )
+    return ""
 
 
 # ---------------------------------------------------------------- what is on this machine
@@ -204,7 +249,15 @@ def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
     try:
         if issubclass(kind, Hosted):
             return kind.find(folder, environments=context.folders.environments)
-        return kind.find(folder)
+        try:
+            return kind.find(folder)
+        except (BadInput, NeedsWeights):
+            # A folder of the settings belongs to one engine, and this may be another.
+            if folder is None or getattr(context.options, "model", None):
+                raise
+            if name == named_engine(context):
+                raise
+            return kind.find(_fetched(context, name))
     except NeedsWeights as error:
         if folder is None:
             error.hint += f" Their folder is {own_folder(context, name)}."
@@ -218,14 +271,45 @@ def own_folder(context: Context, name: str) -> Path:
 
 def folder_of(context: Context, name: str) -> Path | None:
     """Where an engine's weights lie, if not in a package: as asked, or where they were fetched."""
-    asked = getattr(context.options, "model", None) or context.loaded.settings.speech.model
-    if asked:
+    if asked := getattr(context.options, "model", None):
         path = Path(asked).expanduser()
         if not path.is_dir():
             raise BadInput(f"no folder {path}", hint="--model names a folder with weights in it.")
         return path
-    fetched = own_folder(context, name)
-    return fetched if fetched.is_dir() else None
+    return _model_setting(context) or _fetched(context, name)
+
+
+def _fetched(context: Context, name: str) -> Path | None:
+    folder = own_folder(context, name)
+    return folder if folder.is_dir() else None
+
+
+def _model_setting(context: Context) -> Path | None:
+    """The folder of the settings; one that is not there is a warning, and the default speaks."""
+    model = context.loaded.settings.speech.model
+    if not model:
+        return None
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    name = _engine_of(model)
+    if name and _fetched(context, name) is not None:
+        return None
+    fix = f"`anyrig engines get {name}` fetches that model." if name else (
+        "Name a folder with weights in it; `anyrig engines` lists what can be fetched."
+    )  # fmt: skip
+    context.warn_once(
+        f"{_origin(context, 'speech.model')} names the model {model}, which is not on this "
+        f"machine: the default voice speaks. {fix}"
+    )
+    return None
+
+
+def _engine_of(model: str) -> str:
+    """The engine whose weights have this name on the model hub."""
+    if "/" not in model:
+        return ""
+    return next((name for name, spec in _specs() if spec.repository.lower() == model.lower()), "")
 
 
 # ---------------------------------------------------------------- what could be had

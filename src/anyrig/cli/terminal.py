@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from anyrig.cli.escape import esc
+
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
 # Arrows and the like: escape and what follows. They are no keys of ours.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-9;]*[A-Za-z~]|O.|.)?", re.DOTALL)
@@ -80,12 +82,13 @@ class Terminal:
         """Write what changed since the last frame; all of it after a resize."""
         anew = self._size != self.size
         self._size = self.size
-        parts = ["\x1b[2J"] if anew else []
+        mark = esc(sys.stdout)
+        parts = [f"{mark}[2J"] if anew else []
         before = [] if anew else self._before
         for number in range(max(len(lines), len(before))):
             text = lines[number] if number < len(lines) else ""
             if number >= len(before) or before[number] != text:
-                parts.append(f"\x1b[{number + 1};1H{text}\x1b[0m\x1b[K")
+                parts.append(f"{mark}[{number + 1};1H{text}{mark}[0m{mark}[K")
         self._before = list(lines)
         if parts:
             sys.stdout.write("".join(parts))
@@ -114,13 +117,13 @@ class Terminal:
             self._saved = termios.tcgetattr(sys.stdin)
             tty.setcbreak(sys.stdin)
         self._before, self._size = [], (0, 0)
-        sys.stdout.write(_ENTER)
+        sys.stdout.write(_ENTER.replace("\x1b", esc(sys.stdout)))
         sys.stdout.flush()
 
     def _leave(self) -> None:
         # The terminal may have gone: nothing to restore then.
         with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(_LEAVE)
+            sys.stdout.write(_LEAVE.replace("\x1b", esc(sys.stdout)))
             sys.stdout.flush()
         if self._saved is not None:
             import termios

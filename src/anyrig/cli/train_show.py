@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.services.train_runs import plain
 from anyrig.units import bytes_text, plural, seconds_text
@@ -114,7 +115,7 @@ class Shown(AbstractContextManager["Shown"]):
 
         def write(text: str) -> None:
             self._stop()
-            sys.stderr.write(text)
+            sys.stderr.write(text.replace("\r\x1b[K", f"\r{esc(sys.stderr)}[K"))
             sys.stderr.flush()
 
         return [Console(write, tty=live, total_steps=steps, unit=unit)]

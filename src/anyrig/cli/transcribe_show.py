@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
+from anyrig.cli.escape import esc
 from anyrig.cli.show import print_warning
 from anyrig.units import plural, seconds_text
 
@@ -74,7 +75,7 @@ class Show:
         if self._live:
             with self._lock:
                 self._now = None
-                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+                print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def through(self, done: Done) -> None:
         """A recording is through: what was found, for people."""
@@ -129,7 +130,7 @@ class Show:
                 if self._name:
                     room = shutil.get_terminal_size().columns - 1
                     line = self._line(room)
-                    print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+                    print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
 
     def _rates(self) -> tuple[float, float | None, float | None]:
         """Seconds that were heard, times real time, seconds left."""

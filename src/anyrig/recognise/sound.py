@@ -20,6 +20,7 @@ from anyrig.errors import BadInput, MissingPackage
 from anyrig.install import install_line
 from anyrig.recognise.protocol import RATE
 from anyrig.recognise.riff import cut_short
+from anyrig.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     import av
@@ -42,6 +43,11 @@ _LONGEST_GAP_S = 3600.0
 # Their headers count samples; others guess by the bit rate, or tell how long the pictures last.
 _EXACT = ("flac", "aiff", "au")
 _WORTH_A_WORD_S = 0.1
+_RATES = (2_000, 768_000)
+"""Samples a second that a recording may have: a header can say anything."""
+_ALWAYS_S, _LEAST_BYTES_A_SECOND = 600.0, 20.0
+"""So much sound any file may have, and as much more as its size allows: speech at the lowest bit
+rates has 100 bytes a second, silence in the best formats 20."""
 _MOST_BAD = 1000
 
 
@@ -57,11 +63,15 @@ class _Decoder(Protocol):
 class Sound:
     """A file of sound that is open; its samples can be taken once."""
 
-    def __init__(self, decoder: _Decoder, name: str) -> None:
+    def __init__(self, decoder: _Decoder, name: str, num_bytes: int) -> None:
         self.name = name
         self._decoder = decoder
+        self._num_bytes = num_bytes
+        self._most_s = _ALWAYS_S + num_bytes / _LEAST_BYTES_A_SECOND
         self.duration_s = decoder.duration_s
-        """What the file says of itself; None where it says nothing."""
+        """What the file says of itself; None where it says nothing, or what cannot be."""
+        if (decoder.duration_s or 0.0) > self._most_s:
+            self.duration_s = None
 
     @property
     def warnings(self) -> list[str]:
@@ -73,15 +83,25 @@ class Sound:
         import numpy as np
 
         held: list[Samples] = []
-        size = 0
+        size = total = 0
         for part in self._decoder.parts():
             held.append(part)
             size += len(part)
+            total += len(part)
+            self._check(total / RATE)
             if size >= _BLOCK:
                 yield _sane(np.concatenate(held))
                 held, size = [], 0
         if size:
             yield _sane(np.concatenate(held))
+
+    def _check(self, seconds: float) -> None:
+        if seconds > self._most_s:
+            raise BadInput(
+                f"{self.name} claims {seconds_text(seconds)} of sound or more in "
+                f"{bytes_text(self._num_bytes)}",
+                hint="Play it to see whether its header is right, and convert it to wav or flac.",
+            )
 
     def close(self) -> None:
         """Let it go."""
@@ -104,11 +124,14 @@ def opened(source: Path | BinaryIO, name: str = "") -> Sound:
         if not source.stat().st_size:
             raise BadInput(f"{name} is empty", hint="Name a file of sound.")
     name = name or "the sound"
+    num_bytes = source.stat().st_size if isinstance(source, Path) else source.seek(0, 2)
+    if not isinstance(source, Path):
+        source.seek(0)
     short = cut_short(source)  # now: a decoder reads on from where the file stands
     refusals = []
     for kind in (_Av, _Libsndfile, _Program):
         try:
-            sound = Sound(kind(source, name), name)
+            sound = Sound(kind(source, name), name, num_bytes)
         except (BadInput, MissingPackage) as error:
             refusals.append(error)
         else:
@@ -129,6 +152,12 @@ def _sane(samples: Samples) -> Samples:
     if not np.isfinite(samples).all():
         samples = np.nan_to_num(samples, nan=0.0, posinf=1.0, neginf=-1.0)
     return samples.clip(-1.0, 1.0)
+
+
+def _check_rate(rate: int, name: str) -> None:
+    least, most = _RATES
+    if not least <= rate <= most:
+        raise _unreadable(name, f"its sample rate is {rate:,} Hz, not {least:,} to {most:,}")
 
 
 def _unreadable(name: str, why: object) -> BadInput:
@@ -162,6 +191,11 @@ class _Av:
             self.close()
             raise _unreadable(name, "there is no sound in it")
         self._stream = self._container.streams.audio[0]
+        try:
+            _check_rate(self._stream.rate or 0, name)
+        except BadInput:
+            self.close()
+            raise
         length = self._container.duration  # in microseconds
         self.duration_s = length / 1e6 if length and 0 < length < 1e15 else None
 
@@ -170,6 +204,7 @@ class _Av:
         clock = _Clock(self._container.start_time)
         try:
             for frame in self._frames():
+                _check_rate(frame.sample_rate, self._name)
                 yield from clock.gap(frame)
                 for made in change.fed(frame):
                     yield clock.counted(made)
@@ -287,6 +322,11 @@ class _Libsndfile:
         except (soundfile.LibsndfileError, OSError, TypeError, ValueError) as error:
             raise _unreadable(name, error) from error
         self._rate = int(self._sound.samplerate)
+        try:
+            _check_rate(self._rate, name)
+        except BadInput:
+            self._sound.close()
+            raise
         frames = int(self._sound.frames)
         self.duration_s = frames / self._rate if 0 < frames < 1 << 48 else None
 

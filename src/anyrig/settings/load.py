@@ -55,6 +55,7 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
 ALIASES = {
     "VIBEVOICE_MODEL": "speech.model",
+    "VIBEVOICE_VOICE": "speech.voice",
     "VIBEVOICE_PORT": "server.port",
     "VIBEVOICE_DEVICE": "device",
     "DIRECTML_DEVICE": "device",

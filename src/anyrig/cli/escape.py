@@ -1,0 +1,54 @@
+"""Control characters on their way to the terminal.
+
+Names of files, titles and texts come from strangers: a sequence in them could recolour or clear the
+terminal, or hide what was done. `main` puts `EscapedStream` in front of both outputs; whatever a
+command prints goes through it. Sequences of our own are made with `esc`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+_UNSAFE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
+
+
+class EscapedStream:
+    """A text stream that writes control characters by their numbers, as JSON does.
+
+    Line ends, tabs and form feeds stay. Bytes that are written to `buffer` are left alone.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.escape = f"\x00{os.urandom(6).hex()}\x00"
+        """Stands for the escape character; nobody else can know it."""
+
+    def write(self, text: str) -> int:
+        if _UNSAFE.search(text):
+            *begun, last = text.split(self.escape)
+            safe = [f"{_escape(piece[:-1])}\r" if piece.endswith("\r") else _escape(piece)
+                    for piece in begun]  # fmt: skip
+            self._stream.write("\x1b".join([*safe, _escape(last)]))
+        else:
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def esc(stream: Any) -> str:
+    """The escape character for sequences of our own on this stream."""
+    found = getattr(stream, "escape", "\x1b")
+    return found if isinstance(found, str) else "\x1b"
+
+
+def _escape(text: str) -> str:
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
