@@ -145,11 +145,12 @@ class Node:
             if task not in (SHARD, HEALTH, HEALTH_CHECK):
                 app.tasks.unregister(task)  # nothing else is ever run here
 
-        class Controller(app.WorkController):
-            def info(self) -> dict[str, Any]:
-                return {**super().info(), **place.facts()}
+        usual: Any = app.WorkController
 
-        node = Controller(
+        def info(self: Any) -> dict[str, Any]:
+            return {**usual.info(self), **place.facts()}
+
+        node = type("Controller", (usual,), {"info": info})(
             hostname=host, pool="threads", concurrency=THREADS,
             queues=[f"anyrig.{name}"], without_gossip=True, without_mingle=True,
             loglevel=logging.WARNING, ready_callback=lambda consumer: self._ready(place),
