@@ -254,3 +254,25 @@ def test_who_is_lost_for_long_is_forgotten_also_by_the_next_coordinator(
         link.redis.hset("anyrig:absent", "attic", str(since - LOST_S - 1))
         assert looked(next_one) == ["cellar"]
         assert not link.redis.exists(link.name(LOST, "attic"), "anyrig:absent")
+
+
+def test_a_worker_that_was_asked_to_leave_is_draining_at_once(
+    broker: Broker, roll: Roll, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roll.write(replace(GPU, status="ready"))  # its next sign comes in two seconds
+
+    def status() -> str:
+        capsys.readouterr()
+        assert cluster(broker, "status", "--json") == 0
+        (row,) = json.loads(capsys.readouterr().out)["workers"]
+        return str(row["status"])
+
+    assert status() == "ready"
+    assert cluster(broker, "drain", "attic") == 0
+    assert status() == "draining"
+    assert cluster(broker, "status") == 0
+    told = capsys.readouterr().out
+    assert "0 of 1 worker can be given work" in told
+    assert "attic: it is asked to leave" in told
+    assert cluster(broker, "undrain", "attic") == 0
+    assert status() == "ready"

@@ -357,3 +357,44 @@ def test_a_worker_that_is_drained_hands_over_in_the_midst_of_a_book(
     assert len(json.loads(said.splitlines()[-1])["files"]) == 1
     assert "w1 left: it was asked to" in one.log()
     assert other.process.poll() is None
+
+
+def test_a_health_task_in_the_default_queue_is_answered_and_nothing_else_is_taken(
+    broker: Broker, workers: Workers
+) -> None:
+    from celery import Celery
+
+    (worker,) = workers(1)
+    foreign = Celery("somebody", broker=broker.url, backend=broker.url)
+    with broker.redis as redis:
+        foreign.send_task("shop.pay", (17,))
+        redis.lpush("celery", b"garbage")
+        before = redis.lrange("celery", 0, -1)
+    ours = made(broker.url)
+    for app, name in ((foreign, HEALTH), (foreign, "health_check"), (ours, HEALTH)):
+        found = app.send_task(name).get(timeout=30)
+        assert set(found) == HEALTH_FIELDS, worker.log()
+        assert found["status"] == "ready"
+    ours.close()
+    foreign.close()
+    with broker.redis as redis:
+        assert redis.lrange("celery", 0, -1) == before
+        assert all(redis.ttl(key) > 0 for key in redis.keys("*celery-task-meta-*"))
+
+
+def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) -> None:
+    workers(1)
+    wanted(broker, "r1", "s1")
+    assert sent(broker, "w1", "anyrig.shard", order("s1", "The tide came in."))["recordings"]
+    app = made(broker.url)
+    try:
+        (told,) = (app.control.inspect(timeout=5).stats() or {}).values()
+    finally:
+        app.close()
+    assert told["device_type"] == "cpu"
+    assert told["device_name"] == broker.living()["w1"].device
+    assert told["device_memory_mb"] > 0
+    assert "tone" in told["engine"]
+    assert told["speed"]["tone"] > 0
+    assert told["cached_models"] == ["tone"]
+    assert told["versions"]["anyrig"] == __version__

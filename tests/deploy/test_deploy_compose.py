@@ -140,6 +140,39 @@ def test_the_gpus_are_handed_in() -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "name"),
+    [("docker-compose.gpu.yml", "anyrig"), ("docker-compose.worker.yml", "worker-gpu")],
+)
+def test_what_chooses_a_gpu_is_handed_in(file: str, name: str) -> None:
+    """Unset outside is unset inside: an empty CUDA_VISIBLE_DEVICES hides every GPU."""
+    given = services(DOCKER / file)[name]["environment"]
+    for variable in ("GPU_ID", "WORKER_ID", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF"):
+        assert given[variable] is None
+    assert given["USE_GPU"] is None or filled(given["USE_GPU"], {"USE_GPU": "no"}) == "no"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({}, "worker --device all"), ({"USE_GPU": "yes"}, "worker --device all"),
+     ({"USE_GPU": "no"}, "worker"), ({"GPU_ID": "1"}, "worker"),
+     ({"DEVICE": "cuda:1"}, "worker --device cuda:1")],
+)  # fmt: skip
+def test_a_worker_in_a_container_takes_what_its_variables_name(
+    given: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    row = services(DOCKER / "docker-compose.worker.yml")["worker-gpu"]
+    inside = {name: filled(value, GIVEN | given) if value is not None else given.get(name)
+              for name, value in row["environment"].items()}  # fmt: skip
+    (tmp_path / "anyrig").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "anyrig").chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(DOCKER / "entrypoint"), *row["command"]], capture_output=True, text=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", **{n: v for n, v in inside.items() if v}},
+    )  # fmt: skip
+    assert done.stdout.strip() == words, done.stderr
+
+
+@pytest.mark.parametrize(
     ("file", "name", "missing"),
     [("docker-compose.coordinator.yml", "valkey", "VALKEY_PASSWORD"),
      ("docker-compose.coordinator.yml", "coordinator", "COORDINATOR_IP"),

@@ -262,8 +262,12 @@ def _rest(version: str, folder: Path, **given: str) -> subprocess.CompletedProce
 
 
 def test_the_rest_is_installed_as_pinned(tmp_path: Path) -> None:
-    for version, extras in (("cpu", "torch,cluster,ocr"), ("none", "cluster,ocr")):
-        done = _rest(version, tmp_path, ANYRIG_EXTRAS="ocr")
+    documents = "cluster,ocr,entities"  # scans and names are read in every image
+    for given, version, extras in (
+        ("", "cpu", f"torch,{documents}"), ("", "none", documents),
+        ("voices", "cpu", f"torch,{documents},voices"), ("voices", "none", f"{documents},voices"),
+    ):  # fmt: skip
+        done = _rest(version, tmp_path, ANYRIG_EXTRAS=given)
         assert done.returncode == 0, done.stderr
         pip = (tmp_path / "asked").read_text().splitlines()[-1]
         assert pip.endswith(f"-c constraints.txt .[{extras}]")

@@ -29,12 +29,13 @@ read. It is shared by all commands; a result is kept under a key made of everyth
 that shapes it, so the same work is never done twice. Without a word it says what is
 kept. `prune` drops results, the least recently used first, down to the limit or as
 asked. `export FILE` and `import FILE` move results to another machine. `verify` reads
-everything and drops what is damaged. Where cache.url names a Redis server, results
+everything and drops what is damaged. `forget --from WORKER` drops what a worker of a
+cluster made. Where cache.url names a Redis server, results
 are shared through it with other machines; it is told of here, and looks after its own
 room. Settings: cache.limit_gb, cache.folder, cache.url."""
 # Its words may stand between its flags: anyrig cache export --kind speech FILE.
 MIXED = True
-_ACTIONS = ("prune", "export", "import", "verify")
+_ACTIONS = ("prune", "forget", "export", "import", "verify")
 _PRUNING = ("to", "older_than", "engine", "all", "held", "dry_run", "yes")
 _UNITS = {"B": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1024 * GIB}
 _SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -43,7 +44,10 @@ _SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own flags."""
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="prune, export FILE, import FILE, or verify"
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="prune, forget, export FILE, import FILE, or verify",
     )
     parser.add_argument("--to", metavar="SIZE", type=_size, help="prune down to this: 500M, 2G")
     parser.add_argument(
@@ -53,7 +57,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", metavar="NAME", help="prune what this engine made")
     parser.add_argument("--all", action="store_true", help="prune everything")
     parser.add_argument("--held", action="store_true", help="prune also what unfinished jobs need")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be pruned")
+    parser.add_argument(
+        "--from", dest="maker", metavar="WORKER", help="forget what this worker of a cluster made"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be pruned or forgotten"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask before pruning everything")
 
 
@@ -67,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
         return _import(context, file)
     if action == "prune":
         return _prune(context)
+    if action == "forget":
+        return _forget(context)
     return _verify(context) if action == "verify" else _tell(context)
 
 
@@ -98,6 +109,13 @@ def _asked(options: argparse.Namespace) -> tuple[str, Path]:
             hint="See `anyrig cache --help`.",
         )
     given = [name for name in _PRUNING if getattr(options, name) not in (None, False)]
+    if action == "forget":
+        given = [name for name in given if name != "dry_run"]
+    if (options.maker is not None) != (action == "forget"):
+        raise BadInput(
+            "`anyrig cache forget` and --from WORKER go together",
+            hint="`anyrig cache forget --from WORKER` drops what that worker made.",
+        )
     if given and action != "prune":
         raise BadInput(
             f"--{given[0].replace('_', '-')} belongs to pruning", hint="Say `anyrig cache prune`."
@@ -251,6 +269,32 @@ def _prune(context: Context) -> int:
         print(f"{_many(done.num_held)} stay for unfinished jobs; --held drops them as well.")
     if not options.dry_run:
         print(f"{_many(size.num_results)} left, {bytes_text(size.file_bytes)} on disk.")
+    return 0
+
+
+def _forget(context: Context) -> int:
+    """Drop what a worker made, nearby and on the shared server."""
+    from anyrig.cli.share import open_results
+
+    options, maker = context.options, context.options.maker
+    with open_store(context) as store:
+        makers = store.makers()
+        plan = store.forget_from(maker, dry_run=True)
+    if maker not in makers:
+        known = f"Kept is what these made: {', '.join(makers)}." if makers else ""
+        raise BadInput(
+            f"nothing that the worker {maker!r} made is kept",
+            hint=known or "Everything that is kept was made on this machine.",
+        )
+    if not options.dry_run:
+        with open_results(context) as store_or_both:
+            plan = store_or_both.forget_from(maker)
+    if options.json:
+        told = {"num_results": plan.num_results, "data_bytes": plan.data_bytes}
+        print_json({**told, "from": maker, "dry_run": options.dry_run})
+        return 0
+    verb = "Would drop" if options.dry_run else "Dropped"
+    print(f"{verb} {_many(plan.num_results)} ({bytes_text(plan.data_bytes)}) that {maker} made.")
     return 0
 
 

@@ -98,15 +98,35 @@ def hired(
         return None
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
+    from anyrig.cluster.review import Review
     from anyrig.speech.protocol import options_of
     from anyrig.speech.stage import precision_class
 
     offer = _offer(context, chosen)
-    return lambda recipe: Fleet(
-        Link(url), offer, precision=precision_class(placed.placements),
-        options=options_of(chosen.spec, chosen.options), lane=lane,
-        patience_s=context.loaded.settings.cluster.patience,
-    )  # fmt: skip
+
+    def hire(recipe: Recipe) -> Crew:
+        local = _local(context, chosen, placed, recipe)
+        return Fleet(
+            Link(url), offer, precision=precision_class(placed.placements),
+            options=options_of(chosen.spec, chosen.options), lane=lane,
+            patience_s=context.loaded.settings.cluster.patience,
+            review=Review(local, hold=lane != "live"),
+        )  # fmt: skip
+
+    return hire
+
+
+def _local(
+    context: Context, chosen: Chosen, placed: Placed, recipe: Recipe
+) -> Callable[[], Crew] | None:
+    """Starts the engine here, to compare takes with; None where two takes of a line may differ."""
+    from anyrig.work.pool import Pool
+
+    if not getattr(chosen.kind, "batch_invariant", False):
+        return None
+    if placed.placements[0].precision != "fp32":
+        return None
+    return lambda: Pool(placed.placements, recipe, environment=context.environment)
 
 
 def made_by(context: Context, tally: Tally) -> str:

@@ -13,7 +13,7 @@ from anyrig.errors import StoreFailed
 
 if TYPE_CHECKING:
     from anyrig.store.key import Plain
-    from anyrig.store.protocol import Claim, Entry, Result, Results
+    from anyrig.store.protocol import Claim, Entry, Pruned, Result, Results
 
 
 @contextmanager
@@ -70,6 +70,17 @@ class Forgiving:
             return self._store.drop(key)
         except StoreFailed as error:
             return self._give_up(error)
+
+    def forget_from(self, maker: str) -> Pruned:
+        """Drop what a worker of a cluster made, where the store knows that."""
+        from anyrig.store.protocol import Forgets, Pruned
+
+        if isinstance(self._store, Forgets):
+            try:
+                return self._store.forget_from(maker)
+            except StoreFailed as error:
+                self._give_up(error)
+        return Pruned(0, 0)
 
     def holding(self, job: str, *, release: bool = True) -> AbstractContextManager[None]:
         """A block in which everything asked for or kept is safe from eviction."""

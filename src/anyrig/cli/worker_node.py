@@ -104,7 +104,7 @@ class Node:
         shop = Shop(context, replace(choice, devices=(post.device,)), post)
         about = About(
             post.name, post.device.name, post.device.kind, word_of(post.device), shop.offers,
-            shop.precisions, self._box_key,
+            shop.precisions, self._box_key, (post.device.memory.total_bytes or 0) >> 20,
         )  # fmt: skip
         pids = not in_container(context.environment)
         for number in range(1, _MOST_NAMES + 1):
@@ -131,7 +131,7 @@ class Node:
 
         from anyrig.cluster import calm
         from anyrig.cluster.app import made
-        from anyrig.cluster.tasks import HEALTH, SHARD, open_at
+        from anyrig.cluster.tasks import HEALTH, HEALTH_CHECK, SHARD, open_at
 
         calm.keep()
         logging.getLogger("celery.backends.base").setLevel(logging.ERROR)  # of each new try
@@ -142,9 +142,15 @@ class Node:
         host = f"{name}@{socket.gethostname()}"
         setup_worker_optimizations(app, host)  # its threads find this application, and no other
         for task in list(app.tasks):
-            if task not in (SHARD, HEALTH):
+            if task not in (SHARD, HEALTH, HEALTH_CHECK):
                 app.tasks.unregister(task)  # nothing else is ever run here
-        node = app.WorkController(
+
+        usual: Any = app.WorkController
+
+        def info(self: Any) -> dict[str, Any]:
+            return {**usual.info(self), **place.facts()}
+
+        node = type("Controller", (usual,), {"info": info})(
             hostname=host, pool="threads", concurrency=THREADS,
             queues=[f"anyrig.{name}"], without_gossip=True, without_mingle=True,
             loglevel=logging.WARNING, ready_callback=lambda consumer: self._ready(place),

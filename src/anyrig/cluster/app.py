@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from celery import Celery
 
+from anyrig.cluster.default_queue import NAME as DEFAULT_QUEUE
 from anyrig.cluster.link import LONGEST_S, RESULT_S, checked
 
 LOCAL = "redis://127.0.0.1:6379/0"
@@ -47,7 +48,7 @@ def made(url: str) -> Celery:
         result_accept_content=["json"], event_serializer="json",
         task_acks_late=True, task_reject_on_worker_lost=True, worker_prefetch_multiplier=1,
         task_acks_on_failure_or_timeout=True, task_create_missing_queues=True,
-        task_default_queue="anyrig", task_default_priority=PRIORITIES["bulk"],
+        task_default_queue=DEFAULT_QUEUE, task_default_priority=PRIORITIES["bulk"],
         task_track_started=False, task_ignore_result=False, task_store_errors_even_if_ignored=False,
         result_expires=RESULT_S, visibility_timeout=LONGEST_S * 2,
         broker_transport_options=transport,

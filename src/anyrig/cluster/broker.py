@@ -54,8 +54,8 @@ _COMMANDS = (
 """What workers, askers, `celery inspect` and Flower were seen to use; nothing that runs a script,
 lists or empties databases, or changes users or settings."""
 _KEYS = ("anyrig:*", "anyrig.*", "_kombu.*", "celery", "celery:*", "*.celery.pidbox",
-         "*.celery.pidbox:*", "celeryev*")  # fmt: skip
-_CHANNELS = ("/0.celery.pidbox", "/0.celeryev/*", "anyrig:result:*")
+         "*.celery.pidbox:*", "celeryev*", "celery-task-meta-*")  # fmt: skip
+_CHANNELS = ("/0.celery.pidbox", "/0.celeryev/*", "anyrig:result:*", "celery-task-meta-*")
 
 
 def _rights(password: str) -> str:

@@ -238,6 +238,14 @@ class Calls:
             if what == self._renew:
                 self._renewing = False
 
+    def wake(self) -> None:
+        """Have whoever waits for answers look around."""
+        with suppress(Exception):  # the broker is away: it looks by itself, only later
+            pipe = self._link.redis.pipeline(transaction=False)
+            pipe.rpush(self._key("done"), "")
+            pipe.expire(self._key("done"), RUN_LEASE_S)
+            pipe.execute()
+
     # -- in --------------------------------------------------------------------------------------
 
     def answers(self) -> Iterator[Heard]:

@@ -68,7 +68,7 @@ class CalmChannel(Channel):
 
     def _brpop_read(self, **options: Any) -> Any:
         try:
-            return super()._brpop_read(**options)
+            return super()._brpop_read(**options)  # type: ignore[misc]
         except ResponseError as error:
             if "WRONGTYPE" not in str(error):
                 raise
@@ -79,15 +79,16 @@ class CalmChannel(Channel):
 
     def _receive_one(self, c: Any) -> Any:
         try:
-            return super()._receive_one(c)
+            return super()._receive_one(c)  # type: ignore[misc]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             _dropped(f"it is not JSON ({type(error).__name__})")
             return True
 
     def drop_wrong_types(self) -> None:
         """Delete keys of this worker's queues that hold something else than a queue."""
+        whole: Any = self  # its types leave out how queues are named
         kinds = {
-            self._q_for_pri(queue, step): _LISTS
+            whole._q_for_pri(queue, step): _LISTS
             for queue in self.active_queues
             for step in self.priority_steps
         }
@@ -104,18 +105,19 @@ class CalmTransport(Transport):
 
     Channel = CalmChannel
 
-    def _deliver(self, message: Any, queue: str) -> None:
+    def _deliver(self, message: Any, queue: str | None) -> None:
         try:
-            if queue.endswith(_PIDBOX):  # remote control reads its own bodies
+            if queue and queue.endswith(_PIDBOX):  # remote control reads its own bodies
                 _check_envelope(message)
             else:
-                message = rebuilt(message, queue)
+                message = rebuilt(message, queue or "")
             try:
                 super()._deliver(message, queue)
             except ResponseError as error:
                 if "WRONGTYPE" not in str(error):
                     raise
-                for channel in self.channels:
+                channels: Any = self.channels
+                for channel in channels:
                     channel.drop_wrong_types()
                 super()._deliver(message, queue)
         except _AWAY:
@@ -128,7 +130,8 @@ class CalmTransport(Transport):
         """A message that was taken is not held: a worker takes so many at once and no more."""
         with suppress(Exception):
             tag = message["properties"]["delivery_tag"]
-            for channel in self.channels:
+            channels: Any = self.channels
+            for channel in channels:
                 if tag in channel.qos._delivered:
                     channel.qos.ack(tag)
 
@@ -219,4 +222,4 @@ def keep() -> None:
     name = f"{__name__}:{CalmTransport.__name__}"
     for scheme in ("redis", "rediss"):
         transports.TRANSPORT_ALIASES[scheme] = name
-        transports._transport_cache.pop(scheme, None)
+        transports._transport_cache.pop(scheme, None)  # type: ignore[attr-defined]

@@ -76,6 +76,8 @@ class Card:
     gpu_available: bool = False
     gpu_count: int = 0
     gpu_memory_free_mb: int | None = 0
+    device_memory_mb: int = 0
+    """What the device has in all; 0 where that is not known."""
     tts_model_loaded: bool = False
     cached_models: tuple[str, ...] = ()
     speeds: Mapping[str, float] = field(default_factory=dict)
@@ -145,6 +147,16 @@ def health_of(card: Card) -> dict[str, Any]:
             **{one.engine: one.version for one in card.offers},
         },
     }  # fmt: skip
+
+
+def facts_of(card: Card) -> dict[str, Any]:
+    """The worker and its device in plain values, for `celery inspect stats` and Flower."""
+    facts = {
+        "device_type": card.device_type, "device_name": card.device,
+        "device_memory_mb": card.device_memory_mb,
+        "engine": ", ".join(one.engine for one in card.offers),
+    }  # fmt: skip
+    return {**facts, **health_of(card)}
 
 
 def offer_of(found: Found) -> Offer:

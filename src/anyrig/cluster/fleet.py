@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Offer
@@ -25,6 +25,9 @@ from anyrig.work.runs import Runs
 from anyrig.work.schedule import Plan
 from anyrig.work.seen import Seen
 from anyrig.work.worker import Said
+
+if TYPE_CHECKING:
+    from anyrig.cluster.review import Review
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -47,6 +50,7 @@ class Fleet:
         patience_s: how long nobody may be there before a run gives up.
         small: whether takes travel as FLAC.
         slice_s: how long what a worker is given at once takes it.
+        review: looks at takes before they count; closed with this.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Fleet:
         patience_s: float = 60.0,
         small: bool = True,
         slice_s: float = SLICE_S,
+        review: Review | None = None,
     ) -> None:
         self._events: queue.SimpleQueue[Said] = queue.SimpleQueue()
         self._slice_s = slice_s
@@ -67,7 +72,7 @@ class Fleet:
             link, offer, precision=precision, options=options or {}, lane=lane, small=small
         )
         self._link = link
-        self._hands = Hands(self._calls, self._events, patience_s=patience_s)
+        self._hands = Hands(self._calls, self._events, patience_s=patience_s, review=review)
         self._runs = Runs(self._hands, self._events, "fleet")
         self._hands.start()
 
@@ -75,6 +80,15 @@ class Fleet:
     def warnings(self) -> list[str]:
         """What went wrong so far, for the person."""
         return self._hands.warnings
+
+    @property
+    def on_distrust(self) -> Callable[[str], int]:
+        """Told the name of a worker whose takes are wrong; drops them, and counts."""
+        return self._hands.on_distrust
+
+    @on_distrust.setter
+    def on_distrust(self, told: Callable[[str], int]) -> None:
+        self._hands.on_distrust = told
 
     @property
     def size(self) -> int:

@@ -6,13 +6,15 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.cluster.calls import Calls, Heard
 from anyrig.cluster.card import Card
 from anyrig.cluster.link import BEAT_S, PATIENCE_S, NoBroker
 from anyrig.cluster.seat import AGAIN, Seat
+from anyrig.cluster.shard import Answer, Order
 from anyrig.errors import AnyrigError, WorkFailed
 from anyrig.units import plural
 from anyrig.work import wire
@@ -21,6 +23,7 @@ from anyrig.work.schedule import Lane
 from anyrig.work.worker import Said
 
 if TYPE_CHECKING:
+    from anyrig.cluster.review import Review
     from anyrig.work.outcome import Failure
 
 log = logging.getLogger(__name__)
@@ -37,15 +40,48 @@ _REFUSALS = 3
 """One that gave back so many shards, and did none since, is nobody to wait for."""
 _REMEMBERED = 1024
 """So many workers that are no more are remembered."""
+_HURRY = 8
+"""Answers that may wait to be looked at before only those of new workers are."""
 _OPINIONS = 2
 """Workers that must agree that a line cannot be spoken."""
+
+
+class _Waiting(NamedTuple):
+    """An answer that is to be looked at."""
+
+    seat: Seat
+    id: str
+    order: Order
+    answer: Answer
+
+
+class _Reviewed(NamedTuple):
+    """What was made of one."""
+
+    seat: Seat
+    id: str
+    answer: Answer | None
+    unread: str = ""
+    differs: str = ""
 
 
 class Hands:
     """The roster of a fleet. One thread listens to the broker; the shift does all the rest."""
 
-    def __init__(self, calls: Calls, events: queue.SimpleQueue[Any], *, patience_s: float) -> None:
+    def __init__(
+        self, calls: Calls, events: queue.SimpleQueue[Any], *, patience_s: float,
+        review: Review | None = None,
+    ) -> None:  # fmt: skip
         self._calls, self._events, self._patience_s = calls, events, patience_s
+        self._review = review
+        self.on_distrust: Callable[[str], int] = lambda name: 0
+        """Drops the takes of a worker, and says how many there were."""
+        self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        """Answers that are looked at before they count."""
+        self._reviewed: deque[_Reviewed] = deque()
+        self._in_review: set[str] = set()
+        self._distrusted: set[str] = set()
+        """Workers by name whose takes differ from ours."""
         self.ready: dict[int, Seat] = {}
         """Changed by the shift alone."""
         self._coming: dict[int, Seat] = {}
@@ -75,10 +111,15 @@ class Hands:
         self._error: AnyrigError | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="anyrig-hands", daemon=True)
+        self._reviewer = threading.Thread(
+            target=self._review_all, name="anyrig-review", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to listen."""
         self._thread.start()
+        if self._review is not None:
+            self._reviewer.start()
 
     def close(self) -> None:
         """Listen no more."""
@@ -86,6 +127,10 @@ class Hands:
         for seat in list(self._seats.values()):
             seat.end(AGAIN)
         self._thread.join(timeout=3)
+        if self._review is not None:
+            self._waiting.put(None)
+            self._reviewer.join(timeout=3)
+            self._review.close()
 
     @property
     def size(self) -> int:
@@ -210,6 +255,8 @@ class Hands:
                     self._look(living, now)
                 for heard in self._calls.answers():
                     self._answered(heard)
+                while self._reviewed:
+                    self._judged(self._reviewed.popleft())
             except Exception as error:  # noqa: BLE001 - told, and tried again
                 self._away(error)
 
@@ -272,7 +319,7 @@ class Hands:
             self._find_lost(seat, now)
 
     def _come(self, card: Card, now: float) -> None:
-        if now < self._not_before.get(card.name, 0.0):
+        if card.name in self._distrusted or now < self._not_before.get(card.name, 0.0):
             return
         why = self._why_not(card)
         if why:
@@ -316,12 +363,14 @@ class Hands:
         """A shard that was sent a while ago and is neither with its worker nor on the way."""
         if now - self._back_at < 2 * _LOST_S:
             return  # the broker was away: worker and queue are only just finding each other
-        late = seat.unheard(now, _LOST_S)
+        late = [id for id in seat.unheard(now, _LOST_S) if id not in self._in_review]
         if not late:
             return
         for heard in self._calls.look(late):
             self._answered(heard)
-        lost = set(seat.unheard(now, 2 * _LOST_S)).difference(self._calls.queued(seat.card.queue))
+        lost = set(seat.unheard(now, 2 * _LOST_S)).difference(
+            self._calls.queued(seat.card.queue), self._in_review
+        )
         for id in lost:
             self._calls.forget(id)
             seat.answered(id, None)
@@ -350,7 +399,15 @@ class Hands:
         elif answer is None or answer.refused:
             said = answer.refused if answer is not None else "its answer cannot be read"
             self._refuse(seat, said)
-        elif not seat.answered(heard.id, answer):
+        elif self._review is not None and answer.recordings:
+            self._in_review.add(heard.id)
+            self._waiting.put(_Waiting(seat, heard.id, heard.sent.order, answer))
+        else:
+            self._taken(seat, heard.id, answer)
+
+    def _taken(self, seat: Seat, id: str, answer: Answer) -> None:
+        """An answer counts."""
+        if not seat.answered(id, answer):
             seat.leave()  # all of it is left: asked again it would say the same
             if seat.idle:
                 self._aside(seat, _ASIDE_S[0])
@@ -359,6 +416,69 @@ class Hands:
             self._refuse(seat, next(iter(answer.failures.values())).said)
         else:
             self._refusals.pop(seat.card.run, None)
+
+    # -- what is made of them --------------------------------------------------------------------
+
+    def _review_all(self) -> None:
+        """In a thread of its own: to make a line here takes a while."""
+        while (one := self._waiting.get()) is not None:
+            if self._end.is_set():
+                continue
+            try:
+                self._reviewed.extend(self._look_at(one))
+            except Exception:
+                log.exception("an answer could not be looked at")
+                self._reviewed.append(_Reviewed(one.seat, one.id, None, unread="it is not plain"))
+            self._calls.wake()
+
+    def _look_at(self, one: _Waiting) -> Iterator[_Reviewed]:
+        assert self._review is not None
+        card = one.seat.card
+        try:
+            answer = self._review.examined(one.order, one.answer, card.name)
+        except (AnyrigError, ValueError) as error:
+            yield _Reviewed(one.seat, one.id, None, unread=f"a take cannot be read: {error}")
+            return
+        if not self._review.hold:
+            yield _Reviewed(one.seat, one.id, answer)
+            self._calls.wake()
+        hurry = self._waiting.qsize() > _HURRY
+        if said := self._review.differs(one.order, answer, card.run, hurry=hurry):
+            yield _Reviewed(one.seat, one.id, None, differs=said)
+        elif self._review.hold:
+            yield _Reviewed(one.seat, one.id, answer)
+
+    def _judged(self, one: _Reviewed) -> None:
+        self._in_review.discard(one.id)
+        if one.differs:
+            self._distrust(one.seat, one.differs)
+        elif self._numbers.get(one.seat.number) is not one.seat:
+            return  # given up meanwhile: its lines were given to others
+        elif one.answer is None:
+            self._refuse(one.seat, one.unread)
+        else:
+            self._taken(one.seat, one.id, one.answer)
+
+    def _distrust(self, seat: Seat, said: str) -> None:
+        """A worker's take is not what the engine says here: nothing of it is used any more."""
+        name = seat.card.name
+        if name in self._distrusted:
+            return
+        self._distrusted.add(name)
+        self._refused[name] = "its takes differ from those of this machine"
+        if self._numbers.get(seat.number) is seat:
+            self._gone(seat, AGAIN)
+        count = self.on_distrust(name)
+        more = (
+            f"; {plural(count, 'take')} that it made before were dropped from the cache, and may be"
+            " heard in what was written: run the same command again"
+            if count
+            else ""
+        )
+        self._warn(
+            f"{seat.called} is set aside, as it speaks wrongly: {said}, compared with the same line"
+            f" made here{more}"
+        )
 
     def _refuse(self, seat: Seat, said: str) -> None:
         """A worker gave a shard back: it is left alone for a while, each time for longer."""

@@ -53,6 +53,8 @@ class About:
     precisions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By engine, as the card has them."""
     box_key: str = ""
+    memory_mb: int = 0
+    """Of its device; 0 where that is not known."""
 
 
 class Engines:

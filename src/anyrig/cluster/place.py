@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import Any
 
 from anyrig import __version__
-from anyrig.cluster import parcel
-from anyrig.cluster.card import Card, Offer, Roll, health_of, keys_of, start_of_system
+from anyrig.cluster import default_queue, parcel
+from anyrig.cluster.card import Card, Offer, Roll, facts_of, health_of, keys_of, start_of_system
 from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import Answer, Order, order_of
@@ -183,6 +183,7 @@ class Workplace:
             gpu_available=bool(observed.get("gpu_available", False)),
             gpu_count=int(observed.get("gpu_count", 0)),
             gpu_memory_free_mb=observed.get("gpu_memory_free_mb", 0),
+            device_memory_mb=about.memory_mb,
             tts_model_loaded=bool(models), cached_models=models, speeds=speeds,
             segments_done=self._segments, shards_done=self._shards, holds=holds,
             beat=self._beats,
@@ -191,6 +192,10 @@ class Workplace:
     def health(self) -> dict[str, Any]:
         """For the health task."""
         return health_of(self.card())
+
+    def facts(self) -> dict[str, Any]:
+        """For Celery's own tools."""
+        return facts_of(self.card())
 
     def _beating(self) -> None:
         away = False
@@ -209,6 +214,8 @@ class Workplace:
                 elif self.drained.is_set():  # that was taken back
                     self.draining = False
                     self.drained.clear()
+                if not self.draining:
+                    default_queue.answer(self._link, self.health)
                 if away:
                     log.warning("the broker is there again")
                 away = False

@@ -96,15 +96,18 @@ def look(link: Link) -> Status:
         for kind in ("alive", LOST):
             pipe.get(link.name(kind, name))
             pipe.pttl(link.name(kind, name))
+        pipe.exists(link.name("drain", name))
     said, *rest = pipe.execute()
-    rows = [_row(name, *rest[4 * at : 4 * at + 4]) for at, name in enumerate(names)]
+    rows = [_row(name, *rest[5 * at : 5 * at + 5]) for at, name in enumerate(names)]
     return Status(tuple(rows), notice_of(said))
 
 
-def _row(name: str, alive: Any, alive_ms: int, lost: Any, lost_ms: int) -> Row:
+def _row(name: str, alive: Any, alive_ms: int, lost: Any, lost_ms: int, drain: int) -> Row:
     if alive is not None:
         card = read(alive)
-        return Row(name, card.status if card else "ready", card, _ago(LEASE_S, alive_ms))
+        # Whoever asked it to leave sees that at once; the worker itself says so with its next sign.
+        status = "draining" if drain else card.status if card else "ready"
+        return Row(name, status, card, _ago(LEASE_S, alive_ms))
     card = read(lost) if lost is not None else None
     # It was noticed when its lease had ended.
     last = _ago(LOST_S, lost_ms) + LEASE_S if lost is not None else None

@@ -42,6 +42,8 @@ class Recording:
     """How often it was made."""
     hopeless: bool = False
     """Whether nothing of the text can be heard in it: not worth keeping."""
+    made_by: str = ""
+    """The worker of a cluster that made it, as the asker knows it; empty for this machine."""
 
 
 class Booth(Usual):

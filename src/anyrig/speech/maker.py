@@ -38,6 +38,8 @@ class Spoken:
     failure: Failure | None = None
     hopeless: bool = False
     """Whether nothing of the text can be heard in the take: it is not kept."""
+    made_by: str = ""
+    """The worker of a cluster that made it; empty for this machine."""
 
 
 class Vanished(Exception):
@@ -110,7 +112,7 @@ class Maker:
             self._held[name] = (recording, outcome.device)
         return Spoken(
             index, segment, unpack(recording.data), recording.problems, recording.tries,
-            device=outcome.device, hopeless=recording.hopeless,
+            device=outcome.device, hopeless=recording.hopeless, made_by=recording.made_by,
         )  # fmt: skip
 
     def _again(self, name: str) -> tuple[Recording, str]:

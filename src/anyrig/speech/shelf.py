@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from anyrig.errors import StoreFailed
+from anyrig.store.protocol import Forgets
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import Take
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from anyrig.store.protocol import Results
 
 log = logging.getLogger(__name__)
+FROM = "from"
+"""In a result's note: the worker of a cluster that made it."""
 KIND = "speech"
 """What its results are called in the store."""
 
@@ -57,6 +60,12 @@ class Shelf:
         problems = cast("Sequence[str]", result.note.get("problems", ()))
         return Kept(take, tuple(problems))
 
+    def forget(self, worker: str) -> int:
+        """Drop every take that a worker of a cluster made; how many there were."""
+        if not isinstance(self._store, Forgets):
+            return 0
+        return self._store.forget_from(worker).num_results
+
     def keep(self, name: str, recording: Recording | None, *, anew: bool = False) -> None:
         """Keep a take, unless nothing of its text can be heard: then the next run tries again.
 
@@ -70,5 +79,7 @@ class Shelf:
         note: dict[str, Plain] = {
             "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
         }  # fmt: skip
+        if recording.made_by:
+            note[FROM] = recording.made_by
         put = self._store.replace if anew else self._store.put
         put(name, recording.data, kind=KIND, note=note)

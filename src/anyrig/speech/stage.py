@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from anyrig.placement import Placed, Placement
     from anyrig.store.protocol import Results
     from anyrig.work.crew import Crew
+
+
+@runtime_checkable
+class Distrusting(Protocol):
+    """A crew of workers elsewhere, that may find one whose takes are wrong."""
+
+    on_distrust: Callable[[str], int]
+    """Told the name of such a worker: drops what it made, and says how many takes that were."""
 
 
 class Stage:
@@ -82,6 +90,8 @@ class Stage:
             placed.placements, recipe, environment=environment, fallback=placed.fallback,
             limits=limits, stamp=stamp,
         )  # fmt: skip
+        if isinstance(self.crew, Distrusting):
+            self.crew.on_distrust = self.shelf.forget
 
     def key(self, line: Line) -> str:
         """What a line's take is kept under."""

@@ -22,7 +22,7 @@ from anyrig.errors import WorkFailed
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
-from anyrig.speech.shelf import KIND, Shelf
+from anyrig.speech.shelf import FROM, KIND, Shelf
 from anyrig.store import key as keys
 from anyrig.units import plural
 from anyrig.work.outcome import Outcome, Report
@@ -192,6 +192,7 @@ class Studio:
                 note: dict[str, keys.Plain] = {
                     "engine": self._stage.found.engine, "problems": spoken.problems,
                     "tries": spoken.tries, "again": count,
+                    **({FROM: spoken.made_by} if spoken.made_by else {}),
                 }  # fmt: skip
                 self._store.replace(name, pack(spoken.take), kind=KIND, note=note)
             yield replace(spoken, segment=segments[spoken.index])

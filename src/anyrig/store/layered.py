@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from anyrig.errors import StoreFailed
 from anyrig.store.key import Plain
-from anyrig.store.protocol import Claim, Claims, Entry, Result, Results
+from anyrig.store.protocol import Claim, Claims, Entry, Pruned, Result, Results
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -27,6 +27,16 @@ class Opened(Results, Protocol):
 
     def close(self) -> None:
         """Let go of its file or its connections."""
+
+
+class Near(Opened, Protocol):
+    """A store of one machine, which knows what it holds."""
+
+    def made_by(self, maker: str) -> list[str]:
+        """The keys of what a worker of a cluster made."""
+
+    def forget_from(self, maker: str) -> Pruned:
+        """Drop what a worker of a cluster made."""
 
 
 class Shared(Opened, Claims, Protocol):
@@ -45,7 +55,7 @@ class Layered:
 
     def __init__(
         self,
-        near: Opened,
+        near: Near,
         far: Shared,
         *,
         again_s: float = AGAIN_S,
@@ -122,6 +132,12 @@ class Layered:
         """
         here = self.near.drop(key)
         return self.far.drop(key) or here
+
+    def forget_from(self, maker: str) -> Pruned:
+        """Drop what a worker made nearby, and the same keys afar; its failure is raised."""
+        for key in self.near.made_by(maker):
+            self.far.drop(key)
+        return self.near.forget_from(maker)
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys whose results are kept; the far ones may be gone a moment later."""

@@ -113,6 +113,14 @@ class Results(Protocol):
         """A block in which everything asked for or kept is safe from eviction."""
 
 
+@runtime_checkable
+class Forgets(Protocol):
+    """A store that knows which worker of a cluster made what."""
+
+    def forget_from(self, maker: str) -> Pruned:
+        """Drop every result whose note names a worker under `from`."""
+
+
 class Claim(NamedTuple):
     """Results that one caller said it would make."""
 

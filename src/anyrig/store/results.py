@@ -136,6 +136,34 @@ class Store:
             self._holds.forget((key,))
             return self.database.write(lambda connection: rows.erase(connection, key))
 
+    def makers(self) -> list[str]:
+        """The workers of a cluster that made something of what is kept."""
+        return sorted({maker for maker, _, _, _ in self._made()})
+
+    def made_by(self, maker: str) -> list[str]:
+        """The keys of what a worker of a cluster made."""
+        return [key for found, _, key, _ in self._made() if found == maker]
+
+    def forget_from(self, maker: str, *, dry_run: bool = False) -> Pruned:
+        """Drop what a worker of a cluster made, also what unfinished jobs need.
+
+        Args:
+            maker: its name.
+            dry_run: drop nothing, say what would go.
+        """
+        with self.database.alone():
+            found = [row for row in self._made() if row[0] == maker]
+            if not dry_run and found:
+                self._holds.forget([key for _, _, key, _ in found])
+                gone = [(number, size) for _, number, _, size in found]
+                self.database.write(lambda connection: room.drop(connection, gone))
+        return Pruned(len(found), sum(size for _, _, _, size in found))
+
+    def _made(self) -> list[tuple[str, int, str, int]]:
+        """What workers of a cluster made: the worker, the row's number, its key and its size."""
+        with self.database.alone():
+            return self.database.read(rows.made_elsewhere)
+
     def scrub(self) -> None:
         """Clear the log and give free pages back: no byte is left of what was dropped."""
         with self.database.alone():

@@ -79,6 +79,22 @@ def there(connection: sqlite3.Connection, keys: Sequence[str]) -> list[str]:
     ]
 
 
+def made_elsewhere(connection: sqlite3.Connection) -> list[tuple[str, int, str, int]]:
+    """What workers of a cluster made: the worker, the row's number, its key and its size."""
+    found = []
+    asked = connection.execute(
+        "SELECT id, key, size, note FROM results WHERE instr(note, '\"from\"') ORDER BY id"
+    )
+    for number, key, size, note in asked.fetchall():
+        try:
+            maker = json.loads(note).get("from")
+        except (ValueError, AttributeError):  # damaged: it is dropped when it is read
+            continue
+        if isinstance(maker, str):
+            found.append((maker, number, key, size))
+    return found
+
+
 def insert(connection: sqlite3.Connection, row: Written, now: float) -> int | None:
     """Keep a row and answer its number; None where its key is kept already."""
     cursor = connection.execute(

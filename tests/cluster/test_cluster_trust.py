@@ -1,0 +1,216 @@
+"""A worker whose answers are well formed and wrong: nothing of it stays with whoever asked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig import __version__
+from anyrig.cluster.card import Card, Roll, offer_of
+from anyrig.cluster.shard import Answer, Order
+from anyrig.devices.describe import Device, Drive
+from anyrig.placement import Placement
+from anyrig.speech.audio import Take
+from anyrig.speech.booth import Booth, Recording
+from anyrig.speech.engines.tone import RATE, Tone
+from anyrig.speech.protocol import Line
+from anyrig.speech.sound.compare import difference
+from anyrig.speech.sound.pack import pack, unpack
+from tests.cluster.conftest import Broker, Spread, Workers, person, story
+from tests.cluster.test_cluster_fleet import Puppet
+
+TEXT = "The tide came in at noon. The old clock stood still."
+PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "3"}
+Say = Callable[[Booth, Line], bytes]
+
+
+def _booth() -> Booth:
+    drive = Drive("onnx", "cpu", "cpu", True, "")
+    return Booth(Placement(Device("cpu", "cpu", "test", "CPU"), drive, threads=1), engine="tone")
+
+
+class Speaker(Puppet):
+    """A worker that has the tone engine, and answers with what it is told to say."""
+
+    def __init__(self, broker: Broker, name: str, say: Say) -> None:
+        self._booth = _booth()
+        self._say = say
+        super().__init__(broker, name, self._answer)
+
+    def _beat(self) -> None:
+        card = Card(
+            self.name, __version__, run=f"run-{self.name}", device="a puppet",
+            offers=(offer_of(Tone.find()),), holds=self.holds, speeds={"tone": 5e4},
+        )  # fmt: skip
+        Roll(self.link).write(card)
+
+    def _answer(self, puppet: Puppet, order: Order) -> None:
+        made = {n: Recording(self._say(self._booth, line)) for n, line in order.lines}
+        said = Answer(order.id, made, cost=order.cost, seconds=0.01, num_batches=1)
+        self.store(order.id, said.plain())
+        self.tell(order)
+
+
+def right(booth: Booth, line: Line) -> bytes:
+    return booth.run([line])[0].data
+
+
+def other_words(booth: Booth, line: Line) -> bytes:
+    """Speech of the right length, of a text that nobody asked for."""
+    return booth.run([replace(line, text=" ".join(reversed(line.text.split())))])[0].data
+
+
+def noise(booth: Booth, line: Line) -> bytes:
+    samples = unpack(right(booth, line)).samples
+    drawn = np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32)
+    return pack(Take(drawn * 0.05, RATE))
+
+
+def silence(booth: Booth, line: Line) -> bytes:
+    return pack(Take(np.zeros_like(unpack(right(booth, line)).samples), RATE))
+
+
+def half(booth: Booth, line: Line) -> bytes:
+    take = unpack(right(booth, line))
+    return pack(Take(take.samples[: len(take.samples) // 2].copy(), RATE))
+
+
+def louder(booth: Booth, line: Line) -> bytes:
+    take = unpack(right(booth, line))
+    return pack(Take(take.samples * 0.1, RATE))
+
+
+def no_take(booth: Booth, line: Line) -> bytes:
+    return b"no take at all"
+
+
+@pytest.fixture
+def speaker(broker: Broker) -> Iterator[Callable[..., Speaker]]:
+    made: list[Speaker] = []
+
+    def start(name: str, say: Say) -> Speaker:
+        made.append(Speaker(broker, name, say))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def notes(home: Path) -> list[dict[str, Any]]:
+    """What the store of a person says of its takes."""
+    (path,) = home.rglob("results.sqlite")
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT note FROM results").fetchall()
+    connection.close()
+    return [json.loads(note) for (note,) in rows]
+
+
+@pytest.mark.parametrize("say", [other_words, noise, silence, half, louder, no_take])
+def test_wrong_takes_are_neither_used_nor_kept(
+    speaker: Callable[..., Speaker], spread: Spread, tmp_path: Path, say: Say
+) -> None:
+    speaker("liar", say)
+    words = ("speak", TEXT, "--engine", "tone", "-o")
+    done = spread(*words, tmp_path / "a.wav", environment=PATIENCE)
+    assert done.returncode == 1, done.stderr
+    assert "liar" in done.stderr
+    assert not (tmp_path / "a.wav").exists()
+    # A later run of the same person, on this machine alone, is what it would have been.
+    for home in ("client", "somebody else"):
+        done = spread(*words, tmp_path / f"{home}.wav", cluster="", home=home)
+        assert done.returncode == 0, done.stderr
+    mine, theirs = ((tmp_path / f"{one}.wav").read_bytes() for one in ("client", "somebody else"))
+    assert mine == theirs
+
+
+def test_a_worker_that_disagrees_is_set_aside_and_others_go_on(
+    speaker: Callable[..., Speaker], workers: Workers, spread: Spread, tmp_path: Path
+) -> None:
+    speaker("liar", other_words)
+    workers(1)
+    (tmp_path / "a.txt").write_text(story(1, 12))
+    words = ("speak", "-f", tmp_path / "a.txt", "--engine", "tone", "-o")
+    done = spread(*words, tmp_path / "a.wav")
+    assert done.returncode == 0, done.stderr
+    assert "liar (a puppet) is set aside" in done.stderr
+    alone = spread(*words, tmp_path / "b.wav", cluster="", home="alone")
+    assert alone.returncode == 0, alone.stderr
+    assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
+    made_by = {note.get("from", "") for note in notes(tmp_path / "client")}
+    assert made_by == {"w1"}
+
+
+def test_what_a_worker_made_is_marked_and_can_be_forgotten(
+    speaker: Callable[..., Speaker], spread: Spread, tmp_path: Path
+) -> None:
+    speaker("attic", right)
+    words = ("speak", TEXT, "--engine", "tone", "-o")
+    done = spread(*words, tmp_path / "a.wav", environment=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert [note["from"] for note in notes(tmp_path / "client")] == ["attic", "attic"]
+    done = spread("speak", "Of our own.", "--engine", "tone", "-o", tmp_path / "c.wav", cluster="")
+    assert done.returncode == 0, done.stderr
+
+    def cache(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "anyrig", "cache", *more], capture_output=True, text=True,
+            env=person(tmp_path / "client"), timeout=60,
+        )  # fmt: skip
+
+    found = cache("forget", "--from", "atic")
+    assert (found.returncode, "attic" in found.stderr) == (2, True), found.stderr
+    assert cache("forget").returncode == 2
+    assert cache("prune", "--from", "attic").returncode == 2
+    found = cache("forget", "--from", "attic", "--dry-run")
+    assert "Would drop 2 results" in found.stdout, found.stderr
+    found = cache("forget", "--from", "attic")
+    assert (found.returncode, "Dropped 2 results" in found.stdout) == (0, True), found.stderr
+    (left,) = notes(tmp_path / "client")
+    assert "from" not in left
+
+
+def test_a_worker_cannot_say_who_made_a_take(
+    speaker: Callable[..., Speaker], spread: Spread, tmp_path: Path
+) -> None:
+    """Nor how good it is: both are said by whoever asked."""
+    one = speaker("attic", right)
+
+    def answer(puppet: Puppet, order: Order) -> None:
+        made = {n: Recording(right(one._booth, line), ("bad",), 3) for n, line in order.lines}
+        said = Answer(order.id, made, cost=order.cost, seconds=0.01, num_batches=1).plain()
+        for row in said["recordings"].values():
+            row |= {"made_by": "", "from": "somebody", "hopeless": False}
+        one.store(order.id, said)
+        one.tell(order)
+
+    one.behaves = answer
+    done = spread("speak", TEXT, "--engine", "tone", "-o", tmp_path / "a.wav", environment=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    for note in notes(tmp_path / "client"):
+        assert (note["from"], note["problems"]) == ("attic", [])
+
+
+def test_takes_of_two_processors_are_the_same_and_of_two_texts_are_not() -> None:
+    booth = _booth()
+    texts = ("The tide came in at noon.", "The tide came in at nine.")
+    lines = [Line(text, "en", "tone") for text in texts]
+    one, other = (unpack(made.data) for made in booth.run(lines))
+    assert difference(one, one) == ""
+    drawn = np.random.default_rng(1).standard_normal(len(one.samples)).astype(np.float32)
+    rounded = Take(one.samples + 1e-3 * drawn, one.rate)
+    assert difference(one, rounded) == ""
+    assert difference(one, Take(one.samples[:-20].copy(), one.rate)) == ""
+    assert difference(one, other)
+    assert difference(one, Take(-one.samples, one.rate)) == ""  # the phase is not heard
+    assert difference(one, Take(one.samples, one.rate // 2))
+    assert difference(one, Take(np.zeros_like(one.samples), one.rate))
