@@ -207,14 +207,18 @@ def _check_output(order: Order) -> None:
     if not there.is_dir():
         raise BadInput(f"{there} is a file", hint="Name a folder there, or another place.")
     if order.format not in CHAPTER_FORMATS:
-        beside = (order.output.with_suffix(f".{kind}") for kind in order.captions)
-        for path in (order.output, *beside):
-            if path.is_dir():
-                raise BadInput(f"cannot write {path}: it is a folder", hint="Name another file.")
+        _refuse_folders(order)
     if order.output.is_file():
         writable(order.output)
     elif not os.access(there, os.W_OK):
         raise BadInput(f"cannot write into {there}: permission denied", hint="Name another folder.")
+
+
+def _refuse_folders(order: Order) -> None:
+    beside = (order.output.with_suffix(f".{kind}") for kind in order.captions)
+    for path in (order.output, *beside):
+        if path.is_dir():
+            raise BadInput(f"cannot write {path}: it is a folder", hint="Name another file.")
 
 
 def _check_room(
