@@ -207,6 +207,21 @@ def test_a_book_is_never_written_over_itself(anyrig: Anyrig) -> None:
     assert Path("story.m4b").read_text(encoding="utf-8") == STORY
 
 
+def test_a_folder_called_book_beside_the_output_does_no_harm(anyrig: Anyrig, story: Path) -> None:
+    Path("x/book").mkdir(parents=True)
+    assert book(anyrig, story, "-o", "x/full.m4b")["files"] == ["x/full.m4b"]
+    assert book(anyrig, story, "--format", "mp3", "-o", "x/parts")["files"]
+    assert not list(Path("x/book").iterdir())
+
+
+def test_a_folder_in_the_place_of_the_captions_is_refused_before_the_work(
+    anyrig: Anyrig, story: Path
+) -> None:
+    Path("x/full.srt").mkdir(parents=True)
+    said = book(anyrig, story, "--captions", "srt", "-o", "x/full.m4b", code=2)
+    assert "cannot write x/full.srt: it is a folder" in said
+
+
 def test_a_name_with_a_point_gets_the_ending_of_a_book(anyrig: Anyrig, story: Path) -> None:
     assert book(anyrig, story, "-o", "Vol. 2")["files"] == ["Vol. 2.m4b"]
 

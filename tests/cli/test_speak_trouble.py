@@ -283,3 +283,61 @@ def test_a_model_that_a_flag_names_must_be_there(anyrig: Anyrig) -> None:
     done = anyrig("speak", "Hello.", "--dry-run", "--model", "/models/missing")
     assert done.returncode == 2
     assert "error: no folder /models/missing" in done.stderr
+
+
+_KILLED_WHILE_WRITING = """
+import os, signal, sys
+from anyrig.cli import main
+
+flush = os.fsync
+
+def killed(descriptor):
+    if any(name.startswith(".out") for name in os.listdir()):
+        os.kill(os.getpid(), int(sys.argv[1]))
+    flush(descriptor)
+
+os.fsync = killed
+sys.exit(main(sys.argv[2:]))
+"""
+_WRITERS = {
+    "speak": ("speak", "The tide came in.", "--engine", "tone", "-o", "out.wav"),
+    "speak mp3": ("speak", "The tide came in.", "--engine", "tone", "-o", "out.mp3"),
+    "book": ("book", "story.txt", "--engine", "tone", "-o", "out.m4b"),
+    "summary": ("summarise", "story.txt", "-o", "out.md"),
+    "export": ("cache", "export", "out.zip"),
+}
+
+
+def _killed_while_writing(number: int, words: tuple[str, ...]) -> int:
+    Path("story.txt").write_text("CHAPTER I\n\n" + _text(20), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED_WHILE_WRITING, str(number), *words],
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done.returncode
+
+
+def _hidden() -> list[str]:
+    return [path.name for path in Path().iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such signals")
+@pytest.mark.parametrize("name", _WRITERS)
+def test_a_command_ended_while_it_writes_leaves_nothing_unfinished(name: str) -> None:
+    assert _killed_while_writing(signal.SIGTERM, _WRITERS[name]) == 128 + signal.SIGTERM
+    assert not _hidden()
+    assert not list(Path().glob("out*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such signals")
+@pytest.mark.parametrize("name", ["speak", "book", "summary"])
+def test_what_a_killed_command_left_is_removed_by_the_next(anyrig: Anyrig, name: str) -> None:
+    assert _killed_while_writing(signal.SIGKILL, _WRITERS[name]) == -signal.SIGKILL
+    left = _hidden()
+    assert left
+    for one in left:  # as though it had happened a minute ago
+        os.utime(one, (time.time() - 60,) * 2)
+    done = anyrig(*_WRITERS[name])
+    assert done.returncode == 0, done.stderr
+    assert not _hidden()
+    assert list(Path().glob("out*"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from anyrig.audiobooks.ways import Ways
 from anyrig.speech import blocks as speech_blocks
@@ -29,6 +29,7 @@ _WHOLE: dict[str, OmissionKind] = {
     "poem": "poem",
 }  # fmt: skip
 SEPARATOR = "\n\n"
+T = TypeVar("T")
 Roles = Sequence[tuple[int, int, Style]]
 """Stretches of a block that another voice than the narrator's speaks."""
 
@@ -96,7 +97,7 @@ class Reader:
         if block.kind in ("table", "code") or (block.kind == "poem" and self._by_line):
             self._rows(block, at, tongue, roles)
         else:
-            self._stretch(block, at, 0, len(block.text), tongue, roles)
+            self._stretch(block, at, 0, len(block.text), tongue, block.inlines, roles)
 
     @property
     def _by_line(self) -> bool:
@@ -113,29 +114,35 @@ class Reader:
     def _rows(self, block: Block, at: int, tongue: str, roles: Roles) -> None:
         """Each line of a block by itself."""
         position = 0
+        marks, voices = _Overlaps(block.inlines, _span), _Overlaps(roles, _role_span)
         for line in block.text.split("\n"):
             end = position + len(line)
-            self._stretch(block, at, position, end, tongue, roles)
+            inlines, own = marks.within(position, end), voices.within(position, end)
+            self._stretch(block, at, position, end, tongue, inlines, own)
             if end < len(block.text):
                 self._gather.take(at + end, at + end + 1)
             position = end + 1
 
     def _stretch(
-        self, block: Block, at: int, start: int, end: int, tongue: str, roles: Roles
-    ) -> None:
+        self, block: Block, at: int, start: int, end: int, tongue: str,
+        inlines: Sequence[Inline], roles: Roles,
+    ) -> None:  # fmt: skip
         """A stretch of a block, as one block of speech."""
         begun = self._gather.num_pieces
         announced = _ANNOUNCED.get(block.kind) if start == 0 else None
-        inlines = [one for one in block.inlines if one.start < end and one.end > start]
+        inlines = [one for one in inlines if one.start < end and one.end > start]
         edges = {start, end}
         for left, right in [(one.start, one.end) for one in inlines] + [r[:2] for r in roles]:
             edges.update(min(max(edge, start), end) for edge in (left, right))
+        marks, voices = _Overlaps(inlines, _span), _Overlaps(roles, _role_span)
         for left, right in pairwise(sorted(edges)):
-            kind = self._kind_left_out(block, inlines, left, right)
+            here = marks.within(left, right)
+            kind = self._kind_left_out(block, here, left, right)
             if kind is not None:
                 self._gather.omit(at + left, at + right, kind)
                 continue
-            self._style(self._style_of(inlines, roles, left, right, tongue))
+            own = voices.within(left, right)
+            self._style(self._style_of(here, own, left, right, tongue))
             if announced and tongue:
                 word = announced.get(tongue.partition("-")[0], announced["en"])
                 self._gather.take(at + left, at + left + 1, f"{word}: {block.text[left]}")
@@ -214,6 +221,32 @@ class Reader:
         if self._gather.styles[-1][0] == self._gather.length:
             self._gather.styles.pop()
         self._gather.styles.append((self._gather.length, style))
+
+
+class _Overlaps(Generic[T]):
+    """Which of many stretches overlap one, asked from left to right: each is looked at once."""
+
+    def __init__(self, items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> None:
+        self._waiting = sorted(
+            ((*span(item), number, item) for number, item in enumerate(items)),
+            key=lambda one: one[0], reverse=True,
+        )  # fmt: skip
+        self._open: list[tuple[int, int, int, T]] = []
+
+    def within(self, start: int, end: int) -> list[T]:
+        """Those that overlap it, in the order they were given in."""
+        while self._waiting and self._waiting[-1][0] < end:
+            self._open.append(self._waiting.pop())
+        self._open = [one for one in self._open if one[1] > start]
+        return [one[3] for one in sorted(self._open, key=lambda one: one[2])]
+
+
+def _span(one: Inline) -> tuple[int, int]:
+    return one.start, one.end
+
+
+def _role_span(one: tuple[int, int, Style]) -> tuple[int, int]:
+    return one[:2]
 
 
 def left_out(block: Block, ways: Ways) -> OmissionKind | None:

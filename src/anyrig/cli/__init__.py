@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
@@ -75,10 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str], said: Said | None) -> int:
     """The exit code, whatever happens; a program that reads JSON is told of errors by `said`."""
     try:
-        code = _dispatch(words, said)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
+        with _closing_on_signals():
+            code = _dispatch(words, said)
+            sys.stdout.flush()
+    except KeyboardInterrupt as error:
         kept = "; what was made is kept: the same command goes on" if "book" in words else ""
+        if isinstance(error, _Terminated):
+            print(f"\nterminated{kept}", file=sys.stderr)
+            return 128 + error.number
         print(f"\ninterrupted{kept}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -88,6 +92,41 @@ def _run(words: list[str], said: Said | None) -> int:
     except OSError as error:
         return _system_refused(error, said)
     return code
+
+
+class _Terminated(KeyboardInterrupt):
+    """The process was asked to end by a signal other than Ctrl+C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextlib.contextmanager
+def _closing_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind a command as Ctrl+C does: no unfinished file stays behind.
+
+    The second one ends it at once. Commands with handlers of their own put theirs in place.
+    """
+    import signal
+    import threading
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Terminated(number)
+
+    ours: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, end)
+                ours.append(number)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _system_refused(error: OSError, said: Said | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +206,19 @@ def _check_output(order: Order) -> None:
         there = there.parent
     if not there.is_dir():
         raise BadInput(f"{there} is a file", hint="Name a folder there, or another place.")
-    writable(order.output if order.output.is_file() else there / "book")
+    if order.format not in CHAPTER_FORMATS:
+        _refuse_folders(order)
+    if order.output.is_file():
+        writable(order.output)
+    elif not os.access(there, os.W_OK):
+        raise BadInput(f"cannot write into {there}: permission denied", hint="Name another folder.")
+
+
+def _refuse_folders(order: Order) -> None:
+    beside = (order.output.with_suffix(f".{kind}") for kind in order.captions)
+    for path in (order.output, *beside):
+        if path.is_dir():
+            raise BadInput(f"cannot write {path}: it is a folder", hint="Name another file.")
 
 
 def _check_room(

@@ -96,7 +96,7 @@ def check_settings(context: Context) -> None:
     try:
         voice_of(context, chosen(context))
     except AnyrigError as error:
-        context.warn_once(f"{error.message}: there is no default voice. {local_fix(error.hint)}")
+        context.warn_once(f"{error.message}: there is no default voice. {error.hint}")
 
 
 def _origin(context: Context, key: str) -> str:

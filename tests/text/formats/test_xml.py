@@ -122,3 +122,20 @@ def test_sizes_are_held_to() -> None:
         html("<p>x</p>" * 100, Limits(text_bytes=500))
     with pytest.raises(BadInput, match="more than 100 tags"):
         html("<b/>" * 101, Limits(page_tags=100))
+
+
+def test_a_tag_has_256_attributes_at_most() -> None:
+    def tag(count: int) -> str:
+        return "<p " + " ".join(f'a{number}="1"' for number in range(count)) + ">x</p>"
+
+    assert html(tag(256)) == "x"
+    assert xml(tag(256)) == "x"
+    for read in (html, xml, lambda text: page_of(text, name="a.html")):
+        with pytest.raises(BadInput, match="more than 256 attributes"):
+            read(tag(257))
+
+
+def test_a_long_value_is_not_many_attributes() -> None:
+    words = "a=1 " * 1000
+    assert html(f"<p title=\"{words}\" class='{words}'>x</p>") == "x"
+    assert html(f"<p>{words}<b>{words}</b></p>") == words + words

@@ -102,6 +102,27 @@ RTF = {
 }  # fmt: skip
 
 
+def _attributes(form: str) -> str:
+    return " ".join(form.format(number) for number in range(60_000))
+
+
+def _page(body: str) -> str:
+    return f"<html><body><h1>A</h1>{body}<p>The words of it.</p></body></html>"
+
+
+PAGES: dict[str, tuple[str, Outcome]] = {
+    "attributes": ("<p " + _attributes("a{}=1") + ">x</p>", "refused"),
+    "quoted_attributes": ("<p " + _attributes('a{}="1"') + ">x</p>", "refused"),
+    "bare_attributes": ("<p " + _attributes("a{}") + ">x</p>", "refused"),
+    "attributes_with_ends": ('<p q=">" ' + _attributes('a{}=">"') + ">x</p>", "refused"),
+    "attributes_after_a_lone_quote": ('<script><x "</script><p ' + _attributes("a{}=1") + ">x</p>", "refused"),
+    "attributes_never_closed": ("<p " + _attributes("a{}=1"), "refused"),
+    "names": ("<b=" * 60_000, "either"), "open_tags": ("<b " * 60_000, "refused"),
+    "note_signs": ("<p>" + "".join(f'<a href="#n{n}" epub:type="noteref">{n}</a>' for n in range(20_000)) + "</p>", "read"),
+    "poem_with_languages": ("<pre class='poem'>" + '<span lang="fr">mot</span>\n' * 10_000 + "</pre>", "either"),
+}  # fmt: skip
+
+
 _SHORT = 6_000  # characters: what grows with the square of them shows, and the rest is quick
 
 
@@ -123,6 +144,9 @@ def _listed() -> None:
         _text(f"markdown_of_{name}", "book.md", text, "\n\nThe end.\n")
     for name, text in RTF.items():
         as_is(f"rtf_of_{name}", "book.rtf", "either", partial(str, text))
+    for name, (body, outcome) in PAGES.items():
+        as_is(f"page_of_{name}", "book.html", outcome, partial(_page, body))
+    as_is("markdown_of_attributes", "book.md", "refused", partial(str, PAGES["attributes"][0]))
     for name, (data, outcome) in BYTES.items():
         slow = len(data) > 20_000_000
         as_is(f"bytes_of_{name}", "book.txt", outcome, partial(bytes, data), slow=slow)

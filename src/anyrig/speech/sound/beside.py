@@ -24,7 +24,8 @@ _LOCK = "lock"
 
 
 def open_beside(path: Path) -> tuple[Path, BinaryIO]:
-    """A new file in the same folder, for this process alone."""
+    """A new file in the same folder, for this process alone; what killed runs left is removed."""
+    clear_leftovers(path)
     part = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
     raw = open(part, "xb", buffering=1 << 16)  # noqa: SIM115  # the caller closes it
     _locked(raw)
@@ -34,6 +35,7 @@ def open_beside(path: Path) -> tuple[Path, BinaryIO]:
 @contextlib.contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
     """A folder for what a file is made of, in the same place; it is gone when the block ends."""
+    clear_leftovers(path)
     folder = path.with_name(f"{_beside(path)}{secrets.token_hex(4)}.part")
     folder.mkdir()
     try:

@@ -51,6 +51,15 @@ _DECLARATION = re.compile(
 _OWN = {"amp", "lt", "gt", "quot", "apos"}
 _LONGEST_ENTITY = 2_000
 _EMPTY = re.compile(r"<([A-Za-z][\w:.-]{0,60})((?:\s[^<>]*?)?)/>")
+_MOST_ATTRIBUTES = 256
+"""Of one tag: libxml2 looks through all of them for each."""
+# A tag's name, with all that HTML takes for it, and an attribute as HTML reads one. What looks like
+# a tag inside a comment or a value is held to the same, so that no quoting hides a tag.
+_TAG_NAME = re.compile(r"<[A-Za-z][^\s/>]*+")
+_TOO_MANY = re.compile(
+    r"""(?:[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+)?+)?+)"""
+    f"{{{_MOST_ATTRIBUTES + 1}}}"
+)
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
 
@@ -76,7 +85,7 @@ def page(data: bytes, *, name: str, limits: Limits) -> Element:
     text = _prepared(data, name, limits, limits.page_tags)
     root = _parsed(text, _xml_parser(recover=False), name, deep="html")
     if root is None:
-        root = page_of(text, name=name)
+        root = _html(text, name)
     # Before anyone takes it apart into words: those take many times its room.
     if len(text) > limits.characters and _num_characters(root) > limits.characters:
         raise BadInput(
@@ -91,6 +100,11 @@ def _num_characters(root: Element) -> int:
 
 def page_of(text: str, *, name: str) -> Element:
     """The root of a page that is HTML, whatever it holds; an empty one has an empty root."""
+    _check_attributes(text, name)
+    return _html(text, name)
+
+
+def _html(text: str, name: str) -> Element:
     text = _ILLEGAL.sub("", text)
     if "<![CDATA[" in text:
         text = "".join(_shown(piece) if plain else piece for piece, plain in _pieces(text))
@@ -179,10 +193,19 @@ def _prepared(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
         raise BadInput(
             f"{name} is made of more than {most_tags:,} tags", hint="Split it, or simplify it."
         )
+    _check_attributes(text, name)
     if text.startswith("<?xml"):
         text = text[text.find("?>") + 2 :] if "?>" in text[:2000] else text[5:]
     text, entities = _without_doctype(text, name)
     return _with_entities(text, entities, name, limits) if "&" in text else text
+
+
+def _check_attributes(text: str, name: str) -> None:
+    for found in _TAG_NAME.finditer(text):
+        if _TOO_MANY.match(text, found.end()):
+            raise BadInput(
+                f"{name} has a tag with more than {_MOST_ATTRIBUTES} attributes", hint=_AGAIN
+            )
 
 
 def _without_doctype(text: str, name: str) -> tuple[str, dict[str, str]]:
