@@ -251,7 +251,8 @@ class Trainer:
         with self._relay.aside("validation"):
             if self._evaluation is None:
                 self._evaluation = Evaluation(
-                    self.spec.validation, self.spec.loss, micro_batch=parts.step.micro_batch,
+                    self.spec.validation, self.spec.loss, batch=run.feed.batch,
+                    micro_batch=parts.step.micro_batch,
                     applied=parts.applied, device=parts.device, group=parts.group,
                     units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
                     bound=parts.bound,
