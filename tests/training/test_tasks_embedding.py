@@ -14,6 +14,7 @@ from anyrig.documents.model import find, in_folder
 from anyrig.documents.models.arrays import packaged_floats
 from anyrig.documents.st_folder import read
 from anyrig.errors import BadInput
+from anyrig.training import Settings, Trainer
 from anyrig.training.protocol import Task
 from anyrig.training.tasks.embedding import (
     Pair,
@@ -240,6 +241,21 @@ def test_the_loss_is_what_it_says(tmp_path: Path) -> None:
     cosines = vectors[:3] @ vectors[3:].T
     wanted = torch.nn.functional.cross_entropy(7.0 * cosines, torch.arange(3))
     assert loss == pytest.approx(float(wanted), abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_validation_is_the_same_for_every_micro_batch_and_format(tmp_path: Path) -> None:
+    model, cutter = model_of(tmp_path / "base")
+    task = embedding(model, cutter, pairs(64), pairs(64, seed=1))
+    found = []
+    for micro, precision in ((64, "fp32"), (8, "fp32"), (64, "bf16"), (8, "bf16")):
+        settings = Settings(batch=64, micro_batch=micro, steps=1, precision=precision)
+        with Trainer.of(task, settings=settings, device="cpu") as trainer:
+            found.append(trainer.evaluate())
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert found[3] == pytest.approx(found[2], rel=0.02)
+    assert [one["recall_at_1"] for one in found] == [found[0]["recall_at_1"]] * 4
+    assert found[2]["loss"] == pytest.approx(found[0]["loss"], rel=0.02)
 
 
 def test_a_twin_is_no_negative(tmp_path: Path) -> None:

@@ -210,6 +210,8 @@ class LanguageLoss:
         eighths: see `linear_cross_entropy`.
     """
 
+    across_batch = False
+
     def __init__(self, chunks: int | Literal["auto"] = "auto", *, eighths: bool = False) -> None:
         self.chunks, self.eighths = chunks, eighths
 

@@ -17,6 +17,7 @@ from anyrig.errors import BadInput, OutOfMemory
 from anyrig.training.checkpoint import Checkpoints, Saved, random
 from anyrig.training.distributed import restarting
 from anyrig.training.feed import Feed, Position
+from anyrig.training.loader import Loader
 from anyrig.training.loading_plan import Plan, plan
 from anyrig.training.nests import cut
 from anyrig.training.protocol import Batch, Group, Watch
@@ -38,6 +39,8 @@ class Restored(NamedTuple):
     position: Position
     micro_batch: int | None
     """What fitted; None on another device, or with another number of processes."""
+    order: list[Any] | None
+    """What `Feed.is_same_order` takes."""
     random: Mapping[int, Mapping[str, Any]]
     """To be put back last: whatever is done before the first step draws numbers of its own."""
 
@@ -61,6 +64,7 @@ def saved(
     step: int,
     position: Position,
     loss: float | None,
+    order: list[Any] | None = None,
     *,
     wait: bool = False,
 ) -> None:
@@ -72,6 +76,7 @@ def saved(
         return
     plain: dict[str, Any] = {
         "position": list(position),
+        "order": order,
         "applied": parts.applied.state_dict(),
         "rates": rates.state_dict(),
         "micro_batch": parts.step.micro_batch,
@@ -129,7 +134,11 @@ def restored(
         parts.placement.device.name, parts.group.size,
     )  # fmt: skip
     return Restored(
-        kept.step, position, micro if same and isinstance(micro, int) else None, kept.random
+        kept.step,
+        position,
+        micro if same and isinstance(micro, int) else None,
+        kept.plain.get("order"),
+        kept.random,
     )
 
 
@@ -185,11 +194,13 @@ def first_batch(feed: Feed, group: Group) -> Batch:
     """The first items of the run, as many as a step of one process has. Read here, by no worker."""
     count = -(-feed.batch // group.size)
     if feed.num_items is not None:
-        items = next(iter(feed.lists()))[:count]
-        alone = Feed(feed.data, len(items), shuffle=False, collate=feed.collate)
-        alone.order = lambda epoch: items  # type: ignore[method-assign]
-        return next(iter(alone.over())).batch
-    alone = Feed(feed.data, feed.batch, drop_last=False, collate=feed.collate)
+        lists = feed.first_lists(1)
+        if not lists:
+            raise BadInput("the sampler gives no batch", hint="Give at least one item.")
+        with Loader(feed.data, [lists[0][:count]], feed.collate) as loader:
+            return cut(next(iter(loader)), 0, count)
+    each = 1 if feed.given is not None and feed.given.is_batched else feed.batch
+    alone = Feed(feed.data, each, drop_last=False, collate=feed.collate)
     with contextlib.closing(alone), contextlib.closing(alone.over()) as steps:
         fed = next(steps, None)
     if fed is None:
@@ -201,11 +212,8 @@ def loading(feed: Feed, settings: Settings, parts: Parts, step_s: float | None) 
     """How the data is read, by measurement."""
     samples: list[list[int]] = []
     if feed.num_items is not None:
-        for items in feed.lists():
-            first, count = 0, max(1, len(items) // parts.group.size)
-            samples.append(items[first : first + count])
-            if len(samples) == _PLANNED:
-                break
+        for items in feed.first_lists(_PLANNED):
+            samples.append(items[: max(1, len(items) // parts.group.size)])
     return plan(
         feed.data, feed.collate, samples, settings.loading, parts.device.type, step_s,
         batch=feed.batch, num_processes=parts.group.size,

@@ -12,10 +12,11 @@ outlives the loader.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import signal
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -42,6 +43,10 @@ class Options:
     seed: int = 0
     timeout_s: float = 300.0
     """After so long without a batch a worker counts as hung; 0 waits for ever."""
+    worker_init_fn: Callable[[int], None] | None = None
+    """Called in each worker with its number, before it reads."""
+    multiprocessing_context: Any = None
+    """How workers are started; torch's default when None."""
 
 
 class _Lists:
@@ -131,7 +136,8 @@ class _Source:
                 collate_fn=_as_it_is,
                 pin_memory=options.pin_memory,
                 timeout=options.timeout_s,
-                worker_init_fn=_begin_worker,
+                worker_init_fn=_BeginWorker(options.worker_init_fn),
+                multiprocessing_context=options.multiprocessing_context,
                 prefetch_factor=options.prefetch_factor,
                 persistent_workers=options.persistent_workers,
                 generator=generator,
@@ -261,10 +267,33 @@ def _as_it_is(batch: Batch) -> Batch:
     return batch
 
 
-def _begin_worker(number: int) -> None:
-    """A worker ends when it is told to: it must not run the signal handlers of its parent."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _BeginWorker:
+    """The beginning of a worker; a person's own function comes last."""
+
+    def __init__(self, own: Callable[[int], None] | None) -> None:
+        self.own = own
+
+    def __call__(self, number: int) -> None:
+        # A worker ends when it is told to: it must not run the signal handlers of its parent.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _show_own_data()
+        if self.own is not None:
+            self.own(number)
+
+
+def _show_own_data() -> None:
+    """`get_worker_info().dataset` is the person's data set, not what reads it here."""
+    info: Any = torch.utils.data.get_worker_info()
+    source = getattr(getattr(info, "dataset", None), "source", None)
+    if source is None:
+        return
+    about = {name: getattr(info, name) for name in ("id", "num_workers", "seed")}
+    worker: Any = torch.utils.data._utils.worker
+    if dataclasses.is_dataclass(info) and not isinstance(info, type):
+        worker._worker_info = dataclasses.replace(info, dataset=source)
+    else:
+        worker._worker_info = type(info)(**about, dataset=source)
 
 
 # -- failures --------------------------------------------------------------------------------------

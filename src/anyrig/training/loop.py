@@ -26,8 +26,9 @@ from anyrig.training.assemble import OptimiserLike
 from anyrig.training.checks import accept_other_spellings, refuse_devices, refuse_mistakes
 from anyrig.training.evaluating import Evaluation
 from anyrig.training.feed import Fed, Position
+from anyrig.training.given_loader import GivenLoader
 from anyrig.training.loading import failures_in_words
-from anyrig.training.opening import Run, Spec, open_run
+from anyrig.training.opening import Run, Spec, as_given, open_run
 from anyrig.training.protocol import Batch, Figure, Group, Loss, StepFacts, Task, Units, Watch
 from anyrig.training.settings import Settings
 from anyrig.training.step import StartAgain, Stepped
@@ -101,7 +102,8 @@ class Trainer:
         refuse_mistakes(model, loss, settings)
         refuse_devices(placement, device, device_ids, environment or {})
         self.spec = Spec(
-            model, data, loss or _own_loss, optimizer, settings or Settings(), units, collate,
+            model, _taken(data, settings), loss or _own_loss, optimizer, settings or Settings(),
+            units, collate,
             validation, figures, finish, Path(folder) if folder is not None else None, resume,
             placement, device, device_ids, group, environment or {}, sinks, monitor, name,
         )  # fmt: skip
@@ -175,7 +177,8 @@ class Trainer:
     def open(self) -> Run:
         """Put the run together, fit and resume it; `run` does so by itself."""
         if self._run is None:
-            self._run = open_run(self.spec, self._relay)
+            asked, self.spec = self.spec.settings, as_given(self.spec)
+            self._run = open_run(self.spec, self._relay, asked)
         return self._run
 
     def __enter__(self) -> Trainer:
@@ -251,7 +254,8 @@ class Trainer:
         with self._relay.aside("validation"):
             if self._evaluation is None:
                 self._evaluation = Evaluation(
-                    self.spec.validation, self.spec.loss, micro_batch=parts.step.micro_batch,
+                    self.spec.validation, self.spec.loss, batch=run.feed.batch,
+                    micro_batch=parts.step.micro_batch,
                     applied=parts.applied, device=parts.device, group=parts.group,
                     units=self.spec.units, figures=self.spec.figures, collate=self.spec.collate,
                     bound=parts.bound,
@@ -289,7 +293,8 @@ class Trainer:
             try:
                 keep.saved(
                     run.checkpoints, run.parts, run.rates, self.settings, state.step,
-                    state.position, state.validation.get("loss") if fresh else None, wait=wait,
+                    state.position, state.validation.get("loss") if fresh else None,
+                    run.feed.order_before(state.position), wait=wait,
                 )  # fmt: skip
             except StoreFailed as error:
                 self._relay.event("checkpoint", f"{error.message}. {error.hint}")
@@ -352,6 +357,13 @@ class Trainer:
         parts.applied.undo()
         with self._relay.aside("results"):
             return self.spec.finish(self.spec.folder)
+
+
+def _taken(data: Any, settings: Settings | None) -> Any:
+    """A DataLoader is asked what it says, and not iterated."""
+    if not isinstance(data, torch.utils.data.DataLoader):
+        return data
+    return GivenLoader(data, (settings or Settings()).seed)
 
 
 def _last_is_kept(run: Run, error: StoreFailed) -> None:

@@ -21,8 +21,10 @@ from anyrig.errors import BadInput, BadSetting
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike, Parts, assembled
 from anyrig.training.checkpoint import Checkpoints, random
+from anyrig.training.distributed.joining import place_of
 from anyrig.training.feed import Feed
 from anyrig.training.fitting import fit_step, fit_together
+from anyrig.training.given_loader import GivenLoader
 from anyrig.training.loading import numbered
 from anyrig.training.nests import cut, to_device
 from anyrig.training.protocol import Batch, Figure, Group, Loss, Units
@@ -86,7 +88,7 @@ class Run:
         return self.state.step >= self.total
 
 
-def open_run(spec: Spec, relay: Relay) -> Run:
+def open_run(spec: Spec, relay: Relay, asked: Settings | None = None) -> Run:
     """Open a run; what was begun is undone when something fails on the way."""
     with contextlib.ExitStack() as stack:
         parts = assembled(
@@ -97,6 +99,9 @@ def open_run(spec: Spec, relay: Relay) -> Run:
         stack.callback(_freed, parts, own=not isinstance(spec.optimizer, torch.optim.Optimizer))
         stack.enter_context(parts.undo)
         feed = _fed(spec, parts.group)
+        if feed.given is not None:
+            feed.given.check_group(parts.group.rank, parts.group.size)
+            parts.reasons += feed.given.reasons(asked or spec.settings, parts.group.size)
         _check_validation(spec)
         stack.callback(feed.close)
         if parts.group.lockstep:
@@ -130,8 +135,15 @@ def open_run(spec: Spec, relay: Relay) -> Run:
     return run
 
 
+def as_given(spec: Spec) -> Spec:
+    """With what a DataLoader says in the settings."""
+    if not isinstance(spec.data, GivenLoader):
+        return spec
+    size = spec.group.size if spec.group is not None else place_of(spec.environment).size
+    return replace(spec, settings=spec.data.settings(spec.settings, size))
+
+
 def _placed(spec: Spec) -> Placement:
-    from anyrig.training.distributed.joining import place_of
     from anyrig.training.placing import placed
 
     found = placed(
@@ -155,6 +167,7 @@ def _fed(spec: Spec, group: Group) -> Feed:
     return Feed(
         spec.data, settings.batch, seed=settings.seed, shuffle=settings.shuffle,
         drop_last=settings.drop_last, collate=spec.collate, share=group.share,
+        num_processes=group.size,
     )  # fmt: skip
 
 
@@ -163,6 +176,13 @@ def _check_validation(spec: Spec) -> None:
     data = getattr(spec.validation, "dataset", spec.validation)
     if data is None:
         return
+    if isinstance(spec.validation, torch.utils.data.DataLoader) and (
+        spec.validation.batch_size is None and spec.validation.batch_sampler is None
+    ):
+        raise BadInput(
+            "a DataLoader with batch_size=None cannot be measured on: its items are whole batches",
+            hint="Give the data set itself, or a loader with a batch size, as validation.",
+        )
     if not numbered(data):
         raise BadInput(
             f"a {type(data).__name__} cannot be measured on: its items have no numbers",
@@ -196,6 +216,13 @@ def _resume(spec: Spec, run: Run, relay: Relay) -> Mapping[int, Mapping[str, Any
     if found is None:
         return {}
     run.state = State(found.step, found.position, resumed_from=found.step, saved_step=found.step)
+    given, order = run.feed.given, found.order
+    if given is not None and order and not run.feed.is_same_order(order, found.position):
+        relay.event(
+            "resume",
+            "the sampler of the DataLoader gives another order than before the stop: items of this "
+            "epoch may come twice or not at all; give it a generator, or draw by its epoch",
+        )
     if spec.settings.micro_batch == "auto" and found.micro_batch:
         run.fitted = True
         run.parts.step.micro_batch = found.micro_batch
@@ -215,7 +242,10 @@ def _prepared(spec: Spec, run: Run, first: Batch) -> None:
     elif asked is not None and run.fitted:
         keep.forget_smaller(spec.folder)  # the checkpoint holds it by now
     plan = keep.loading(run.feed, spec.settings, parts, seconds)
-    run.feed.set_options(plan.options(spec.settings.seed))
+    options = plan.options(spec.settings.seed)
+    if run.feed.given is not None:
+        options = replace(options, **run.feed.given.reading())
+    run.feed.set_options(options)
     parts.reasons += [f"loading: {reason}" for reason in plan.reasons]
 
 

@@ -20,14 +20,16 @@ Batch: TypeAlias = Any
 """Collated items: a tensor, or a nest of lists, tuples and mappings of tensors whose first side
 counts the items. Other leaves are passed on as they are."""
 Loss = Callable[[nn.Module, Batch], torch.Tensor]
-"""The loss of a batch as a mean over its units, a scalar that can run backwards."""
+"""The loss of a batch as a mean over its units, a scalar that can run backwards. The attribute
+`across_batch` says whether items of a batch change each other's loss, as in a contrastive one."""
 Units = Callable[[Batch], int]
 """How many units a batch's loss is a mean over: items, or tokens that count. On the host."""
 Figure = Callable[[nn.Module, Batch], tuple[float | torch.Tensor, float | torch.Tensor]]
 """A figure of a batch as a sum and a count, which are added up over batches and processes before
 they are divided. Vectors of both are a mean of ratios, of those whose count is not nought: macro F1
 is one, a place for each class. A figure that has a function `after` is what that makes of the mean:
-perplexity is e to the power of one."""
+perplexity is e to the power of one. One that has `of_loss` is not called: it is made of the loss'
+own sum and count."""
 Phase = Literal["data", "forward", "backward", "communicate", "optimise"]
 PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "communicate", "optimise")
 

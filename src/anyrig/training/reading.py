@@ -85,6 +85,11 @@ class Reader(Dataset[Any]):
         self._base, self._numbers = _unwrapped(data)
 
     @property
+    def source(self) -> Any:
+        """The data set itself."""
+        return self._data
+
+    @property
     def at_once(self) -> bool:
         """Whether a batch is cut out of tensors, with no code of an item's own."""
         return self._collate is None and tensors_in(self._base) is not None
@@ -112,9 +117,14 @@ class Reader(Dataset[Any]):
             items = [int(numbers[item]) for item in items]
         return items
 
+    def _one(self, item: Any) -> Any:
+        if _is_number(item):
+            return self._base[self._in_base([item])[0]]
+        return self._data[item]  # a key, or a list of numbers
+
     def _items(self, items: list[int], epoch: int) -> list[Any] | Failed:
         several = getattr(self._base, "__getitems__", None)
-        if several is not None and items:
+        if several is not None and items and all(map(_is_number, items)):
             try:
                 seed_item(self._seed, epoch, items[0])
                 return list(several(self._in_base(items)))
@@ -124,7 +134,7 @@ class Reader(Dataset[Any]):
         for item in items:
             try:
                 seed_item(self._seed, epoch, item)
-                found.append(self._base[self._in_base([item])[0]])
+                found.append(self._one(item))
             except Exception as error:  # noqa: BLE001
                 return failed([item], "read", error)
         return found
@@ -157,6 +167,11 @@ class Stream(IterableDataset[Any]):
         self._data, self._collate, self._seed = data, collate, seed
         self._batch, self._drop_last = batch, drop_last
         self.skip, self.epoch = skip, epoch
+
+    @property
+    def source(self) -> Any:
+        """The iterable itself."""
+        return self._data
 
     def __iter__(self) -> Iterator[Batch | Failed]:
         worker = get_worker_info()
@@ -218,6 +233,10 @@ def tensors_in(data: Any) -> tuple[torch.Tensor, ...] | None:
     if type(data) is torch.Tensor and data.dim() > 0:
         return (data,)
     return None
+
+
+def _is_number(item: object) -> bool:
+    return hasattr(item, "__index__") and getattr(item, "ndim", 0) == 0
 
 
 def _rows(tensor: torch.Tensor, numbers: list[int]) -> torch.Tensor:

@@ -6,9 +6,12 @@ So augmentation is the same whatever the number of workers, and after a resume.
 from __future__ import annotations
 
 import contextlib
+import operator
 import random
 import sys
+import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -28,8 +31,12 @@ def mixed(*numbers: int) -> int:
     return state
 
 
-def seed_item(seed: int, epoch: int, item: int) -> None:
+def seed_item(seed: int, epoch: int, item: Any) -> None:
     """Seed Python, torch on the host, and numpy where it is loaded."""
+    try:
+        item = operator.index(item)
+    except TypeError:  # a key, or a list of numbers, as a sampler of one's own may give
+        item = zlib.crc32(repr(item).encode())
     number = mixed(seed, epoch, item)
     random.seed(number)
     # Not torch.manual_seed: that one seeds the devices as well, and they are at work.
@@ -42,13 +49,24 @@ def seed_item(seed: int, epoch: int, item: int) -> None:
 @contextlib.contextmanager
 def kept_random() -> Iterator[None]:
     """The host's random states are afterwards what they were before."""
-    python, host = random.getstate(), torch.get_rng_state()
-    numpy = sys.modules.get("numpy")
-    arrays = numpy.random.get_state() if numpy is not None else None
+    states = host_random()
     try:
         yield
     finally:
-        random.setstate(python)
-        torch.set_rng_state(host)
-        if numpy is not None:
-            numpy.random.set_state(arrays)
+        put_host_random(states)
+
+
+def host_random() -> tuple[Any, Any, Any]:
+    """The host's random states: Python's, torch's, and numpy's where it is loaded."""
+    numpy = sys.modules.get("numpy")
+    arrays = numpy.random.get_state() if numpy is not None else None
+    return random.getstate(), torch.get_rng_state(), arrays
+
+
+def put_host_random(states: tuple[Any, Any, Any]) -> None:
+    """Put random states back."""
+    python, host, arrays = states
+    random.setstate(python)
+    torch.set_rng_state(host)
+    if arrays is not None:
+        sys.modules["numpy"].random.set_state(arrays)

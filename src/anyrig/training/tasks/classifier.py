@@ -194,6 +194,7 @@ def _loss(kind: Kind, weights: Tensor | None) -> Loss:
         each = F.cross_entropy(scores, truth.argmax(1), reduction="none")
         return (each if weight is None else each * (truth @ weight.to(truth.dtype))).mean()
 
+    loss.across_batch = False  # type: ignore[attr-defined]
     return loss
 
 

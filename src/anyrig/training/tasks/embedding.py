@@ -106,6 +106,7 @@ def embedding(
     def loss(module: nn.Module, batch: Batch) -> Tensor:
         return cosine_loss(module, batch) if scored else pair_loss(module, batch, scale)
 
+    loss.across_batch = not scored  # type: ignore[attr-defined]
     cut = _scored_rows if scored else _pair_rows
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
@@ -184,7 +185,7 @@ def pair_scores(model: nn.Module, batch: Batch) -> Tensor:
     """
     anchors = F.normalize(model(batch["ids"], batch["mask"]), dim=-1)
     candidates = F.normalize(model(batch["other_ids"], batch["other_mask"]), dim=-1)
-    cosines = anchors @ candidates.T
+    cosines = _cosines(anchors, candidates)
     twin = _equal(batch["ids"], batch["mask"]) | _equal(batch["other_ids"], batch["other_mask"])
     twin &= ~torch.eye(len(twin), dtype=torch.bool, device=twin.device)
     cosines = cosines.masked_fill(twin, -torch.inf)
@@ -194,7 +195,14 @@ def pair_scores(model: nn.Module, batch: Batch) -> Tensor:
         model(batch["negative_ids"].flatten(0, 1), batch["negative_mask"].flatten(0, 1)), dim=-1
     )
     absent = ~batch["negatives"].flatten()
-    return torch.cat([cosines, (anchors @ negatives.T).masked_fill(absent, -torch.inf)], dim=1)
+    further = _cosines(anchors, negatives).masked_fill(absent, -torch.inf)
+    return torch.cat([cosines, further], dim=1)
+
+
+def _cosines(some: Tensor, others: Tensor) -> Tensor:
+    """Not in half, whatever the model computes in: near cosines would be the same."""
+    with torch.autocast(some.device.type, enabled=False):
+        return texts.wide(some) @ texts.wide(others).T
 
 
 def _equal(ids: Tensor, mask: Tensor) -> Tensor:

@@ -244,6 +244,8 @@ class PictureLoss:
     has the same loss as the whole.
     """
 
+    across_batch = False
+
     def __init__(self, weights: torch.Tensor | None = None, smoothing: float = 0.0) -> None:
         self.weights = weights
         self.smoothing = smoothing

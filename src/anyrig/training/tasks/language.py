@@ -212,6 +212,9 @@ def units(batch: Batch) -> int:
 class Perplexity:
     """How many tokens the model wavers between, on average: e to the mean loss."""
 
+    of_loss = True
+    """It is made of the loss' own sum and count: no further pass of the model."""
+
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
 

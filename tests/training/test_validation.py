@@ -1,0 +1,216 @@
+"""Validation says the same whatever fits in memory at once, in every number format."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from anyrig.training import Settings, Trainer
+from anyrig.training.head import LanguageLoss
+from anyrig.training.models.gpt import gpt
+from anyrig.training.tasks.language import Perplexity, units
+
+TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
+
+
+class Encoder(nn.Module):
+    """Notes how many rows it was given at once; more than `most` do not fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(8, 16)
+        self.seen: list[int] = []
+        self.most = 10**9
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            self.seen.append(len(rows))
+            if len(rows) > self.most:
+                raise torch.OutOfMemoryError(TEXT)
+        found: torch.Tensor = torch.tanh(self.layer(rows))
+        return found
+
+
+def pairs(count: int = 64) -> torch.utils.data.TensorDataset:
+    generator = torch.Generator().manual_seed(1)
+    one = torch.randn(count, 8, generator=generator)
+    return torch.utils.data.TensorDataset(
+        one, one + 0.1 * torch.randn(count, 8, generator=generator)
+    )
+
+
+def scores(net: nn.Module, batch: Any) -> torch.Tensor:
+    one, other = F.normalize(net(batch[0]), dim=-1), F.normalize(net(batch[1]), dim=-1)
+    return 20 * one @ other.T
+
+
+def contrastive(net: nn.Module, batch: Any) -> torch.Tensor:
+    found = scores(net, batch)
+    return F.cross_entropy(found, torch.arange(len(found)))
+
+
+def recall(net: nn.Module, batch: Any) -> tuple[torch.Tensor, float]:
+    found = scores(net, batch)
+    return (found.argmax(1) == torch.arange(len(found))).sum(), float(len(found))
+
+
+def mean_square(net: nn.Module, batch: Any) -> torch.Tensor:
+    found: torch.Tensor = (net(batch[0]) - net(batch[1])).square().mean()
+    return found
+
+
+def measured(net: nn.Module, loss: Any, micro: int, **more: Any) -> dict[str, float]:
+    changed = {"precision": "fp32", **more.pop("changed", {})}
+    settings = Settings(batch=64, micro_batch=micro, steps=1, **changed)
+    options: dict[str, Any] = {"data": pairs(), "validation": pairs(), **more}
+    with Trainer(net, loss=loss, settings=settings, device="cpu", **options) as trainer:
+        return trainer.evaluate()
+
+
+@pytest.mark.parametrize("micro", [64, 33, 8, 1])
+def test_a_loss_across_the_batch_does_not_depend_on_the_micro_batch(micro: int) -> None:
+    net = Encoder()
+    with torch.no_grad():
+        whole = float(contrastive(net.eval(), pairs().tensors))
+    net.seen.clear()
+    found = measured(net, contrastive, micro, figures={"recall": recall})
+    assert found["loss"] == pytest.approx(whole, rel=1e-5)
+    assert (
+        found["recall"]
+        == measured(Encoder(), contrastive, 64, figures={"recall": recall})["recall"]
+    )
+    assert max(net.seen) <= max(2, micro)
+
+
+def test_the_last_evaluation_batch_may_be_smaller() -> None:
+    found = [measured(Encoder(), contrastive, micro, validation=pairs(100)) for micro in (64, 7)]
+    assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("most", [20, 3])
+def test_running_out_of_memory_changes_no_figure(most: int) -> None:
+    plain = measured(Encoder(), contrastive, 64, figures={"recall": recall})
+    net = Encoder()
+    net.most = most
+    found = measured(net, contrastive, 64, figures={"recall": recall})
+    assert found == pytest.approx(plain, rel=1e-5)
+
+
+def test_a_loss_of_items_is_still_measured_in_micro_batches() -> None:
+    net = Encoder()
+    found = measured(net, mean_square, 8)
+    assert max(net.seen) <= 8
+    assert found["loss"] == pytest.approx(measured(Encoder(), mean_square, 64)["loss"], rel=1e-5)
+
+
+def test_a_model_that_gives_its_own_loss_is_measured_in_micro_batches() -> None:
+    class Own(Encoder):
+        def forward(self, rows: Any) -> Any:
+            return {"loss": (super().forward(rows[0]) - super().forward(rows[1])).square().mean()}
+
+    found = [measured(Own(), None, micro)["loss"] for micro in (64, 8)]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+def test_the_best_checkpoint_is_not_the_one_with_the_smaller_micro_batch(tmp_path: Path) -> None:
+    """Memory runs out between two measurements: the losses stay comparable."""
+
+    class Shrinking(Encoder):
+        was_measured = False
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            if self.training and len(rows) > 8 and self.was_measured:
+                raise torch.OutOfMemoryError(TEXT)
+            self.was_measured = self.was_measured or not self.training
+            return super().forward(rows)
+
+    settings = Settings(
+        batch=64, micro_batch=64, steps=2, validate_every=1, learning_rate=1e-9, precision="fp32"
+    )
+    with Trainer(
+        Shrinking(), data=pairs(), validation=pairs(), loss=contrastive, settings=settings,
+        device="cpu", folder=tmp_path / "run",
+    ) as trainer:  # fmt: skip
+        summary = trainer.run()
+    assert summary.micro_batch == 8
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    seen = [row["figures"]["loss"] for row in rows if row["kind"] == "validation"]
+    assert len(seen) == 2
+    assert seen[0] == pytest.approx(seen[1], rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_figures_are_computed_in_fp32() -> None:
+    """Vectors that are nearly the same have equal cosines in bf16."""
+
+    class Near(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(16, 16, bias=False)
+            with torch.no_grad():
+                self.layer.weight.copy_(torch.eye(16) * 0.05 + 1.0)
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.layer(rows)
+            return found
+
+    rows = torch.eye(16)
+    data = torch.utils.data.TensorDataset(rows, rows)
+
+    def nearest(net: nn.Module, batch: Any) -> tuple[torch.Tensor, float]:
+        found = F.normalize(net(batch[0]), dim=-1) @ F.normalize(net(batch[1]), dim=-1).T
+        return (found.argmax(1) == torch.arange(len(found))).sum(), float(len(found))
+
+    found = {
+        precision: measured(
+            Near(), mean_square, 16, data=data, validation=data, figures={"recall": nearest},
+            changed={"precision": precision},
+        )["recall"]
+        for precision in ("fp32", "bf16")
+    }  # fmt: skip
+    assert found == {"fp32": 1.0, "bf16": 1.0}
+
+
+@pytest.mark.parametrize("make", [lambda: LanguageLoss(), lambda: None], ids=["ours", "plain"])
+def test_perplexity_costs_no_forward_pass_of_its_own(make: Callable[[], Any]) -> None:
+    model = gpt("nano", vocabulary=32, context=16)
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += not model.training
+
+    model.register_forward_pre_hook(count)
+
+    def plain(net: nn.Module, batch: Any) -> torch.Tensor:
+        tokens = batch["tokens"]
+        return F.cross_entropy(net(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    class Rows(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 12
+
+        def __getitem__(self, number: int) -> Any:
+            return {"tokens": (torch.arange(9) * (number + 3)) % 32}
+
+    loss = make() or plain
+    settings = Settings(batch=4, micro_batch=4, steps=1, precision="fp32")
+    with Trainer(
+        model, data=Rows(), validation=Rows(), loss=loss, units=units, settings=settings,
+        figures={"perplexity": Perplexity(loss)}, device="cpu",
+    ) as trainer:  # fmt: skip
+        trainer.evaluate()
+        calls = 0
+        found = trainer.evaluate()
+    assert calls == 3
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-6)
