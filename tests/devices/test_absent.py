@@ -63,7 +63,7 @@ def test_a_bare_number_is_an_index_only(machine: Load, name: str) -> None:
 def test_numbers_in_names_are_not_matched(machine: Load, name: str, word: str) -> None:
     for origin in ("flag", "environment", "settings"):
         with pytest.raises(NoSuchDevice):
-            choose(machine(name), [Wish(word, origin)])  # type: ignore[arg-type]
+            choose(machine(name), [Wish(word, origin)])
 
 
 def test_a_number_out_of_a_name_is_told_its_index(machine: Load) -> None:

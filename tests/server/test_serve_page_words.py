@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import Wish, choose
 from anyrig.devices.describe import Machine
 from anyrig.server.page import icons, jobs_facts, rig_reasons, theme, voices
 from anyrig.server.page.speak_lexicon import entries_of, text_of
@@ -92,6 +92,24 @@ def test_reasons_of_devices_are_told_in_every_language(
     strange = rig_reasons.reason(t, "Card X cannot be used: it hums; there is no GPU")
     assert [one.lang for one in strange] == ["", "en", ""]
     assert strange[1].text == "it hums"
+
+
+@pytest.mark.parametrize("language", ["es", "fr"])
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [("gpu", ""), ("gpu", "USE_GPU"), ("cuda", ""), ("mps", "ANYRIG_DEVICE"), ("amd", ""),
+     ("3", "GPU_ID"), ("dml:0", "DIRECTML_DEVICE in .env")],
+)  # fmt: skip
+def test_a_device_that_is_absent_is_told_in_every_language(
+    machine: Callable[..., Machine], language: str, word: str, place: str
+) -> None:
+    t = words(language)
+    wish = Wish(word, "environment" if place else "flag", place=place)
+    choice = choose(machine("no-gpu", {"CUDA_VISIBLE_DEVICES": "0"}), [wish])
+    for text in (choice.reason, *choice.warnings):
+        said = rig_reasons.reason(t, text)
+        assert [one for one in said if one.lang] == [], text
+        assert not place or any(place in one.text for one in said) or "CUDA" in text
 
 
 def test_reasons_stay_as_they_are_in_english() -> None:

@@ -59,7 +59,8 @@ def options(device: Device, provider: str) -> dict[str, str]:
         return {"device_id": str(number)}
     if provider == "OpenVINOExecutionProvider":
         # Not Level Zero's number: here the processor's own graphics are always GPU.0.
-        return {"device_type": f"GPU.{device.indices.get('openvino', 0)}"}
+        place = device.indices.get("openvino", device.indices.get("xpu", 0))
+        return {"device_type": f"GPU.{place}"}
     return {}
 
 
