@@ -188,7 +188,8 @@ def test_a_move_that_was_cut_short_goes_on(job: str, monkeypatch: pytest.MonkeyP
     class Killed(BaseException):
         pass
 
-    real, done = os.rename, []
+    real = os.rename
+    done: list[Any] = []
 
     def rename(source: Any, target: Any) -> None:
         if done:

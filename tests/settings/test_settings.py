@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_the_order_of_places(tmp_path: Path) -> None:
     user = _file(tmp_path / "user.toml", 'device = "cpu"\n[server]\nport = 1\nhost = "a"\n')
     project = _file(tmp_path / "project.toml", "[server]\nport = 2\n")
     dotenv = _file(tmp_path / ".env", "ANYRIG_SERVER_PORT=3\n")
-    places = {"user_file": user, "project_file": project, "dotenv": dotenv}
+    places: dict[str, Any] = {"user_file": user, "project_file": project, "dotenv": dotenv}
     loaded = load({"ANYRIG_SERVER_PORT": "4"}, **places)
     assert loaded.settings.server.port == 4
     assert loaded.settings.server.host == "a"
@@ -285,6 +286,7 @@ def test_a_file_of_the_working_directory_may_not_say_where_things_go(
     key: str, in_dotenv: bool, tmp_path: Path
 ) -> None:
     name = variable(key) if in_dotenv else key
+    places: dict[str, Any]
     if in_dotenv:
         text = f"{name}={RESTRICTED[key]}\nANYRIG_SPEECH_RATE=2\n"
         places = {"dotenv": _file(tmp_path / ".env", text)}
@@ -313,12 +315,13 @@ def test_all_that_was_ignored_is_one_warning_that_says_what_to_do(tmp_path: Path
 
 def test_what_is_named_or_the_users_own_may_say_everything(tmp_path: Path) -> None:
     toml = _file(tmp_path / "anyrig.toml", _toml(RESTRICTED))
-    for places in (
+    named: tuple[dict[str, Any], ...] = (
         {"project_file": toml, "project_named": True},
         {"user_file": toml},
         {"user_file": toml, "project_file": tmp_path / "." / "anyrig.toml"},
-    ):
-        loaded = load({}, **places)  # type: ignore[arg-type]
+    )
+    for places in named:
+        loaded = load({}, **places)
         assert loaded.settings.cluster.broker == RESTRICTED["cluster.broker"]
         assert loaded.settings.log_file == "log.txt"
         assert loaded.warnings == ()

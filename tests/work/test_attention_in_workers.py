@@ -30,6 +30,7 @@ def on_in_worker(placement: Placement) -> list[str]:
     with Pool([placement], recipe, environment=os.environ) as pool:
         (outcome,) = pool.run([0], cost=float)
     assert outcome.failure is None, outcome.failure
+    assert outcome.result is not None
     return list(outcome.result)
 
 

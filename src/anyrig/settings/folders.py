@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from anyrig.settings import moving
-
 
 @dataclass(frozen=True)
 class Folders:
@@ -31,11 +29,15 @@ class Folders:
     @cached_property
     def data(self) -> Path:
         """Uploads, jobs, indexes: worth a backup. Moved there from the cache folder, once."""
+        from anyrig.settings import moving  # with SQLite, which most commands do not need
+
         return moving.settle(self.cache, self.own_data, moving.DATA)
 
     @cached_property
     def state(self) -> Path:
         """The data of a broker: a queue. Moved there from the cache folder, once."""
+        from anyrig.settings import moving
+
         return moving.settle(self.cache, self.own_state, moving.STATE)
 
     @property

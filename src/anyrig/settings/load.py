@@ -34,10 +34,11 @@ WARNED = "ANYRIG_SETTINGS_WARNED"
 """Set for the processes that a command starts: what is wrong with settings was told once."""
 # Read by the doors before settings are: they say where to look, not what to do.
 _OTHER_VARIABLES = frozenset(
-    {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_TEST_PROCESSES",
-     "ANYRIG_TEST_MARKS", "ANYRIG_EXTRAS", "ANYRIG_PREFIX", "ANYRIG_CONSTRAINTS", WARNED}
+    {"ANYRIG_CONFIG", "ANYRIG_CONTAINER", "ANYRIG_BEATS", "ANYRIG_EXTRAS", "ANYRIG_PREFIX",
+     "ANYRIG_CONSTRAINTS", WARNED}
 )  # fmt: skip
-_OLD_PREFIXES = ("VIBEVOICE_", "INDEXTTS_")
+_TESTS_PREFIX = "ANYRIG_TEST_"
+_OLD_PREFIXES = ("VIBEVOICE_", "INDEXTTS_", "DIRECTML_")
 _NOT_READ = frozenset({"VIBEVOICE_URL"})  # of a client of the old server
 _SERVICE = re.compile(
     r".+_SERVICE_HOST|.+_SERVICE_PORT(_.+)?|.+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"
@@ -395,7 +396,9 @@ def _unknown(variables: Mapping[str, str], place: str) -> list[str]:
     for name, value in variables.items():
         if name in known or name in _OTHER_VARIABLES or name in _NOT_READ:
             continue
-        if _of_a_service(name, value) or not _looks_ours(name, place, known):
+        if name.startswith(_TESTS_PREFIX) or _of_a_service(name, value):
+            continue
+        if not _looks_ours(name, place, known):
             continue
         where = f"{name} in {place}" if place else name
         near = _near(name, known)
@@ -415,7 +418,7 @@ def _looks_ours(name: str, place: str, known: Sequence[str]) -> bool:
         return True
     # In the process's environment anything may stand; a file is written for this. There
     # SERVER_PORT or GPU_IDS may be another program's; ANYRG_DEVICE or DIRECTML_DEVISE is ours.
-    marked = [one for one in known if one.startswith((PREFIX, *_OLD_PREFIXES, "DIRECTML_"))]
+    marked = [one for one in known if one.startswith((PREFIX, *_OLD_PREFIXES))]
     return bool(place) and _near(name, marked, cutoff=0.85) is not None
 
 
