@@ -261,13 +261,12 @@ def test_a_damaged_index_does_not_hide_the_others(anyrig: Anyrig, docs: Path) ->
     assert "bad" in listed.stderr
 
 
-def test_a_folder_behind_a_link_can_be_searched_alone(
-    anyrig: Anyrig, docs: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "far").mkdir()
-    (tmp_path / "far" / "note.txt").write_text("The rent of the far house.\n")
+def test_a_folder_behind_a_link_can_be_searched_alone(anyrig: Anyrig, docs: Path) -> None:
+    far = docs / ".far"  # hidden, so that it is reached by the link alone
+    far.mkdir()
+    (far / "note.txt").write_text("The rent of the far house.\n")
     try:
-        (docs / "link").symlink_to(tmp_path / "far")
+        (docs / "link").symlink_to(far)
     except OSError:
         pytest.skip("no links here")
     assert anyrig("index", str(docs), *HASHING).returncode == 0

@@ -13,11 +13,14 @@ import pytest
 
 from anyrig.errors import BadInput
 from anyrig.jobs import Event, LocalJobs
+from anyrig.server.access import Client
 from anyrig.server.following import Following
 from anyrig.server.orders import ordered
 from anyrig.server.parts import Parts
 from anyrig.server.working import sweep, working
 from tests.server.conftest import MakeApp
+
+ANYBODY = Client(sees_all=True)
 
 
 def parts_of(make_app: MakeApp, **environment: str) -> Parts:
@@ -31,7 +34,7 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
         folder.mkdir(parents=True)
     (inside / "way out").symlink_to(outside)
     parts = parts_of(make_app, ANYRIG_SERVER_FOLDERS=f"/nowhere, {inside}")
-    with ordered(parts, "index", {"folder": str(inside / "notes")}) as found:
+    with ordered(parts, ANYBODY, "index", {"folder": str(inside / "notes")}) as found:
         assert found["file"] == str(inside / "notes")
         assert found["called"] == "notes"
     for wrong in (
@@ -40,7 +43,7 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
     ):  # fmt: skip
         given: Any = wrong if isinstance(wrong, int) else str(wrong)
         with pytest.raises(BadInput, match="may not be named"), ordered(
-            parts, "index", {"folder": given}
+            parts, ANYBODY, "index", {"folder": given}
         ):  # fmt: skip
             pass
     assert len(list((parts.data / "jobs").iterdir())) == 1  # refused ones leave nothing
@@ -51,15 +54,18 @@ def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_p
     parts = parts_of(make_app, ANYRIG_SERVER_MODELS=str(tmp_path / "models"))
     lines = {"lines": ["One."], "engine": "tone"}
     mine = str(tmp_path / "models" / "mine")
-    with ordered(parts, "batch", {**lines, "model": mine}) as found:
+    with ordered(parts, ANYBODY, "batch", {**lines, "model": mine}) as found:
         assert found["model"] == mine
-    with pytest.raises(BadInput), ordered(parts, "batch", {**lines, "model": str(tmp_path)}):
+    with (
+        pytest.raises(BadInput),
+        ordered(parts, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
+    ):
         pass
 
 
 def test_folders_of_forgotten_jobs_are_swept(make_app: MakeApp) -> None:
     parts = parts_of(make_app)
-    with ordered(parts, "batch", {"lines": ["One."], "engine": "tone"}) as found:
+    with ordered(parts, ANYBODY, "batch", {"lines": ["One."], "engine": "tone"}) as found:
         job = parts.jobs.submit("batch", found)
     (orphan := parts.data / "jobs" / "0123").mkdir()
     long_ago = time.time() - 7200

@@ -319,7 +319,7 @@ def _index(asked: Asked, found: dict[str, Plain]) -> str:
             raise BadInput("an index has files or a folder", hint="Give one of them.")
         folder = given["folder"]
         if not isinstance(folder, str) or folder.startswith("upload:"):
-            raise BadInput("'folder' is a path", hint="One below those of server.folders.")
+            folder = ""  # which is refused as any other that is not allowed
         found["file"] = _used(asked, folder, "folders")
         return Path(str(found["file"])).name
     if given.get("files") is None:

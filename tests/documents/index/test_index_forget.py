@@ -124,10 +124,10 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
 
 
 def test_a_file_behind_a_link_is_removed(tmp_path: Path) -> None:
-    write(tmp_path / "far", {"note.txt": SECRET})
-    (tmp_path / "docs").mkdir()
+    far = tmp_path / "docs" / ".far"  # hidden, so that it is reached by the link alone
+    write(far, {"note.txt": SECRET})
     try:
-        (tmp_path / "docs" / "link").symlink_to(tmp_path / "far")
+        (tmp_path / "docs" / "link").symlink_to(far)
     except OSError:
         pytest.skip("no links here")
     path = tmp_path / "i.sqlite"
