@@ -143,7 +143,7 @@ def test_nobody_waits_for_a_recording_any_more(context: Context, tmp_path: Path)
             clerk.task("transcribe")(room, asked)
         room.leash = ""  # the next one is heard by the same
         assert clerk.task("transcribe")(room, asked)["duration"] == pytest.approx(4.0, abs=0.1)
-        assert room.kept == ["transcriber by language en"]
+        assert room.kept == ["transcription by language en"]
     finally:
         for name in room.kept:
             room.let_go(name)

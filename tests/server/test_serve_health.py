@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,11 @@ def test_tasks_on_documents_can_be_preloaded(start: Start) -> None:
     assert (told["state"], told["problems"]) == ("ready", [])
     assert told["models"] == ["documents"]
     until(server, lambda status, told: len(told["workers"][0]["cached_models"]) >= 2)
+    told = server.client.get("/health").json()
+    for name in (*told["workers"][0]["cached_models"], *told["models"], *told["worker_ids"]):
+        assert not re.search(r"\b(True|False|None)\b|[0-9a-f]{12}|/", name), name
+        assert name.startswith(("documents", "entities by ", "embeddings ", "choice of model",
+                                "file reader")), name  # fmt: skip
 
 
 # -- a real server ---------------------------------------------------------------------------------

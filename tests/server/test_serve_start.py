@@ -321,3 +321,47 @@ def test_behind_a_proxy_it_does_not_start_without_a_key(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert f"server.{setting.lower()}" in done.stderr
         assert "anyrig keys add" in done.stderr
+
+
+def test_the_log_says_at_the_start_what_the_server_runs_on(server: Server) -> None:
+    log = server.log()
+    for line in (
+        r"anyrig \d+\.\d+.*, Python 3\.\d+", r"device cpu, .*GiB", r"torch (\d+\.\d+|is not)",
+        r"ONNX Runtime \d+\.\d+", r"speech: \w+, voice \w+", r"embeddings: \w+",
+    ):  # fmt: skip
+        assert re.search(rf"^INFO anyrig\.serve: {line}", log, re.MULTILINE), (line, log)
+
+
+_BLOCKED = """
+import sys, time
+from anyrig.cli import main, serve
+from anyrig.server.routes import health
+
+serve._LAST_S = 1.0
+health.told = lambda parts: time.sleep(120)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_sigterm_ends_a_server_whose_event_loop_is_blocked(tmp_path: Path) -> None:
+    script = tmp_path / "blocked.py"
+    script.write_text(_BLOCKED)
+    order = [sys.executable, str(script), "serve", "--port", "0", "--json", "--no-bench",
+             "--no-page", "--no-jobs"]  # fmt: skip
+    process = subprocess.Popen(
+        order, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path,
+        env=environment_of(tmp_path),
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        with pytest.raises(httpx.TimeoutException):
+            httpx.get(f"{url}/health", timeout=0.5, trust_env=False)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

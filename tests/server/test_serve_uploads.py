@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -101,7 +102,7 @@ def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: 
     assert list((tmp_path / "uploads").iterdir()) == []
     for number in range(3):
         _sent(uploads, f"{number}.txt")
-    with pytest.raises(PastLimit, match="kept already"):
+    with pytest.raises(PastLimit, match="kept at once"):
         uploads.receive("4.txt")
     uploads.delete(uploads.all()[0].id)
     _sent(uploads, "4.txt")
@@ -300,3 +301,66 @@ def test_a_json_file_comes_back_as_it_was_sent(app_client: TestClient) -> None:
     assert app_client.get(f"/uploads/{sent['id']}/content").content == data
     assert app_client.delete(f"/uploads/{sent['id']}").status_code == 200
     assert app_client.get("/uploads").json()["files"] == []
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that were begun on the disk."""
+    names: list[str] = []
+    receive = Uploads.receive
+
+    def note(uploads: Uploads, name: str, *more: Any, **options: Any) -> Any:
+        names.append(name)
+        return receive(uploads, name, *more, **options)
+
+    monkeypatch.setattr(Uploads, "receive", note)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("/uploads", 500), ("/documents/entities/upload", 200), ("/v1/audio/transcriptions", 20)],
+)
+def test_too_many_files_in_a_form_are_refused_before_any_is_written(
+    app_client: TestClient, written: list[str], path: str, most: int
+) -> None:
+    field = "file" if path.startswith("/v1") else "files"
+    files = [(field, (f"{number}.txt", b"a")) for number in range(1500)]
+    answer = app_client.post(path, files=files)
+    assert answer.status_code == 413, answer.text
+    assert answer.json()["title"] == f"a form of over {most} files"
+    assert written == []
+    assert app_client.get("/uploads").json()["files"] == []
+
+
+def test_more_files_than_there_is_room_for_are_refused_before_any_is_written(
+    make_app: MakeApp, written: list[str]
+) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_FILES": "3"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        assert client.post("/uploads", files={"files": ("a.txt", b"a")}).status_code == 201
+        files = [("files", (f"{number}.txt", b"a")) for number in range(3)]
+        answer = client.post("/uploads", files=files)
+        assert answer.status_code == 413
+        assert answer.json()["title"] == "only 3 files are kept at once"
+        assert "server.upload_files" in answer.json()["hint"]
+        assert len(written) == 1
+        assert client.post("/uploads", files=files[:2]).status_code == 201
+
+
+def test_many_fields_in_a_form_are_refused(app_client: TestClient) -> None:
+    part = b'Content-Disposition: form-data; name="a"\r\n\r\nb'
+    headers = {"Content-Type": "multipart/form-data; boundary=B"}
+    for path in ("/uploads", "/documents/entities/upload"):
+        answer = app_client.post(path, content=_form(*[part] * 1001), headers=headers)
+        assert answer.status_code == 413, answer.text
+
+
+def test_all_files_together_are_counted_while_they_come(make_app: MakeApp) -> None:
+    app = make_app(environment={"ANYRIG_SERVER_UPLOAD_TOTAL_MB": "0.001"})
+    with TestClient(app, base_url="http://127.0.0.1:3000") as client:
+        sent = client.post("/uploads", files={"files": ("a.txt", b"a" * 600)})
+        assert sent.status_code == 201
+        assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 413
+        client.delete(f"/uploads/{sent.json()['files'][0]['id']}")
+        assert client.post("/uploads", files={"files": ("b.txt", b"b" * 600)}).status_code == 201

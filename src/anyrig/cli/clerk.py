@@ -96,6 +96,7 @@ class _Opened:
     opened: float
     used: float
     """When a task last had it."""
+    version: str = ""
 
 
 class ClerkRoom:
@@ -127,18 +128,28 @@ class ClerkRoom:
         self._lock = threading.Lock()
         """For these two: a model may have to go while a task is at work with others."""
 
-    def keep(self, name: str, load: Callable[[], AbstractContextManager[T]]) -> T:
+    def keep(
+        self, name: str, load: Callable[[], AbstractContextManager[T]], *, version: str = ""
+    ) -> T:
         """Something under a name: opened where it is not, and open until others take its place.
 
         It may be used until the task ends; the next one asks again.
+
+        Args:
+            name: for people: `/health` shows it.
+            load: opens it.
+            version: another one of the same name is opened anew.
         """
         with self._lock:
             self._at_hand.add(name)
             found = self._kept.get(name)
+        if found is not None and found.version != version:
+            self.let_go(name)
+            found = None
         if found is None:
             with ExitStack() as stack:
                 value, now = stack.enter_context(load()), self._clock()
-                found = _Opened(value, stack.pop_all(), now, now)
+                found = _Opened(value, stack.pop_all(), now, now, version)
         with self._lock:
             self._kept[name] = found
             self._kept.move_to_end(name)

@@ -125,7 +125,9 @@ def _from_takes(
 
     context = _context(room, arguments)
     order, plan, teller = room.keep(
-        f"plan of {arguments['output']}", lambda: nullcontext(_planned(context))
+        f"book plan {Path(arguments['output']).stem}",
+        lambda: nullcontext(_planned(context)),
+        version=str(arguments["output"]),
     )
     parts = tuple(part for part in plan.parts if part.number == number)
     if not parts:

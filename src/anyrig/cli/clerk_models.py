@@ -95,7 +95,7 @@ def _one(room: ClerkRoom, path: Path, reads: Reads | None, mode: Mode) -> Paged 
     from anyrig.documents.reading import read as read_file
     from anyrig.text.apart import Apart
 
-    apart = room.keep("reading", lambda: Apart(limits(room)))
+    apart = room.keep("file reader", lambda: Apart(limits(room)))
     try:
         return read_file(path, ocr=reads, mode=mode, apart=apart)
     except (MissingPackage, DeviceLost):
@@ -174,7 +174,8 @@ def advice(made: Vectors, texts: Sequence[str]) -> list[str]:
 def _model(room: ClerkRoom, word: str, shares: Mapping[str, float]) -> Model:
     """A model's description; looking one up reads its files, so it is kept as well."""
     foreign = sum(share for code, share in shares.items() if code and code != "en")
-    key = f"model {word} {foreign > sum(shares.values()) / 2}"
+    mostly = "other languages" if foreign > sum(shares.values()) / 2 else "English"
+    key = f"choice of model ({word or 'default'}, {mostly})"
     return room.keep(
         key,
         lambda: nullcontext(embedding.model(room.options(model=word or None), languages=shares)),
@@ -185,8 +186,9 @@ def loaded(room: ClerkRoom, found: Model) -> Vectors:
     """A model that makes vectors: in this process on a CPU, in one of its own on a GPU."""
     gpu = room.bulk and any(gpu.usable for gpu in room.context.machine.gpus)
     return room.keep(
-        f"vectors {found.name} {found.fingerprint}",
+        f"embeddings {found.name}",
         lambda: embedding.embedder(room.options(), found, num_characters=None if gpu else 0),
+        version=found.fingerprint,
     )
 
 
@@ -199,8 +201,9 @@ def pages(room: ClerkRoom, language: str = "", engine: str = "auto") -> Pages:
 
     chosen = choose(room.context, language, engine)
     return room.keep(
-        f"ocr {chosen.engine} {chosen.version} {language}",
+        f"OCR {chosen.engine} {language}".rstrip(),
         lambda: _reader(room.context, chosen, language),
+        version=str(chosen.version),
     )
 
 

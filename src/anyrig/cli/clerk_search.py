@@ -73,16 +73,14 @@ def opened(room: ClerkRoom, name: str) -> Searcher:
     from anyrig.documents.index.search import Searcher
 
     path = path_of(room.context.folders.indexes, name)
-    mark = f"index {name} {path.stat().st_ino if path.is_file() else 0}"
-    closed(room, name, but=mark)  # another file of that name was deleted by somebody else
-    return room.keep(mark, lambda: Searcher(path))
+    # Another file of that name may have taken the place of one that somebody else deleted.
+    version = str(path.stat().st_ino if path.is_file() else 0)
+    return room.keep(f"index {name}", lambda: Searcher(path), version=version)
 
 
-def closed(room: ClerkRoom, name: str, *, but: str = "") -> None:
+def closed(room: ClerkRoom, name: str) -> None:
     """Let go of an index, so that nothing of it is open."""
-    for kept in room.kept:
-        if kept.startswith(f"index {name} ") and kept != but:
-            room.let_go(kept)
+    room.let_go(f"index {name}")
 
 
 def _vectors(room: ClerkRoom, searcher: Searcher) -> Vectors:

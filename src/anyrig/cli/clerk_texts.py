@@ -205,7 +205,8 @@ def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked
 
     namer = choose(engine)
     if namer is None or not wants_names(namer, kinds):
-        return room.keep(f"grammar {unchecked}", lambda: Finder(None, unchecked=unchecked))
+        name = f"entities by rule{', unchecked numbers too' if unchecked else ''}"
+        return room.keep(name, lambda: Finder(None, unchecked=unchecked))
 
     def load() -> AbstractContextManager[Finder]:
         from anyrig.devices.choose import Wish
@@ -220,7 +221,8 @@ def _finder(room: ClerkRoom, engine: str, kinds: Sequence[str] | None, unchecked
             limits=Limits.load(context.folders.limits), unchecked=unchecked,
         )  # fmt: skip
 
-    return room.keep(f"names {namer.name} {unchecked}", load)
+    also = ", unchecked numbers too" if unchecked else ""
+    return room.keep(f"entities by {namer.name}{also}", load)
 
 
 # -- summaries -------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ def _scribe(room: ClerkRoom, word: str) -> Scribe:
             limits=Limits.load(context.folders.limits),
         )  # fmt: skip
 
-    return room.keep(f"scribe {place}", load)
+    return room.keep(f"summaries {Path(str(place)).name}", load, version=str(place))
 
 
 # -- an analysis -----------------------------------------------------------------------------------

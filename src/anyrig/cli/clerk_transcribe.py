@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anyrig.cli.clerk import ClerkRoom
     from anyrig.recognise.transcribe import Transcriber, Wishes
 
-_KEPT = "transcriber "
+_KEPT = "transcription "
 
 
 def transcribe(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:

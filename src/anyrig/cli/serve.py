@@ -100,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
                         "and delete it (--insecure)", host)  # fmt: skip
         from anyrig.server.app import create_app
 
+        serve_log.log_start(context, parts)
         app = create_app(parts, page=not options.no_page)
         _serve(app, door, lambda: _say(context, host, bound[1]))
     return 0
@@ -187,6 +188,10 @@ def _serve(app: FastAPI, door: socket.socket, listening: Callable[[], None]) -> 
             await super().startup(sockets)
             if self.started:
                 listening()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            _end_at_last()  # also where something keeps the event loop from ending
+            super().handle_exit(sig, frame)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             app.state.parts.state["ending"] = True  # streams without end look here

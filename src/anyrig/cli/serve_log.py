@@ -12,10 +12,15 @@ import logging
 import sys
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import AnyrigError
 
+if TYPE_CHECKING:
+    from anyrig.cli.context import Context
+    from anyrig.server.parts import Parts
+
+start = logging.getLogger("anyrig.serve")
 _UNSAID = "(server.log_texts shows what it says)"
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
 
@@ -100,6 +105,51 @@ class _Refused(logging.Filter):
         return "without completing handshake" not in record.getMessage()
 
 
+class _AtStart(logging.Filter):
+    """What the server says of itself at its start, beside what its level lets through."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is shown."""
+        return record.levelno >= self._level or record.name == start.name
+
+
+def log_start(context: Context, parts: Parts) -> None:
+    """Say what the server runs on: versions, devices and models."""
+    import platform
+
+    from anyrig import __version__
+    from anyrig.devices.choose import memory_text
+
+    system = context.machine.platform
+    start.info("anyrig %s, Python %s, %s %s", __version__, platform.python_version(),
+               system.title, system.machine)  # fmt: skip
+    try:
+        choice = context.choose()
+        for device in choice.devices:
+            driver = " ".join(filter(None, (device.driver, device.driver_version)))
+            facts = [device.id, device.name, memory_text(device), driver and f"driver {driver}"]
+            start.info("device %s (%s)", ", ".join(filter(None, facts)), choice.reason)
+        for warning in choice.warnings:
+            start.warning("%s", warning)
+    except AnyrigError as error:
+        start.warning("no device: %s. %s", error.message, error.hint)
+    packages = context.machine.packages
+    start.info("torch %s", packages.get("torch", "is not installed"))
+    names = [one for one in packages if one.startswith("onnxruntime") and "-ep-" not in one]
+    onnx = [f"ONNX Runtime {packages[name]} ({name})" for name in names]
+    for line in onnx or ["ONNX Runtime is not installed"]:
+        start.info("%s", line)
+    start.info("speech: %s", parts.speech.described())
+    try:
+        start.info("embeddings: %s", parts.embedding.named("")["id"])
+    except AnyrigError as error:
+        start.info("embeddings: none (%s)", error.message)
+
+
 def configure(*, as_json: bool, verbose: int, texts: bool = False) -> None:
     """Set the log of a server up; whatever libraries say goes the same way.
 
@@ -112,12 +162,9 @@ def configure(*, as_json: bool, verbose: int, texts: bool = False) -> None:
     for handler in root.handlers:
         if not texts:
             handler.addFilter(WithoutTexts())
-        screen = getattr(handler, "stream", None) is sys.stderr
-        if not (screen and getattr(handler, "anyrig", False)):
-            continue
-        if as_json:
-            handler.setFormatter(JsonLines())
-            handler.setLevel(min(handler.level, logging.INFO))
+        if getattr(handler, "stream", None) is sys.stderr and getattr(handler, "anyrig", False):
+            _show(handler, as_json)
+    start.setLevel(min(root.level, logging.INFO))
     if as_json:
         for name in ("anyrig.requests", "anyrig.server", "anyrig.jobs"):
             logging.getLogger(name).setLevel(min(root.level, logging.INFO))
@@ -127,6 +174,14 @@ def configure(*, as_json: bool, verbose: int, texts: bool = False) -> None:
             logging.getLogger(name).setLevel(logging.WARNING)
         for name in ("websockets", "python_multipart"):  # what clients get wrong is theirs
             logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _show(handler: logging.Handler, as_json: bool) -> None:
+    if as_json:
+        handler.setFormatter(JsonLines())
+    elif handler.level > logging.INFO:
+        handler.addFilter(_AtStart(handler.level))
+    handler.setLevel(min(handler.level, logging.INFO))
 
 
 def _time(seconds: float) -> str:

@@ -66,6 +66,16 @@ class Speech:
         """Warn at the start of what is set and not there."""
         speaker.check_settings(self._asking(Wish("")))
 
+    def described(self) -> str:
+        """The engine and the voice that speak when none is named."""
+        context = self._asking(Wish(""))
+        try:
+            default = speaker.chosen(context)
+        except AnyrigError as error:
+            return f"none ({error.message})"
+        voice = self._default_voice(context) or "its first"
+        return f"{default.name}, voice {voice}"
+
     # -- speaking ----------------------------------------------------------------------------------
 
     def begin(self, wish: Wish) -> Reading:

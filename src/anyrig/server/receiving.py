@@ -19,7 +19,9 @@ from anyrig.server.access import client_of
 from anyrig.server.problems import Problem
 from anyrig.server.uploads import Receiving, Upload, Uploads
 
-_MOST_PARTS = 2000
+_MOST_PARTS = 1000
+MAX_FILES = 500
+"""In one form."""
 _FLUSH_BYTES = 1 << 20
 _HINT = "Send multipart/form-data, as a browser's form or curl's -F does."
 
@@ -38,7 +40,7 @@ class Form:
 
 async def received(
     request: Request, uploads: Uploads, *, names: tuple[str, ...] = ("files", "file"),
-    most_field_bytes: int = 1 << 20,
+    most_field_bytes: int = 1 << 20, most_files: int = MAX_FILES,
 ) -> Form:  # fmt: skip
     """The form of a request; its files are kept. Where anything is wrong none of them is.
 
@@ -47,12 +49,14 @@ async def received(
         uploads: where the files go.
         names: fields that may hold files.
         most_field_bytes: of all fields that are no files.
+        most_files: refused as soon as one more begins, before any of them is written.
     """
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if kind != b"multipart/form-data" or not boundary:
         raise Problem(415, "that is no form with files", hint=_HINT)
     reader = _Reader(uploads, names, most_field_bytes, client_of(request).key)
+    reader.most_files, reader.room = most_files, await anyio.to_thread.run_sync(uploads.room)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         async for chunk in request.stream():
@@ -91,7 +95,8 @@ class _Reader:
         self._events: list[tuple[str, Any]] = []
         self._header = [b"", b""]
         self._disposition = b""
-        self._num_parts = 0
+        self._num_parts = self._num_files = 0
+        self.most_files = self.room = MAX_FILES
         self._file: Receiving | None = None
         self._field: tuple[str, bytearray] | None = None
 
@@ -102,7 +107,7 @@ class _Reader:
             "on_header_field": lambda data, start, end: self._add(0, data[start:end]),
             "on_header_value": lambda data, start, end: self._add(1, data[start:end]),
             "on_header_end": self._header_end,
-            "on_headers_finished": lambda: self._events.append(("head", self._disposition)),
+            "on_headers_finished": self._head,
             "on_part_data": self._data,
             "on_part_end": lambda: self._events.append(("end", None)),
             "on_end": self._end,
@@ -116,6 +121,14 @@ class _Reader:
         self._header, self._disposition = [b"", b""], b""
         if self._num_parts > _MOST_PARTS:
             raise PastLimit(f"a form of over {_MOST_PARTS} parts", hint="Send fewer at once.")
+
+    def _head(self) -> None:
+        self._num_files += b"filename" in self._disposition.lower()
+        if self._num_files > self.most_files:
+            raise PastLimit(f"a form of over {self.most_files} files", hint="Send fewer at once.")
+        if self._num_files > self.room:
+            raise self._uploads.full()
+        self._events.append(("head", self._disposition))
 
     def _add(self, which: int, data: bytes) -> None:
         self._header[which] += data

@@ -130,6 +130,9 @@ class Speaking(Protocol):
     def load(self) -> None:
         """Load the default engine and let it say something, so that the first client waits less."""
 
+    def described(self) -> str:
+        """The engine and the voice that speak when none is named, for the log."""
+
     def config(self) -> Mapping[str, Any]:
         """Voices, the default one, engines, as `GET /config` tells them."""
 

@@ -34,6 +34,9 @@ _SPARE_BYTES = 256 << 20
 """So much of the disk stays free: a full one stops jobs, the queue and the log as well."""
 
 
+_LOOK_S = 1.0
+
+
 class NoSuchUpload(BadInput):
     """An id that no uploaded file has."""
 
@@ -74,6 +77,7 @@ class Uploads:
         still there, and while one is deleted for a client. So no job is queued whose file has just
         gone."""
         self._coming = 0
+        self._total, self._looked_at = 0, float("-inf")
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
@@ -83,12 +87,21 @@ class Uploads:
         """A place for a file that is coming; `owner` is the id of the key that sends it."""
         with self._lock:
             if len(self._ids()) + self._coming >= self.most_files:
-                raise PastLimit(
-                    f"{self.most_files} files are kept already",
-                    hint="Delete some that are done with, or raise server.upload_files.",
-                )
+                raise self.full()
             self._coming += 1
         return Receiving(self, self._folder, clean(name), owner)
+
+    def full(self) -> PastLimit:
+        """The answer to one file too many."""
+        return PastLimit(
+            f"only {self.most_files} files are kept at once",
+            hint="Delete some that are done with, or raise server.upload_files.",
+        )
+
+    def room(self) -> int:
+        """How many files may still come."""
+        with self._lock:
+            return max(0, self.most_files - len(self._ids()) - self._coming)
 
     def get(self, upload_id: str) -> Upload:
         """What is known of one."""
@@ -129,13 +142,15 @@ class Uploads:
         return found
 
     def check_total(self) -> None:
-        """`PastLimit` where all files together are too much; looks at every file."""
-        total = 0
-        with os.scandir(self._folder) as rows:
-            for row in rows:
-                with contextlib.suppress(OSError):
-                    total += row.stat().st_size if not row.name.endswith(".json") else 0
-        if total > self.most_total:
+        """`PastLimit` where all files together are too much; looks at every file once a second."""
+        if time.monotonic() - self._looked_at > _LOOK_S:
+            total = 0
+            with os.scandir(self._folder) as rows:
+                for row in rows:
+                    with contextlib.suppress(OSError):
+                        total += row.stat().st_size if not row.name.endswith(".json") else 0
+            self._total, self._looked_at = total, time.monotonic()
+        if self._total > self.most_total:
             raise PastLimit(
                 f"the files that are kept are over {self.most_total / 1e6:,.6g} MB together",
                 hint="Delete some that are done with, or raise server.upload_total_mb.",
@@ -161,6 +176,7 @@ class Uploads:
         with self._lock:
             self._data(upload).unlink(missing_ok=True)  # first: a card alone is harmless
             self._card(upload.id).unlink(missing_ok=True)
+            self._looked_at = float("-inf")
         return upload
 
     def _keep(self, part: Path, name: str, size: int, owner: str) -> Upload:
@@ -246,6 +262,7 @@ class Receiving:
             if self._size - self._checked > 32 << 20:
                 self._room(self._size)
             self._file.write(data)
+            self._uploads._total += len(data)
 
     def finish(self) -> Upload:
         """All is there."""
@@ -271,6 +288,7 @@ class Receiving:
             self._file.close()
         self._part.unlink(missing_ok=True)
         self._part.with_name(self._part.stem.replace("part-", "card-")).unlink(missing_ok=True)
+        self._uploads._looked_at = float("-inf")
         self._end()
 
     def _end(self) -> None:

@@ -217,7 +217,7 @@ def sent(routes: APIRouter, parts: Parts, desk: Desk, task: Task) -> None:
 
     async def upload(request: Request) -> Response:
         """The files are deleted once the answer is made. Lists are repeated fields, or commas."""
-        form = await received(request, parts.uploads)
+        form = await received(request, parts.uploads, most_files=asked.MOST_FILES)
         try:
             if not form.files:
                 raise Problem(400, "no file was sent", hint="curl -F files=@letter.pdf")

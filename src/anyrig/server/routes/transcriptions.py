@@ -91,7 +91,7 @@ def router(parts: Parts) -> APIRouter:
 
         With `stream` the text comes as server-sent events once it was heard, segment by segment.
         """
-        form = await received(request, parts.uploads, names=("file",))
+        form = await received(request, parts.uploads, names=("file",), most_files=20)
         try:
             wishes = await anyio.to_thread.run_sync(_wishes, parts, client_of(request), form)
             path = await anyio.to_thread.run_sync(parts.uploads.path, form.files[0].id)
