@@ -20,7 +20,8 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         "CHAPTER TWO", "Part Three", "DOWN THE RABBIT-HOLE", "Capítulo 3", "Chapitre XII",
         "Prologue", "Kapitel 7.", "Act I", "Acte premier", "Libro segundo", "Scene 2.",
         "Volume Two: The Sea", "Canto XII", "Chapter the Last", "PART FIRST.", "First Part",
-        "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera", "Title\n=====", "Smaller title\n---",
+        "Première partie", "Erster Teil", "Book One.", "Tome II", "Escena primera",
+        "Title\n=====", "Smaller title\n---",
     ],
 )  # fmt: skip
 def test_headings(line: str) -> None:
@@ -37,7 +38,9 @@ def test_headings(line: str) -> None:
         "Act. Do not wait.", "Parte ya.", "Parte mi pan.", "Actúa ya.", "Acto seguido.",
         "Libro abierto.", "Escena final.", "Canto mal.", "Canto yo.", "Parte di noi.",
         "Livre ouvert.", "Partie remise.", "Scène vide.", "Acte manqué.", "Un livre.", "Un acto.",
-        "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.", "He ate part of it.", "The chapter was long, and he read on.", "#hashtag",
+        "Una parte.", "Chant perdu.", "Tome ça.", "Teil mit mir.", "Buch das.",
+        "He ate part of it.",
+        "The chapter was long, and he read on.", "#hashtag",
         "IT IS A VERY LONG CRY IN CAPITALS THAT GOES ON AND ON AND NEVER STOPS",
     ],
 )  # fmt: skip

@@ -42,7 +42,7 @@ class Page:
     layer: str = field(default="", repr=False)
     """Its own text where that is kept out of `text`, for when nothing better is to be had."""
     pictures: tuple[tuple[int, int], ...] = ()
-    """Where its text describes pictures, from and to: alternative texts are no part of the prose."""
+    """Where its text describes pictures, from and to: that is no part of the prose."""
 
 
 @dataclass(frozen=True)
