@@ -155,11 +155,29 @@ def test_pictures_pages_and_code_are_announced_or_read_when_asked_for() -> None:
         Block("x = 1", "code"),
         Block("Then7 it ended.", inlines=(Inline(4, 5, "page", "7"),)),
     )
-    told = said(planned(book(chapter(*blocks)), Ways(code="speak", pages="speak")))
+    first = chapter("It began.")
+    told = said(planned(book(first, chapter(*blocks)), Ways(code="speak", pages="speak")))[1:]
     assert told[0] == "Image: a lighthouse"
     assert told[1].startswith("Page: twenty-three")
     assert any("equals" in line or "x" in line for line in told)
     assert "7" not in " ".join(said(planned(book(chapter(blocks[3])))))
+
+
+def test_a_book_does_not_begin_with_what_pictures_show() -> None:
+    picture = Block("a lighthouse at night", "image")
+    opening = chapter(picture, Block("The Clock", "heading", 1), picture, "It began.", picture)
+    plan = planned(book(opening, chapter(picture, "It ended.")))
+    assert said(plan) == [
+        "The Clock.", "It began.", "Image: a lighthouse at night", "Image: a lighthouse at night",
+        "It ended.",
+    ]  # fmt: skip
+    assert dict(plan.omitted()) == {"image": 2 * len("alighthouseatnight")}
+    assert said(planned(book(opening), Ways(matter="speak")))[0] == "Image: a lighthouse at night"
+
+
+def test_a_book_of_pictures_alone_tells_what_they_show() -> None:
+    plan = planned(book(chapter(Block("a lighthouse", "image"), Block("a boat", "image"))))
+    assert said(plan) == ["Image: a lighthouse", "Image: a boat"]
 
 
 def test_a_row_of_stars_is_a_rest_and_not_spoken() -> None:

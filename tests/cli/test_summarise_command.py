@@ -24,6 +24,29 @@ def test_a_file_in_its_own_sentences(anyrig: Anyrig, tmp_path: Path) -> None:
         assert one.text[start:end] == text
 
 
+def test_a_summary_has_no_descriptions_of_pictures(anyrig: Anyrig, tmp_path: Path) -> None:
+    text = (
+        "# The Clock\n\nMr Hale opened the shop by the sea at ten past nine. Nobody spoke for a "
+        "while after that, as the tide was in."
+    )
+    shown = "A tall wooden clock hangs on the wall of the shop, and its hands show ten past nine."
+    sources = {
+        "a.md": f"![{shown}](clock.png)\n\n{text}\n\n![{shown}](clock.png)\n",
+        "b.html": f'<h1>The Clock</h1><p><img src="a.png" alt="{shown}"></p><p>{text[13:]}</p>',
+    }
+    for name, source in sources.items():
+        path = tmp_path / name
+        path.write_text(source, encoding="utf-8")
+        for more in ((), ("--by-chapter",)):
+            done = anyrig("summarise", str(path), "--sentences", "5", *more)
+            assert done.returncode == 0, done.stderr
+            assert "opened the shop" in done.stdout
+            assert "wooden" not in done.stdout
+    alone = tmp_path / "c.md"
+    alone.write_text(f"![{shown}](clock.png)\n", encoding="utf-8")
+    assert "wooden" in anyrig("summarise", str(alone)).stdout
+
+
 def test_standard_input_as_data(anyrig: Anyrig) -> None:
     one = next(text for text in load() if text.language == "es")
     done = anyrig("summarise", "-", "--words", "50", "--json", input=one.text)

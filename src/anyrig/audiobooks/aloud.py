@@ -69,8 +69,14 @@ class Reader:
         self._found: list[speech_blocks.Block] = []
         self._foreign: dict[tuple[str, str], None] = {}
 
-    def read(self, blocks: Sequence[Block], roles: Sequence[Roles] = ()) -> Aloud:
-        """The whole chapter; `roles` has an entry for each block, or is empty."""
+    def read(
+        self, blocks: Sequence[Block], roles: Sequence[Roles] = (), *, opening: bool = False
+    ) -> Aloud:
+        """The whole chapter; `roles` has an entry for each block, or is empty.
+
+        With `opening` it begins the book: pictures before the first words of it are left out, as
+        those are covers, logos and badges.
+        """
         self._gather = Gatherer(SEPARATOR.join(block.text for block in blocks))
         places, position = [], 0
         for number, block in enumerate(blocks):
@@ -78,7 +84,11 @@ class Reader:
                 self._gather.take(position, position + len(SEPARATOR))
                 position += len(SEPARATOR)
             places.append(position)
-            self._block(block, position, roles[number] if roles else ())
+            opening = opening and not is_prose(block)
+            if opening and block.kind == "image":
+                self._gather.omit(position, position + len(block.text), "image")
+            else:
+                self._block(block, position, roles[number] if roles else ())
             position += len(block.text)
         return Aloud(self._gather.flow(), tuple(self._found), tuple(places), tuple(self._foreign))
 
@@ -247,6 +257,11 @@ def _span(one: Inline) -> tuple[int, int]:
 
 def _role_span(one: tuple[int, int, Style]) -> tuple[int, int]:
     return one[:2]
+
+
+def is_prose(block: Block) -> bool:
+    """Whether a block is some of the text itself."""
+    return block.kind not in ("heading", "image", "rule", "page") and bool(block.text.strip())
 
 
 def left_out(block: Block, ways: Ways) -> OmissionKind | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anyrig.audiobooks.aloud import Aloud, Reader, left_out
+from anyrig.audiobooks.aloud import Aloud, Reader, is_prose, left_out
 from anyrig.audiobooks.ways import Ways
 from anyrig.errors import BadInput, CannotSpeak, ForeignText
 from anyrig.speech.prepare import compose
@@ -177,8 +177,10 @@ def plan_of(
     parts: list[Part] = []
     silent: list[Part] = []
     foreign: dict[tuple[str, str], None] = {}
+    begun = ways.matter == "speak" or not any(_has_prose(document, n) for n in positions)
     for position in positions:
-        part, aloud = _part(document, position, terms, main, ways, casting)
+        part, aloud = _part(document, position, terms, main, ways, casting, opening=not begun)
+        begun = begun or _has_prose(document, position)
         foreign.update(dict.fromkeys(aloud.foreign))
         (parts if part.script.segments else silent).append(part)
     if foreign and ways.foreign == "refuse":
@@ -198,16 +200,22 @@ def _part(
     main: str,
     ways: Ways,
     casting: Casting | None,
+    *,
+    opening: bool,
 ) -> tuple[Part, Aloud]:
     chapter = document.chapters[position]
     if ways.titles == "speak":
         chapter = with_title(chapter)
     roles = casting.chapter(chapter.blocks, position + 1) if casting is not None else ()
     speaks = casting.speaks if casting is not None else None
-    aloud = Reader(main, terms.languages, ways, speaks).read(chapter.blocks, roles)
+    aloud = Reader(main, terms.languages, ways, speaks).read(chapter.blocks, roles, opening=opening)
     script = compose(aloud.flow, aloud.blocks, terms, language=main)
     title = title_of(chapter, position + 1)
     return Part(position + 1, title, chapter.level, chapter, script, aloud.places), aloud
+
+
+def _has_prose(document: Document, position: int) -> bool:
+    return any(map(is_prose, document.chapters[position].blocks))
 
 
 def title_of(chapter: Chapter, number: int) -> str:

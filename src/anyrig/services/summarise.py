@@ -11,6 +11,7 @@ from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, BadInput
 from anyrig.text.labels import one_line
+from anyrig.text.pages import without_pictures
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -70,7 +71,10 @@ def summarise(
             continue
         tell(one_line(one.file.name, 80))
         try:
-            parts = chapters(one, limits) if by_chapter else [one]
+            read = without_pictures(one)
+            if not any(map(str.isalnum, read.text)):
+                read = one  # nothing but pictures: their descriptions are all there is
+            parts = chapters(read, limits) if by_chapter else [read]
             told = tuple(
                 Told(
                     part.title if by_chapter else "",

@@ -13,15 +13,16 @@ import re
 from dataclasses import dataclass
 
 from anyrig.speech.script import SegmentKind
+from anyrig.text.formats.titles import label
 from anyrig.text.sentences import paragraphs
 
-_CHAPTER = re.compile(
-    r"(?:chapter|part|book|section|act|scene|prologue|epilogue|preface|introduction|appendix"
-    r"|capítulo|capitulo|parte|libro|sección|prólogo|epílogo|acto|escena"
-    r"|chapitre|partie|livre|scène|épilogue|préface|kapitel|teil|buch|capitolo|prologo|epilogo)"
-    r"(?:\s+(?:[ivxlcdm]+|\d{1,4}|[^\W\d_]{2,12}))?\s*[.:]?(?:\s*[-–—:.]\s*\S.{0,60})?",
+_NAMED = re.compile(
+    r"(?:prologue|epilogue|preface|introduction|appendix|prólogo|epílogo|épilogue|préface"
+    r"|prologo|epilogo)\s*[.:]?(?:\s*[-–—:.]\s*\S.{0,60})?",
     re.I,
 )
+_NUMBERED = ("volume", "book", "part", "chapter", "scene")
+_LONGEST_TITLE = 62
 _HASHES = re.compile(r"#{1,6}\s+\S")
 _UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,})\s*")
 _SPEECH = re.compile(r"[\"“«‘„`—–]|-{1,2}\s|[*+•‣◦▪●]\s|\d{1,3}[.)]\s|'(?=[A-Z])")
@@ -71,7 +72,7 @@ def _parts(text: str, lines: list[tuple[int, int]], number: int, longest: int) -
         return True
     if number > 1 and _UNDERLINE.fullmatch(before):
         return True
-    if number == 1 and (_CHAPTER.fullmatch(before) or _capitals(before)) and not _capitals(line):
+    if number == 1 and (_opens_chapter(before) or _capitals(before)) and not _capitals(line):
         return True
     if _SPEAKER.match(line) and _SPEAKER.match(_words(text, lines[0])):
         return True
@@ -90,9 +91,17 @@ def _kind(text: str, group: list[tuple[int, int]], *, alone: bool) -> SegmentKin
     underlined = len(group) == 2 and _UNDERLINE.fullmatch(_words(text, group[1])) is not None
     if underlined and len(first) <= _MOST_CAPITALS and first[:1].isalnum():
         return "heading"
-    if alone and (_CHAPTER.fullmatch(first) or _capitals(first)):
+    if alone and (_opens_chapter(first) or _capitals(first)):
         return "heading"
     return "dialogue" if _SPEECH.match(first) or _SPEAKER.match(first) else "sentence"
+
+
+def _opens_chapter(line: str) -> bool:
+    """`Chapter IV`, `Acte premier`, `Prologue`; not `Act now.` or `Part of it was lost.`."""
+    if _NAMED.fullmatch(line):
+        return True
+    found = label(line) if len(line) <= 2 * _LONGEST_TITLE else None
+    return found is not None and found.sort in _NUMBERED and len(found.title) <= _LONGEST_TITLE
 
 
 def _words(text: str, line: tuple[int, int]) -> str:

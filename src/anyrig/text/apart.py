@@ -275,12 +275,22 @@ def _error(said: dict[str, object]) -> AnyrigError:
     return cast(AnyrigError, found(message, hint=hint))
 
 
+def _page(said: dict[str, object]) -> Page:
+    spans = cast("list[tuple[int, int]]", said.pop("pictures", []))
+    made = Page(**said)  # type: ignore[arg-type]  # as the class wrote them
+    return (
+        dataclasses.replace(made, pictures=tuple((start, end) for start, end in spans))
+        if spans
+        else made
+    )
+
+
 def _paged(path: Path, said: dict[str, object]) -> Paged:
     pages = cast("list[dict[str, object]]", said["pages"])
     return Paged(
         path,
         str(said["format"]),
-        tuple(Page(**page) for page in pages),  # type: ignore[arg-type]  # as the class wrote them
+        tuple(map(_page, pages)),
         str(said["language"]),
         str(said["title"]),
         tuple(cast("list[str]", said["warnings"])),

@@ -41,6 +41,8 @@ class Page:
     """Why its own text cannot be used, `a picture without a text layer`; empty when it can."""
     layer: str = field(default="", repr=False)
     """Its own text where that is kept out of `text`, for when nothing better is to be had."""
+    pictures: tuple[tuple[int, int], ...] = ()
+    """Where its text describes pictures, from and to: that is no part of the prose."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,20 @@ class Drawn:
     """A PNG file in grey; empty if it cannot be drawn."""
     lack: str = ""
     """Why not."""
+
+
+def without_pictures(paged: Paged) -> Paged:
+    """The same with blanks for the descriptions of pictures, so that all offsets stay."""
+    if not any(page.pictures for page in paged.pages):
+        return paged
+    return replace(paged, pages=tuple(map(_blanked, paged.pages)))
+
+
+def _blanked(page: Page) -> Page:
+    text = page.text
+    for start, end in page.pictures:
+        text = text[:start] + " " * (end - start) + text[end:]
+    return replace(page, text=text, pictures=())
 
 
 def placed(found: Iterable[Page]) -> tuple[Page, ...]:

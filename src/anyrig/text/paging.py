@@ -28,6 +28,7 @@ _MOST_WARNINGS = 100
 _SMALL = 60_000
 """Pixels of a picture inside a message that is no page: a logo, an icon."""
 _PICTURE = "a picture without a text layer"
+_BETWEEN = "\n\n"
 _NO_CHARACTER = re.compile("[\x00\ud800-\udfff]")  # what neither UTF-8 nor a database takes
 
 
@@ -81,16 +82,21 @@ def _read(path: Path, form: str, limits: Limits, told: Told) -> Paged:
     if form == "txt":
         return _plain(path, limits)
     document = files.read(path, limits=limits)
-    found = tuple(
-        Page(text, title=chapter.title) for chapter in document.chapters if (text := _text(chapter))
-    )
+    found = tuple(page for chapter in document.chapters if (page := _chapter(chapter)).text)
     about = document.about
     return Paged(path, form, found, about.language, about.title, document.warnings)
 
 
-def _text(chapter: Chapter) -> str:
+def _chapter(chapter: Chapter) -> Page:
     """Its blocks with a blank line between; page numbers are no text."""
-    return "\n\n".join(b.text for b in chapter.blocks if b.text.strip() and b.kind != "page")
+    kept = [block for block in chapter.blocks if block.text.strip() and block.kind != "page"]
+    pictures, start = [], 0
+    for block in kept:
+        if block.kind == "image":
+            pictures.append((start, start + len(block.text)))
+        start += len(block.text) + len(_BETWEEN)
+    text = _BETWEEN.join(block.text for block in kept)
+    return Page(text, title=chapter.title, pictures=tuple(pictures))
 
 
 def _plain(path: Path, limits: Limits) -> Paged:

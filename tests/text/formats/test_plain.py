@@ -262,3 +262,13 @@ def test_nothing_is_lost_and_order_stays(lines: list[str]) -> None:
     for chapter in made.chapters:
         for block in chapter.blocks:
             assert all(0 <= one.start < one.end <= len(block.text) for one in block.inlines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Un livre.", "One letter.", "Act now.", "Book it.", "Act first.", "Parte mi pan.",
+     "Canto mal.", "Part of it.", "Partie remise.", "Volume up."],
+)  # fmt: skip
+def test_a_short_sentence_opens_no_chapter(line: str) -> None:
+    text = f"Chapter 1\n\n{PROSE}\n\n{line}\n\n{PROSE}\n\nChapter 2\n\n{PROSE}\n"
+    assert titles(text) == [(1, "Chapter 1"), (1, "Chapter 2")]

@@ -8,6 +8,7 @@ import pytest
 
 from anyrig.errors import BadInput
 from anyrig.text.document import Block, Document
+from anyrig.text.files import read
 from anyrig.text.formats import html, markdown
 from anyrig.text.formats.limits import Limits
 
@@ -115,3 +116,38 @@ def test_footnotes(tmp_path: Path) -> None:
 def test_markdown_that_says_nothing_or_does_harm_is_refused(tmp_path: Path, source: str) -> None:
     with pytest.raises(BadInput):
         text(tmp_path, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "title", "chapters"),
+    [
+        ("# Clock\n\n## One\n\nText of it.\n\n## Two\n\nMore.", "Clock",
+         [(1, "One"), (1, "Two")]),
+        ("---\ntitle: Mine\n---\n# Clock\n\n## One\n\nText of it.\n\n### Sub\n\nMore.", "Mine",
+         [(1, "One"), (2, "Sub")]),
+        ("# Clock\n\n*by Anna Hale*\n\n## One\n\nText of it.", "Clock", [(1, "One")]),
+        ("![A clock](a.png)\n\n# Clock\n\n## One\n\nText of it.", "Clock",
+         [(1, ""), (1, "One")]),
+        ("# Clock\n\nText of it.", "Clock", [(1, "Clock")]),
+        ("# Clock\n\nIt is a text of its own.\n\n## One\n\nMore.", "Clock",
+         [(1, "Clock"), (2, "One")]),
+        ("# One\n\nText of it.\n\n# Two\n\nMore.", "", [(1, "One"), (1, "Two")]),
+        ("## One\n\nText of it.\n\n## Two\n\nMore.", "", [(1, "One"), (1, "Two")]),
+    ],
+)  # fmt: skip
+def test_the_one_heading_on_top_is_the_title(
+    tmp_path: Path, source: str, title: str, chapters: list[tuple[int, str]]
+) -> None:
+    path = tmp_path / "file.md"
+    path.write_text(source, encoding="utf-8")
+    document = read(path)
+    assert document.about.title == title
+    assert [(one.level, one.title) for one in document.chapters] == chapters
+    words = [block.text for one in document.chapters for block in one.blocks]
+    assert ("Clock" in words) == ("# Clock" in source)  # it is still heard
+
+
+def test_a_page_without_a_title_is_called_as_its_only_heading(tmp_path: Path) -> None:
+    path = tmp_path / "file.html"
+    path.write_text("<h1>Clock</h1><p>Some text.</p><h2>One</h2><p>More text.</p>")
+    assert read(path).about.title == "Clock"

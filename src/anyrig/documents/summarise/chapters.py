@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FEWEST_LETTERS = 200
 """Of a chapter: a title page or a list of pictures has nothing to sum up."""
+_NO_PROSE = ("page", "note", "image")
 
 
 def chapters(paged: Paged, limits: Limits) -> list[Paged]:
@@ -55,7 +56,7 @@ def _by_headings(paged: Paged, limits: Limits) -> list[Paged]:
 
 
 def _pages(chapter: Chapter) -> tuple[Page, ...]:
-    kept = [block for block in chapter.blocks if block.text and block.kind not in ("page", "note")]
+    kept = [block for block in chapter.blocks if block.text and block.kind not in _NO_PROSE]
     return placed(
         [
             Page("\n\n".join(block.text for block in blocks), number)

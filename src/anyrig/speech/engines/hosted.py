@@ -17,6 +17,8 @@ from anyrig.store import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
+    from anyrig.speech.audio import Take
+    from anyrig.speech.hosting.client import Part
 
 
 def _install(name: str) -> str:
@@ -69,6 +71,11 @@ class Xtts(Hosted):
         streams=True,
         options=(
             _chance("temperature", 0.75), _top_k(50), _top_p(0.85), _penalty(10.0),
+            Option("num_beams", 1, "Ways tried at once; not with `stream`.", low=1, high=10),
+            Option(
+                "length_penalty", 1.0, "With beams: above 1 is for longer ones, below for shorter.",
+                low=-5.0, high=5.0,
+            ),
             Option("stream", False, "First sound sooner, joined from parts of half a second."),
         ),
         unverified=(
@@ -106,6 +113,7 @@ class IndexTts(Hosted):
         summary="IndexTTS2: English and Chinese in the voice of any recording",
         languages=("en", "zh"),
         backends=("torch",),
+        precisions=("fp32", "fp16", "bf16"),
         code_licence="bilibili model licence",
         weights_licence="bilibili model licence",
         install=_install("indextts"),
@@ -119,9 +127,25 @@ class IndexTts(Hosted):
             _chance("temperature", 0.8), _top_p(0.8), _top_k(30), _penalty(10.0),
             Option("num_beams", 3, "How many ways are tried at once.", low=1, high=10),
             Option("emo_alpha", 1.0, "How much feeling of the recording is kept.", low=0, high=1),
+            Option("duration", 1.0, "How long it takes: 1.2 is a fifth longer.", low=0.5, high=2.0),
+            Option(
+                "max_mel_tokens", 1500, "The longest it may become; a second has some 50 tokens.",
+                low=50, high=5000,
+            ),
+            Option(
+                "max_text_tokens_per_sentence", 120, "Longer lines are said in parts.",
+                low=20, high=600,
+            ),
         ),
         unverified="Written after its package's source; never run, not even on a small model.",
     )  # fmt: skip
+
+    def __init__(self, placement: Placement, **given: Any) -> None:
+        self._duration = float(given.get("duration", 1.0))
+        super().__init__(placement, **given)
+
+    def _take(self, part: Part, rate: float) -> Take:
+        return super()._take(part, rate / self._duration)
 
 
 _PRESETS = {"in": "en", "jp": "ja", "kr": "ko", "sp": "es"}

@@ -369,6 +369,7 @@ class Xtts(Adapter):
             "temperature": options.get("temperature", 0.75),
             "repetition_penalty": options.get("repetition_penalty", 10.0),
             "top_k": options.get("top_k", 50),
+            "length_penalty": options.get("length_penalty", 1.0),
             "top_p": options.get("top_p", 0.85),
             "speed": line.get("rate", 1.0),
             "enable_text_splitting": False,
@@ -388,9 +389,10 @@ class Xtts(Adapter):
         if self.options.get("stream"):
             return joined(self.parts(line))
         latent, speaker = self._voice(str(line.get("voice", "")))
+        given = {**self._given(line), "num_beams": self.options.get("num_beams", 1)}
         with module("torch").inference_mode():
             return joined(
-                self.model.inference(text, code, latent, speaker, **self._given(line))["wav"]
+                self.model.inference(text, code, latent, speaker, **given)["wav"]
                 for text, code in self._pieces(line)
             )
 
@@ -415,22 +417,31 @@ class IndexTts(Adapter):
         """The checkpoint and what belongs to it."""
         self.folder, self.options = str(ask["folder"]), ask["options"]
         self.device = ready_device(ask)
+        half = ask.get("precision") if self.device not in ("cpu", "mps") else "fp32"
         self.model = module("indextts.infer_v2").IndexTTS2(
             cfg_path=os.path.join(self.folder, "config.yaml"),
             model_dir=self.folder,
-            use_fp16=ask.get("precision") == "fp16" and self.device not in ("cpu", "mps"),
+            use_fp16=half == "fp16",
             device=self.device,
             use_cuda_kernel=False,
         )
+        if half == "bf16":  # the format of its autocast regions; it has no argument for this one
+            self.model.dtype = module("torch").bfloat16
 
     def say(self, line: dict[str, Any]) -> Any:
         """One line, as 16-bit integers of shape [samples, 1]."""
-        names = ("temperature", "top_p", "top_k", "num_beams", "repetition_penalty", "emo_alpha")
+        names = (
+            "temperature", "top_p", "top_k", "num_beams", "repetition_penalty", "emo_alpha",
+            "max_mel_tokens",
+        )  # fmt: skip
+        given = {name: self.options[name] for name in names if name in self.options}
+        if "max_text_tokens_per_sentence" in self.options:  # the second version calls it a segment
+            given["max_text_tokens_per_segment"] = self.options["max_text_tokens_per_sentence"]
         self.rate, samples = self.model.infer(
             spk_audio_prompt=sample_of(self.folder, str(line.get("voice", ""))),
             text=str(line["text"]),
             output_path=None,
-            **{name: self.options[name] for name in names if name in self.options},
+            **given,
         )
         return samples
 

@@ -8,6 +8,7 @@ before or after the one `main` (or `article`) and in the page's own `header` or 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +49,13 @@ def document(root: Element, name: str, form: str, about: About | None = None) ->
     if not any(block.text for block in blocks):
         raise empty(name)
     chapters = outline.chapters(blocks, _roles(read_flow, blocks, marked))
-    return Document(about or _about(root), tuple(chapters), format=form)
+    about = about or _about(root)
+    titled = outline.title_in(chapters)
+    if titled is not None:
+        about = replace(about, title=about.title or chapters[titled].title)
+        if form == "md":
+            chapters = outline.without_title(chapters, titled)
+    return Document(about, tuple(chapters), format=form)
 
 
 def _marked(root: Element) -> Iterator[tuple[str, str]]:

@@ -78,7 +78,38 @@ def _chapter(part: Sequence[Block], depth: Mapping[int, int], role: Role | None)
     return Chapter(head.text, tuple(part), depth.get(head.level, 1))
 
 
+def title_in(chapters: Sequence[Chapter]) -> int | None:
+    """The place of the chapter whose heading is the title of it all: the first, alone on top."""
+    told = [at for at, chapter in enumerate(chapters) if chapter.role in ("body", "title")]
+    if not told or not any(_opens(block) for block in chapters[told[0]].blocks):
+        return None
+    first, others = chapters[told[0]], [chapters[at] for at in told[1:]]
+    head = next(block for block in first.blocks if _opens(block))
+    if head.level != 1 or not first.title or any(other.level <= first.level for other in others):
+        return None
+    return told[0]
+
+
+def without_title(chapters: Sequence[Chapter], at: int) -> list[Chapter]:
+    """A title that has no text of its own is the beginning of the first chapter under it."""
+    if chapters[at].role != "title" or [one.role for one in chapters[at + 1 : at + 2]] != ["body"]:
+        return list(chapters)
+    head, first = chapters[at], chapters[at + 1]
+    made = [*chapters[:at], replace(first, blocks=head.blocks + first.blocks), *chapters[at + 2 :]]
+    return [
+        replace(one, level=one.level - 1) if n >= at and one.level > 1 else one
+        for n, one in enumerate(made)
+    ]
+
+
 def _titled(made: list[Chapter]) -> list[Chapter]:
+    """Pictures in front of all are a cover; then the first chapter may be a title page."""
+    if len(made) > 1 and made[0].role == "body" and all(map(_is_silent, made[0].blocks)):
+        return [replace(made[0], role="cover"), *_title_page(made[1:])]
+    return _title_page(made)
+
+
+def _title_page(made: list[Chapter]) -> list[Chapter]:
     """The first chapter is a title page if it alone stands above the others and says little."""
     first, others = made[0], [each for each in made[1:] if each.role == "body"]
     if first.role != "body" or not others or first.num_characters > _SLIGHT:
@@ -87,6 +118,10 @@ def _titled(made: list[Chapter]) -> list[Chapter]:
     if not above or not all(map(_is_line, first.blocks)):
         return made
     return [replace(first, role="title"), *made[1:]]
+
+
+def _is_silent(block: Block) -> bool:
+    return block.kind in ("image", "rule", "page")
 
 
 def _is_line(block: Block) -> bool:

@@ -94,6 +94,14 @@ def _number_words() -> dict[str, int]:
 
 
 NUMBER_WORDS = _number_words()
+_CARDINALS = frozenset(
+    word
+    for row in (_ONES, *(row for row in _OTHERS if row.split()[0] in ("un", "uno", "eins")))
+    for word in row.split()
+)
+_ENGLISH_ORDINALS = frozenset(_ORDINALS.split()) | {"last"}
+_MOST_ROMAN = 400
+"""In small letters, `di`, `mi` and `mix` are numerals of 501, 1001 and 1009, and words."""
 _ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,4})(?:XC|XL|L?X{0,4})(?:IX|IV|V?I{0,4})", re.I)
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _WORD_FIRST = re.compile(
@@ -147,7 +155,8 @@ def number(word: str) -> int:
     if low in NUMBER_WORDS:
         return NUMBER_WORDS[low]
     if low and _ROMAN.fullmatch(low) and (word.isupper() or len(word) == 1 or word.islower()):
-        return _roman(low)
+        value = _roman(low)
+        return value if word.isupper() or len(word) == 1 or value <= _MOST_ROMAN else 0
     return 0
 
 
@@ -183,6 +192,8 @@ def _worded(bare: str) -> Label | None:
         if not found or found["word"].lower() not in _SORTS:
             continue
         value = number(found["num"])
+        if pattern is _NUMBER_FIRST and found["num"].lower() in _CARDINALS:
+            continue  # "One letter.", "Un livre."
         if value and _is_heading(bare, found):
             sort = _SORTS[found["word"].lower()]
             return Label(sort, value, found["title"].strip())
@@ -196,7 +207,9 @@ def _is_heading(bare: str, found: re.Match[str]) -> bool:
     title = found["title"].strip()
     shouted = found["word"].isupper()
     if not title:
-        return True
+        sentence = bare.endswith(".") and not shouted and "the" not in bare.lower().split()
+        is_order = sentence and found["num"].lower() in _ENGLISH_ORDINALS
+        return not is_order or bare.lower().startswith(found["num"].lower())  # "Act first."
     first = re.sub(r"""^["'“”‘’«„(_*]+""", "", title)[:1]
     if not shouted and (first.islower() or len(bare) > 120):
         return False

@@ -1,0 +1,130 @@
+"""The options that the docs name are those that the engines take."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from anyrig.devices.discover import discover
+from anyrig.placement import Placement
+from anyrig.speech import engines
+from anyrig.speech.hosting import engine as hosted
+from anyrig.speech.hosting import host
+from anyrig.speech.protocol import Line, options_of
+from tests.conftest import ROOT, Anyrig
+
+_ENGINES = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+_COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+_SECTIONS = {
+    found[1]: " ".join(found[2].split())
+    for found in re.finditer(r"^### (\S+)\n(.*?)(?=^##)", _ENGINES, re.M | re.S)
+}
+_SPOKEN = [
+    (cell, engine)
+    for line in _COMING_FROM.splitlines()
+    if (found := re.search(r"--engine ([a-z-]+) --(?:set|precision)", line))
+    for engine in [found[1]]
+    for cell in re.findall(r"--(?:set|precision) [^`;,|]+", line)
+]
+
+
+@pytest.mark.parametrize("name", [name for name in engines.names() if name in _SECTIONS])
+def test_a_section_names_every_option_of_its_engine(name: str) -> None:
+    taken = {option.name for option in engines.engine_class(name).spec.options}
+    found = re.search(r"(?:Options?: |Its options [^:]*: )(.*?)\.(?: |$)", _SECTIONS[name])
+    named = set(re.findall(r"`([a-z_]+)`", found[1])) if found else set()
+    assert named == taken
+
+
+@pytest.mark.parametrize(("words", "engine"), _SPOKEN)
+def test_what_users_of_other_tools_are_told_is_taken(words: str, engine: str) -> None:
+    flag, value = words.split()
+    spec = engines.engine_class(engine).spec
+    if flag == "--precision":
+        assert value in spec.precisions
+    else:
+        key, _, wanted = value.partition("=")
+        assert options_of(spec, {key: wanted})[key] == type(options_of(spec, {})[key])(wanted)
+
+
+def test_the_options_of_other_tools_are_taken_by_the_command(anyrig: Anyrig) -> None:
+    words = ["--set", "max_mel_tokens=800", "--set", "duration=1.2", "--set", "emo_alpha=0.7"]
+    words += ["--set", "max_text_tokens_per_sentence=100", "--precision", "bf16"]
+    done = anyrig("speak", "--engine", "indextts", *words, "Hello.")
+    assert "indextts has no environment yet" in done.stderr
+
+
+class _Model:
+    """Stands in for IndexTTS2: keeps what it is given."""
+
+    dtype: Any = None
+
+    def __init__(self, **given: Any) -> None:
+        self.loaded, self.said = given, {}
+
+    def infer(self, **given: Any) -> tuple[int, list[int]]:
+        self.said = given
+        return 22050, [0]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_indextts_is_given_what_was_set(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = types.ModuleType("indextts.infer_v2")
+    library.IndexTTS2 = _Model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "indextts", types.ModuleType("indextts"))
+    monkeypatch.setitem(sys.modules, "indextts.infer_v2", library)
+    monkeypatch.setattr(host, "ready_device", lambda _ask: "cuda")
+    monkeypatch.setattr(host, "module", lambda name: sys.modules.get(name) or types.SimpleNamespace(
+        bfloat16="bfloat16"))  # fmt: skip
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
+    spec = engines.engine_class("indextts").spec
+    options = options_of(spec, {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"})
+    adapter = host.IndexTts()
+    adapter.load({"folder": str(tmp_path), "options": options, "precision": precision})
+    adapter.say({"text": "Hello.", "voice": "anna"})
+    assert adapter.model.said["max_mel_tokens"] == 800
+    assert adapter.model.said["max_text_tokens_per_segment"] == 100
+    assert adapter.model.loaded["use_fp16"] == (precision == "fp16")
+    assert (str(adapter.model.dtype).endswith("bfloat16")) == (precision == "bf16")
+
+
+class _Client:
+    """Stands in for the host's process: a second of sound for every line."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.ready = {"rate": 22050}
+
+    def start(self) -> None:
+        pass
+
+    def speak(self, lines: list[Line]) -> list[Any]:
+        sound = np.sin(np.arange(22050) / 20).astype("<f4").tobytes()
+        return [
+            types.SimpleNamespace(line=number, data=sound, rate=22050)
+            for number in range(len(lines))
+        ]
+
+
+@pytest.mark.parametrize(("duration", "rate", "seconds"), [(1.0, 1.0, 1.0), (1.5, 1.0, 1.5),
+                                                           (1.5, 1.5, 1.0)])  # fmt: skip
+def test_indextts_takes_as_long_as_was_set(
+    duration: float, rate: float, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted, "Client", _Client)
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "voices" / "anna.wav").write_bytes(b"RIFF")
+    device = discover().cpu_device
+    placement = Placement(device, device.drives[0])
+    kind: Any = engines.engine_class("indextts")
+    made = kind(placement, folder=str(tmp_path), environment=str(tmp_path), duration=duration)
+    [take] = made.run([Line("Hello.", voice="anna", rate=rate)])
+    assert abs(len(take.samples) / take.rate - seconds) < 0.1
