@@ -57,7 +57,7 @@ def _looked_at(height: int, width: int, scale: float) -> tuple[int, int]:
     """The size of what the network is given; a strip is made shorter, as it cannot be thinner."""
     high, wide = (max(_STEP, round(side * scale / _STEP) * _STEP) for side in (height, width))
     if high * wide > MOST_LOOKED_AT * _OVER:
-        most = max(_STEP, MOST_LOOKED_AT // 2 // min(high, wide) // _STEP * _STEP)
+        most = max(_STEP, MOST_LOOKED_AT // 4 // min(high, wide) // _STEP * _STEP)
         high, wide = min(high, most), min(wide, most)
     return high, wide
 
