@@ -152,7 +152,7 @@ def _chooser(
 def entities(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     """What each source names: `sources`, `kinds`, `language`, `engine`, `unchecked`, `distinct`."""
     from anyrig.documents.entities.entity import kinds_of
-    from anyrig.documents.entities.names import lacking
+    from anyrig.documents.entities.names import nameless
     from anyrig.services.entities import Source, find
 
     kinds = kinds_of(arguments["kinds"]) if arguments.get("kinds") else None
@@ -175,13 +175,12 @@ def entities(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
             continue
         wanted = [e for e in one.entities if kinds is None or e.entity.kind in kinds]
         names = kinds is None or any(kind in kinds for kind in ("person", "organisation", "place"))
-        nameless = one.nameless if names and arguments["engine"] != "grammar" else ()
+        without = one.nameless if names and arguments["engine"] != "grammar" else ()
         rows.append({"result": {
             "entities": _listed(wanted) if arguments["distinct"] else [e.plain() for e in wanted],
             "languages": list(one.languages),
             "warnings": [*one.warnings, *(
-                f"no model reads names in {language!r}: {lacking(finder.namer, language)}"
-                for language in nameless
+                nameless(finder.namer, language) for language in without
             )],
         }})  # fmt: skip
     return rows

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from anyrig.cli import compute, embedding, reading
 from anyrig.cli.context import Context
 from anyrig.cli.failed import Failed, end, plain
-from anyrig.cli.show import Progress, print_json, table
+from anyrig.cli.show import Progress, print_json, print_warning, table
 from anyrig.errors import BadInput
-from anyrig.text.labels import cell
+from anyrig.text.labels import cell, one_line
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -185,14 +185,20 @@ def _lines(name: str) -> list[Item]:
 
 def _read(context: Context, words: Sequence[str]) -> Iterator[Item | Failed]:
     """The files' texts, and those that cannot be read."""
+    from anyrig.documents.reading import textless
     from anyrig.text.pages import Paged
 
     files = reading.paths(context, words)
     with Progress(len(files), "reading") as progress:
         for file, found in zip(files, reading.read(context, files), strict=True):
             progress.step(file.name)
-            if isinstance(found, Paged):
+            if isinstance(found, Paged) and found.text.strip():
                 yield Item(str(found.file), found.text)
+                progress.clear()
+                for warning in found.warnings:
+                    print_warning(f"{one_line(found.file.name, 80)}: {one_line(warning, 300)}")
+            elif isinstance(found, Paged):
+                yield Failed(str(found.file), textless(found))
             else:
                 yield Failed(str(found.file), BadInput(found.message, hint=found.hint))
             progress.done()

@@ -171,12 +171,12 @@ def _size(source: Source) -> int:
 def _work(
     context: Context, finder: Finder, sources: list[Source], out: entities_show.Output
 ) -> int:
-    from anyrig.documents.entities.names import lacking
+    from anyrig.documents.entities.names import nameless
     from anyrig.services.entities import find
 
     mode = reading.mode(context)
     failed: list[lost.Failed] = []
-    nameless: dict[str, None] = {}
+    without: dict[str, None] = {}
     count = 0
     with Progress(len(sources), "entities") as progress, out, ExitStack() as stack:
         progress.step("loading" if finder.namer is not None else "reading")
@@ -196,17 +196,15 @@ def _work(
             entities_show.say_warnings(told)
             out.tell(told)
             count += len(told.entities)
-            nameless |= dict.fromkeys(told.nameless)
-        out.end(failed)
+            without |= dict.fromkeys(told.nameless)
+        wanted = context.options.names != "grammar"
+        missing = [nameless(finder.namer, one) for one in without if wanted]
+        out.end(failed, missing)
         if len(failed) == len(sources):
             progress.close()
             return lost.end(failed, len(sources))  # within, so that no empty file is left
-    if context.options.names != "grammar":
-        for language in nameless:
-            print_warning(
-                f"no model reads names in {language!r}, only those with a mark of their own were"
-                f" found: {lacking(finder.namer, language)}"
-            )
+    for warning in missing:
+        print_warning(warning)
     if context.options.redact and (finder.namer is None or not finder.namer.own_labels):
         print_warning(
             "names can be missed, as only grammars and small models looked for them: read it"

@@ -38,7 +38,7 @@ class Output(Protocol):
     def tell(self, told: Told) -> None:
         """One more source that could be read."""
 
-    def end(self, failed: Sequence[Failed]) -> None:
+    def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
         """All are through; these could not be read."""
 
     def __enter__(self) -> object: ...
@@ -98,7 +98,7 @@ class _Written:
     ) -> None:  # fmt: skip
         self._stack.__exit__(kind, error, trace)
 
-    def end(self, failed: Sequence[Failed]) -> None:
+    def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
         return
 
     def _write(self, text: str) -> None:
@@ -129,7 +129,7 @@ class _Lines(_Written):
     def tell(self, told: Told) -> None:
         self._put(self._rows(told))
 
-    def end(self, failed: Sequence[Failed]) -> None:
+    def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
         self._put(plain(failed))
 
     def _put(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -148,8 +148,9 @@ class _Whole(_Written):
         self._found += self._rows(told)
         self._warned += [{"file": told.source.name, "warning": one} for one in told.warnings]
 
-    def end(self, failed: Sequence[Failed]) -> None:
-        data = {"entities": self._found, "warnings": self._warned, "failed": plain(failed)}
+    def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
+        warned = [*self._warned, *({"warning": one} for one in warnings)]
+        data = {"entities": self._found, "warnings": warned, "failed": plain(failed)}
         self._write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -241,7 +242,7 @@ class _Redacted:
         else:
             write_text(self._place(told), text)
 
-    def end(self, failed: Sequence[Failed]) -> None:
+    def end(self, failed: Sequence[Failed], warnings: Sequence[str]) -> None:
         return
 
     def _place(self, told: Told) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from functools import cached_property
-from itertools import count
+from itertools import count as counted
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,8 +129,9 @@ class Embeddings:
         tokenizer = self._known(model)[0].tokenizer
         if tokenizer is None:
             return sum(len(text.split()) for text in texts)
-        whole = [text.encode("utf-8", "replace").decode() for text in texts]
-        return sum(map(len, tokenizer.encode_batch_fast(whole, add_special_tokens=False)))
+        from anyrig.documents.tokenise import count
+
+        return count(tokenizer, texts)
 
     def text_of(self, tokens: Sequence[int], *, model: str = "") -> str:
         """What a list of tokens stands for; those at the ends of it are left out."""
@@ -166,7 +167,7 @@ class Embeddings:
             opened = stack.enter_context(self._keeper.lend(name, lambda: self._open(found.model)))
             futures = opened.desk.submit(texts, use=use, lane="bulk" if lane == "bulk" else None)
             lent = stack.pop_all()
-        numbers = count(1)
+        numbers = counted(1)
 
         def done(future: Future[Any]) -> None:
             if not future.cancelled() and _is_broken(future.exception()):

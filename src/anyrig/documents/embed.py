@@ -13,12 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, count, islice, pairwise
+from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
-from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser
+from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
 from anyrig.errors import BadInput, WorkFailed
 from anyrig.units import plural
 from anyrig.work.engine import Recipe, make
@@ -46,6 +46,8 @@ Work goes by length, not by order: what is asked first is done once all that is 
 FEW_SHAPES = {"LRU_CACHE_CAPACITY": "32", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32"}
 """For torch on a CPU, which keeps what it compiled for each shape of a batch, in two places and a
 thousand times each: two workers grew by 1.2 GB over 1,700 requests. A forward pass needs four."""
+_WINDOW, _LONGEST = 4_000, 1 << 30
+"""Characters that a model which takes texts as they are is given at once: 10,000 take it 200 MB."""
 Long = Literal["windows", "cut"]
 
 
@@ -202,8 +204,11 @@ class Embedder:
                 yield chunk, list(bundles(chunk.windows))
             return
         texts = (prompt + text for text in texts)
-        while some := list(islice(texts, self._chunk)):
-            yield Chunk([], list(range(len(some))), len(some)), list(text_bundles(some))
+        most = _LONGEST if self.model.form == "hashing" else _WINDOW
+        for chunk in chunks_of_texts(
+            texts, chunk=self._chunk, most=most, windows=self.long == "windows"
+        ):
+            yield chunk, list(text_bundles(chunk.pieces))
 
     def _outcomes(
         self, parcels: Iterator[bytes], report: Report | None
@@ -293,10 +298,13 @@ class Embedder:
         if len(chunk.owners) == chunk.num_texts:
             yield from found
             return
+        lengths = chunk.lengths
         edges = np.searchsorted(chunk.owners, np.arange(chunk.num_texts + 1))
         for start, end in pairwise(edges):
-            lengths = [len(window) for window in chunk.windows[start:end]]
-            yield found[start] if end - start == 1 else self._joined(found[start:end], lengths)
+            if end - start == 1:
+                yield found[start]
+            else:
+                yield self._joined(found[start:end], lengths[start:end])
 
     def _joined(self, vectors: NDArray[np.float32], lengths: Sequence[int]) -> NDArray[np.float32]:
         """The vector of a text that was taken in windows."""

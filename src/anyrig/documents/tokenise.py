@@ -43,6 +43,13 @@ class Chunk(NamedTuple):
     num_texts: int
     num_cut: int = 0
     """Texts whose end was left out."""
+    pieces: Sequence[str] = ()
+    """The windows of a model that takes texts as they are."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of each window."""
+        return [len(window) for window in self.windows or self.pieces]
 
 
 class Tokeniser:
@@ -92,8 +99,8 @@ class Tokeniser:
             windows: list[NDArray[np.int32]] = []
             owners: list[int] = []
             cut: set[int] = set()
-            for numbers, pieces in self._batches(some, cut):
-                encoded = self._encoded([prompt + piece for piece in pieces])
+            for numbers, held in self._batches(some, cut):
+                encoded = self._encoded([prompt + piece for piece in held])
                 for number, one in zip(numbers, encoded, strict=True):
                     if one.overflowing and not self._windows:
                         cut.add(number)
@@ -107,20 +114,20 @@ class Tokeniser:
     ) -> Iterator[tuple[list[int], list[str]]]:
         """Texts and pieces of long ones, with their texts' numbers, as many as fit in memory."""
         numbers: list[int] = []
-        pieces: list[str] = []
+        held: list[str] = []
         size = 0
         for number, text in enumerate(texts):
-            for place, piece in enumerate(_pieces(text)):
+            for place, piece in enumerate(pieces(text)):
                 if place and not self._windows:
                     cut.add(number)
                     break
-                if pieces and size + len(piece) > AT_ONCE:
-                    yield numbers, pieces
-                    numbers, pieces, size = [], [], 0
+                if held and size + len(piece) > AT_ONCE:
+                    yield numbers, held
+                    numbers, held, size = [], [], 0
                 numbers.append(number)
-                pieces.append(piece)
+                held.append(piece)
                 size += len(piece)
-        yield numbers, pieces
+        yield numbers, held
 
     def _windows_of(self, encoded: Encoding, before: Sequence[int]) -> list[NDArray[np.int32]]:
         """The windows of a text that the tokenizer has cut, or the first alone."""
@@ -179,15 +186,56 @@ class Tokeniser:
             return self._tokenizer.encode_batch_fast(whole)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """A text, in pieces where it is too long for the tokenizer: cut between words if there are any.
+def count(tokenizer: Tokenizer, texts: Iterable[str]) -> int:
+    """How many tokens texts are, without those at their ends."""
+    found, some, size = 0, list[str](), 0
+
+    def counted() -> int:
+        return sum(map(len, tokenizer.encode_batch_fast(some, add_special_tokens=False)))
+
+    for text in texts:
+        for piece in pieces(text.encode("utf-8", "replace").decode()):
+            if some and size + len(piece) > AT_ONCE:
+                found, some, size = found + counted(), [], 0
+            some.append(piece)
+            size += len(piece)
+    return found + counted()
+
+
+def chunks_of_texts(
+    texts: Iterable[str], *, chunk: int, most: int, windows: bool = True
+) -> Iterator[Chunk]:
+    """Texts for a model that takes them as they are: in windows of so many characters.
+
+    Args:
+        texts: what is cut into windows.
+        chunk: texts at a time.
+        most: characters of a window; a longer text has several, or is cut.
+        windows: whether it has several.
+    """
+    texts = iter(texts)
+    while some := list(islice(texts, chunk)):
+        found: list[str] = []
+        owners: list[int] = []
+        num_cut = 0
+        for number, text in enumerate(some):
+            parts = list(pieces(text, most))
+            num_cut += len(parts) > 1 and not windows
+            parts = parts if windows else parts[:1]
+            found += parts
+            owners += [number] * len(parts)
+        yield Chunk([], owners, len(some), num_cut, found)
+
+
+def pieces(text: str, most: int = PIECE) -> Iterator[str]:
+    """A text, in pieces of so many characters where it is longer: cut between words if it can be.
 
     Pieces of nothing but spaces are left out.
     """
     start = 0
-    while len(text) - start > PIECE:
-        end = start + PIECE
-        spaces = [match.end() for match in _ENDS.finditer(text, end - PIECE // 100, end)]
+    while len(text) - start > most:
+        end = start + most
+        spaces = [match.end() for match in _ENDS.finditer(text, end - most // 100, end)]
         end = spaces[-1] if spaces else end
         piece = text[start:end]
         if not piece.isspace():

@@ -27,6 +27,7 @@ from typing import IO, NamedTuple, cast
 
 from anyrig import errors
 from anyrig.errors import AnyrigError, BadInput, PastLimit, WorkFailed
+from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import one_line
 from anyrig.text.pages import DPI, Drawn, Page, Paged
@@ -47,7 +48,12 @@ _AHEAD = 4
 """Answers that wait here: pictures are large."""
 _DAMAGED = "Get the file anew, or save it with another program."
 # One thread is enough, and the address space that more would reserve counts against its limit.
-_QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+_QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "MALLOC_ARENA_MAX": "1",
+}
 
 
 class _Answer(NamedTuple):
@@ -56,7 +62,7 @@ class _Answer(NamedTuple):
 
 
 class _Died(Exception):
-    """The process was ended by a file: `crash`, `silent` (a page took too long), `time` (all)."""
+    """The process was ended by a file: `crash`, `memory`, `silent` (a page), `time` (all)."""
 
     def __init__(self, why: str, page: int = 0) -> None:
         super().__init__(why)
@@ -195,7 +201,11 @@ class Apart:
             )
         if error.why == "silent":
             return BadInput(f"{name} takes too long{page}", hint=_DAMAGED)
-        return BadInput(f"{name} is damaged: its reader fails on it{page}", hint=_DAMAGED)
+        if error.why == "memory":
+            return BadInput(f"{name} {memory.TOLD}{page}", hint=memory.HINT)
+        return BadInput(
+            f"{name} cannot be read: it is damaged, or {memory.TOLD}{page}", hint=_DAMAGED
+        )
 
 
 class _Child:
@@ -231,14 +241,20 @@ class _Child:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise _Died("crash") from None
+            raise _Died("memory" if self._code() == memory.EXIT_CODE else "crash") from None
 
     def answer(self, timeout_s: float) -> _Answer:
         """The next answer; `queue.Empty` if none comes in time, `_Died` if none will."""
         found = self._answers.get(timeout=timeout_s)
         if found is None:
-            raise _Died("crash")
+            raise _Died("memory" if self._code() == memory.EXIT_CODE else "crash")
         return found
+
+    def _code(self) -> int | None:
+        """What it ended with; it has closed its pipe."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(_START_S)
+        return None
 
     def end(self) -> None:
         """Kill it; what it said and nobody took is dropped."""

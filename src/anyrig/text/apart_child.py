@@ -27,7 +27,7 @@ from typing import BinaryIO, cast
 from anyrig.errors import AnyrigError, PastLimit
 from anyrig.text import files, paging
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.pdf_child import limit_memory
+from anyrig.text.formats.memory import EXIT_CODE, limit_memory
 from anyrig.text.pages import Drawn
 
 _LOOK_S = 2.0
@@ -64,6 +64,7 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
     limits = Limits(**cast("dict[str, int]", request["limits"]))
     _limit_cpu(limits)
     path = Path(str(request["path"]))
+    limit_memory(path.stat().st_size if path.is_file() else 0)
     try:
         if request["do"] == "pages":
             _pages(path, limits, out)
@@ -75,6 +76,8 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
                 said = {"drawn": drawn.number, "bytes": len(drawn.data), "lack": drawn.lack}
                 _say(out, said, drawn.data)
         _say(out, {"done": True})
+    except MemoryError:
+        os._exit(EXIT_CODE)
     except AnyrigError as error:
         limit = error.limit if isinstance(error, PastLimit) else ""
         kind = type(error).__name__

@@ -19,7 +19,7 @@ from anyrig.work.engine import Usual
 if TYPE_CHECKING:
     from anyrig.placement import Placement
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w{1,100}")  # a longer run is no word, and its pieces would fill a memory
 _PIECE = 4
 """Letters of a piece of a word: so `cats` is near `cat`."""
 
@@ -42,7 +42,7 @@ class Hashing(Usual):
 
     def _vector(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         made = np.zeros(self._dimension, np.float32)
-        for word in _WORD.findall(text.lower()):
+        for word in map(re.Match.group, _WORD.finditer(text.lower())):
             for piece, weight in _pieces(word):
                 made[piece % self._dimension] += weight
         size = float(np.linalg.norm(made))
@@ -51,7 +51,7 @@ class Hashing(Usual):
         return made / np.float32(size)
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=20_000)
 def _pieces(word: str) -> tuple[tuple[int, float], ...]:
     """A word's places, and how much it adds to each."""
     found = [(_hash(word), 1.0)]

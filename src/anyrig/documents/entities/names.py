@@ -119,6 +119,14 @@ def lacking(namer: Namer | None, language: str) -> str:
     return f"{spacy}{fitting[0].install} ({fitting[0].licence})"
 
 
+def nameless(namer: Namer | None, language: str) -> str:
+    """What to tell of a text whose names nothing looks for."""
+    return (
+        f"people, organisations and places are missing: no model that finds names in {language!r} "
+        f"is installed; {lacking(namer, language)}"
+    )
+
+
 def installed() -> dict[str, str]:
     """By language: the model of spaCy that is there."""
     found: dict[str, str] = {}

@@ -18,6 +18,8 @@ _BORROWED, _RARE = 2.0, 4.0
 of e, seven and fifty times."""
 
 
+_COLUMNS = 256
+"""Of a line that are weighed at once."""
 _OVERLOOKED = {"ï": 4.0, "ë": 2.0, "ü": 2.0, "œ": 2.0}
 """Letters that the recogniser prints too seldom, where a language has them. Of 72 letters in noisy
 French lines, it held `ï` for e to the 7th times less likely than `i`, or less, on every plain `i`,
@@ -64,6 +66,9 @@ class Alphabet:
 
     def best(self, seen: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """The likeliest character of each column, and how likely it is."""
+        if len(seen) > _COLUMNS:  # all characters of a long line would take 200 MB
+            parts = [self.best(seen[n : n + _COLUMNS]) for n in range(0, len(seen), _COLUMNS)]
+            return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
         weighed = seen @ self.weights + self.bias
         best = weighed.argmax(axis=1)
         weighed -= weighed[np.arange(len(best)), best][:, None]

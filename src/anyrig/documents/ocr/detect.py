@@ -25,6 +25,9 @@ CORE = 0.3
 LIKELY = 0.5
 """What the mean over a line must reach."""
 GROW = 1.6
+MOST_LOOKED_AT = 7_000_000
+"""Pixels of the largest picture that the network is given: they are its memory."""
+_OVER = 1.1  # what rounding may add
 _STEP = 32
 _LEAST = 3
 
@@ -40,7 +43,7 @@ def detect(page: Grey, network: Network, scale: float) -> Quads:
     import cv2
 
     height, width = page.shape
-    high, wide = (max(_STEP, round(side * scale / _STEP) * _STEP) for side in (height, width))
+    high, wide = _looked_at(height, width, scale)
     way = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
     small = cv2.resize(page, (wide, high), interpolation=way)
     fed = np.broadcast_to((small.astype(np.float32) / 127.5 - 1)[None, None], (1, 3, high, wide))
@@ -48,6 +51,15 @@ def detect(page: Grey, network: Network, scale: float) -> Quads:
     quads = lines(found)
     quads *= np.array([width / wide, height / high], np.float32)
     return quads
+
+
+def _looked_at(height: int, width: int, scale: float) -> tuple[int, int]:
+    """The size of what the network is given; a strip is made shorter, as it cannot be thinner."""
+    high, wide = (max(_STEP, round(side * scale / _STEP) * _STEP) for side in (height, width))
+    if high * wide > MOST_LOOKED_AT * _OVER:
+        most = max(_STEP, MOST_LOOKED_AT // 4 // min(high, wide) // _STEP * _STEP)
+        high, wide = min(high, most), min(wide, most)
+    return high, wide
 
 
 def lines(probability: NDArray[np.float32]) -> Quads:

@@ -10,7 +10,7 @@ import numpy as np
 from anyrig.documents.ocr import mend, opening, order, scripts, spaces, straighten, turn
 from anyrig.documents.ocr.clean import cleaned
 from anyrig.documents.ocr.ctc import certainty, joined
-from anyrig.documents.ocr.detect import Network, Quads, detect
+from anyrig.documents.ocr.detect import MOST_LOOKED_AT, Network, Quads, detect
 from anyrig.documents.ocr.lines import HIGH, Recogniser, cut, longest
 from anyrig.documents.ocr.page import Line, ReadPage, Word, box
 from anyrig.documents.ocr.picture import grey
@@ -29,8 +29,6 @@ FIRST_SIDE = 1280
 _FULL_HEIGHT = 11.0
 """A line lower than this, in the detector's pixels, is looked for again in a larger picture."""
 _WANTED_HEIGHT = 16.0
-_MOST_LOOKED_AT = 7_000_000
-"""Pixels of the largest picture that the detector is given: they are its memory."""
 _SAMPLE = 8 * HIGH
 """How much of a line is read to vote on which way up the page is."""
 SECOND_LOOKS = (1.0, 0.68)
@@ -108,7 +106,7 @@ class Reader:
         """The lines of a page; a second look where they are small."""
         scale = min(1.0, FIRST_SIDE / max(page.shape))
         scale = max(scale, min(2.0, 320 / max(1, min(page.shape))))
-        scale = min(scale, (_MOST_LOOKED_AT / page.size) ** 0.5)
+        scale = min(scale, (MOST_LOOKED_AT / page.size) ** 0.5)
         quads = detect(page, self._detector, scale)
         if not len(quads):
             return quads
@@ -117,7 +115,7 @@ class Reader:
         usual = float(np.median(np.minimum(high, wide))) * scale
         if usual >= _FULL_HEIGHT:
             return quads
-        larger = min(scale * _WANTED_HEIGHT / usual, (_MOST_LOOKED_AT / page.size) ** 0.5)
+        larger = min(scale * _WANTED_HEIGHT / usual, (MOST_LOOKED_AT / page.size) ** 0.5)
         return detect(page, self._detector, larger) if larger > scale * 1.2 else quads
 
     def _sureness(self, page: Grey, quads: Quads) -> turn.Sure:

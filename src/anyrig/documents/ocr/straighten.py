@@ -24,6 +24,8 @@ _FEWEST_INK = 200
 _LEAST_SIDE = 8
 # How much steeper the sides must be than those of the page as it lies.
 _BETTER = 1.02
+_MOST_TURNED = 40_000_000
+"""Pixels of a page that was turned back."""
 Matrix = NDArray[np.float64]
 """2 x 3: from a point of one page to the same point of another."""
 
@@ -42,7 +44,15 @@ def skew(page: Grey) -> float:
         for angle in [best + n * step for n in range(-count, count + 1)]:
             if abs(angle) <= MOST_DEGREES and (here := _steepness(ink, angle)) > found:
                 best, found = angle, here
-    return round(best, 3) if found > flat * _BETTER else 0.0
+    if found <= flat * _BETTER or not _fits(page.shape, best):
+        return 0.0
+    return round(best, 3)
+
+
+def _fits(shape: tuple[int, ...], degrees: float) -> bool:
+    """Whether a page that is turned back is not much larger: a long strip would be."""
+    _, (width, height) = _matrix(shape, degrees, grow=True)
+    return width * height <= max(_MOST_TURNED, 2 * shape[0] * shape[1])
 
 
 def _ink(page: Grey) -> NDArray[np.float32]:

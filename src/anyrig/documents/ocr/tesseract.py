@@ -124,6 +124,10 @@ def _asked(binary: str, data: str) -> list[Program]:
     return [Program(binary, data, version, languages)]
 
 
+_MOST_PIXELS = 40_000_000
+"""Of a picture that was made larger."""
+
+
 class _Said(NamedTuple):
     """What Tesseract said of a picture."""
 
@@ -189,7 +193,9 @@ class Tesseract(PageEngine):
         said = self._asked(page, language)
         if not said.letters or said.height >= _SMALL:
             return said
-        scale = min(_LARGEST, _WANTED / max(1.0, said.height))
+        scale = min(_LARGEST, _WANTED / max(1.0, said.height), (_MOST_PIXELS / page.size) ** 0.5)
+        if scale <= 1:
+            return said
         large = cv2.resize(page, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC)
         again = self._asked(large, language, scale)  # type: ignore[arg-type]
         return again if again.sure >= said.sure - 0.02 else said

