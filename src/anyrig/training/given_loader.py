@@ -67,7 +67,7 @@ class GivenLoader:
     @property
     def collate(self) -> Callable[[Sequence[Any]], Any] | None:
         """Items to a batch; None for torch's own."""
-        made = self.loader.collate_fn
+        made: Callable[..., Any] = self.loader.collate_fn
         if self.is_batched:
             return _Only(made)
         return None if made is default_collate else made
