@@ -61,7 +61,7 @@ class Run:
         self.outcomes = list(self.pool.run([self._item], cost=lambda item: 1.0))
 
     def result(self) -> Outcome[Any]:
-        self._thread.join(60)
+        self._thread.join(300)
         (outcome,) = self.outcomes
         return outcome
 
@@ -77,7 +77,7 @@ class Run:
 
 
 def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)

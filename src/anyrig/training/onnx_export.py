@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import BadInput
+from anyrig.install import install_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,7 +98,7 @@ def _written(
         except ModuleNotFoundError as error:
             raise BadInput(
                 f"ONNX files need the package {error.name}",
-                hint="Install it: pip install onnx onnxscript.",
+                hint=f"Install it: {install_line('anyrig[torch]')}",
             ) from error
         except Exception as error:  # noqa: BLE001  # torch has no root of what this raises
             raise BadInput(

@@ -167,7 +167,7 @@ def usable(machine: Machine, probes: Probes) -> Iterator[Finding]:
         yield Finding("usable", "broken", text, fix, gpu.id)
     if not shut:
         fixes = [drive.fix for gpu in free for drive in gpu.drives if drive.fix]
-        webgpu = "pip install 'anyrig[webgpu]'"  # one package for every brand
+        webgpu = install_line("anyrig[webgpu]")  # one package for every brand
         names = ", ".join(of(gpu) for gpu in free)
         text = f"no GPU can be used: nothing that is installed drives {names}"
         yield Finding("usable", "warning", text, webgpu if webgpu in fixes else "".join(fixes[:1]))

@@ -69,7 +69,7 @@ def directml(device: Device, ground: Ground) -> Iterator[Drive]:
     torch = ground.installed.torch
     if directml and torch and not torch.version.startswith("2.4."):
         reason = f"torch-directml {directml} needs torch 2.4.1 and {torch.version} is installed"
-        yield Drive("torch", word, "privateuseone", False, reason, "pip install torch==2.4.1")
+        yield Drive("torch", word, "privateuseone", False, reason, install_line("torch==2.4.1"))
     elif directml:
         yield Drive("torch", word, "privateuseone", True, f"torch-directml {directml}")
     else:

@@ -134,7 +134,7 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
     if not names:
         raise BadInput(
             f"{path.name}: the installed Pillow cannot read {form}",
-            hint="Update it (pip install -U pillow), or save the picture as PNG.",
+            hint=f"Update it ({install_line('pillow', options='--upgrade')}), or save it as PNG.",
         )
     try:
         image = Image.open(path, formats=names)
