@@ -134,10 +134,16 @@ class ComputeSettings:
             raise BadSetting(
                 "compute.memory_gb and compute.memory_fraction are both set", hint="Set one."
             )
-        if not 0 <= self.memory_gb < float("inf") or not 0 <= self.memory_fraction <= 1:
+        if not 0 <= self.memory_gb < float("inf"):
             raise BadSetting(
-                "compute.memory_gb or compute.memory_fraction is no amount of memory",
-                hint="Gibibytes from 0 up, or a share from 0 to 1.",
+                f"compute.memory_gb is {self.memory_gb:g}, which is not an amount of memory",
+                hint="Give a number of GiB, such as 8; 0 leaves it to the profile.",
+            )
+        if not 0 <= self.memory_fraction <= 1:
+            raise BadSetting(
+                f"compute.memory_fraction is {self.memory_fraction:g}, which is not a share of the"
+                " device's memory",
+                hint="Give a number from 0 to 1, such as 0.8.",
             )
         if self.workers_per_device < 0:
             raise BadSetting(

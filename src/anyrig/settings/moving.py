@@ -254,9 +254,10 @@ def _rewrite_jobs(path: Path, old: str, new: str) -> None:
 
 
 def _in_json(path: str, end: str) -> str:
-    """The beginning of a path as JSON holds it, with the separator or the quote behind it."""
-    inner = json.dumps(path + (end if end != '"' else ""))[1:-1]
-    return inner + ('"' if end == '"' else "")
+    """A path at the beginning of a text as JSON holds it, with the separator or quote behind it."""
+    if end == '"':
+        return json.dumps(path)
+    return json.dumps(path + end)[:-1]
 
 
 def _rewrite_index(path: Path, old: str, new: str) -> None:
