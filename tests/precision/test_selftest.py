@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,16 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", attend)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def time_enough() -> Iterator[None]:
-    """On a busy machine the test would end before its last cases."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selftest, "BUDGET_S", math.inf)
-        yield
+SHORT = [case for case in attention.CASES if case.queries < 100]
+"""Cases that a CPU without half-precision instructions computes in a moment."""
 
 
 @pytest.fixture(scope="module")
-def real(time_enough: None) -> selftest.Report:
-    return selftest.run(CPU, DRIVE)
+def real() -> selftest.Report:
+    """Without a limit of time, which would end it early on a busy machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "try_attention", partial(attention.try_attention, cases=SHORT))
+        return selftest.run(CPU, DRIVE, budget_s=math.inf)
 
 
 # -- this CPU --------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_this_cpu_is_right(real: selftest.Report) -> None:
 
 def test_what_is_not_there_is_no_fault(real: selftest.Report) -> None:
     cudnn = [result for result in real.results if result.tried.backend == "cudnn"]
-    assert len(cudnn) == 3 * len(attention.CASES)
+    assert len(cudnn) == 3 * len(SHORT) > 0
     assert {result.verdict for result in cudnn} == {"not there"}
     assert selftest.switch_off(real.results) == ()
     assert BACKENDS.cudnn_sdp_enabled()
