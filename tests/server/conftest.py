@@ -48,7 +48,7 @@ class Server:
     client: httpx.Client
     process: subprocess.Popen[str]
     home: Path
-    """Its user's folder; settings and keys lie under .config/anyrig, data under .local/share/anyrig."""
+    """Its user's folder: settings and keys in .config/anyrig, data in .local/share/anyrig."""
     said: list[str]
     """What it printed until it listened."""
 
