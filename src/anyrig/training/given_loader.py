@@ -266,6 +266,12 @@ class GivenLoader:
         size = f"batches of {self.batch}" if not self.is_batched else "batches as the data has them"
         instead = f" (instead of {asked.batch})" if asked.batch not in (32, self.batch) else ""
         yield f"data: {size}{instead}, order by {type(order).__name__}, as the DataLoader says"
+        kind = type(self.loader)
+        if kind.__iter__ is not DataLoader.__iter__:
+            yield (
+                f"data: the {kind.__name__} is not iterated: its sampler, data set and collate are "
+                "asked, so what its own __iter__ does is left out"
+            )
         if num_processes > 1 and self.num_replicas is None:
             same = "" if self.is_reproducible or self.is_stream else (
                 ", which must give the same order in each of them"
