@@ -66,7 +66,8 @@ class _Model:
     dtype: Any = None
 
     def __init__(self, **given: Any) -> None:
-        self.loaded, self.said = given, {}
+        self.loaded = given
+        self.said: dict[str, Any] = {}
 
     def infer(self, **given: Any) -> tuple[int, list[int]]:
         self.said = given
