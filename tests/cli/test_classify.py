@@ -216,7 +216,7 @@ SPANISH = "La factura vence el viernes y hay que pagarla en el banco antes de la
 def test_a_spanish_text_with_the_english_model_is_told_before_it_is_sorted(
     anyrig: Anyrig, folder: Path, by: str
 ) -> None:
-    how = ("--labels", "bill,letter", "--model", "minilm")
+    how: tuple[str, ...] = ("--labels", "bill,letter", "--model", "minilm")
     if by == "classifier":
         made = anyrig("classify", "train", "examples", "--name", "post", "--model", "minilm")
         assert made.returncode == 0, made.stderr

@@ -128,9 +128,11 @@ def test_a_packed_stream_that_fills_a_memory_is_refused(
 # -- texts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["minilm", "hashing"])
-def test_one_long_word_is_embedded_within_the_limit(tmp_path: Path, model: str) -> None:
-    (tmp_path / "word.txt").write_text("a" * 2_000_000)
+@pytest.mark.parametrize(("model", "letter"), [("minilm", "\U0001f642"), ("hashing", "a")])
+def test_one_long_word_is_embedded_within_the_limit(
+    tmp_path: Path, model: str, letter: str
+) -> None:
+    (tmp_path / "word.txt").write_text(letter * 3_000_000, encoding="utf-8")
     output = tmp_path / "vectors.npy"
     said, peak_mb = run("embed", str(tmp_path / "word.txt"), "--model", model, "-o", str(output))
     assert output.is_file(), said
