@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +26,12 @@ from anyrig.speech.booth import Booth, Recording
 from anyrig.speech.engines.tone import RATE, Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.sound.compare import difference
-from anyrig.speech.sound.pack import pack, unpack
+from anyrig.speech.sound.pack import _HEAD, pack, unpack
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_fleet import Puppet
 
 TEXT = "The tide came in at noon. The old clock stood still."
-PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "3"}
+PATIENCE = {"ANYRIG_CLUSTER_PATIENCE": "2"}
 Say = Callable[[Booth, Line], bytes]
 
 
@@ -84,7 +86,23 @@ def half(booth: Booth, line: Line) -> bytes:
     return pack(Take(take.samples[: len(take.samples) // 2].copy(), RATE))
 
 
-def louder(booth: Booth, line: Line) -> bytes:
+@functools.cache
+def _long() -> bytes:
+    return pack(Take(np.zeros(600 * RATE, np.float32), RATE), small=True)
+
+
+def bomb(booth: Booth, line: Line) -> bytes:
+    """Ten minutes of silence in a few kilobytes, that say they are a second."""
+    data = bytearray(_long())
+    head = data[: _HEAD.size]
+    fields = list(_HEAD.unpack(head))
+    fields[5] = RATE
+    head = bytearray(_HEAD.pack(*fields))
+    rest = data[_HEAD.size + 4 :]
+    return bytes(head) + zlib.crc32(rest, zlib.crc32(head)).to_bytes(4, "little") + bytes(rest)
+
+
+def quieter(booth: Booth, line: Line) -> bytes:
     take = unpack(right(booth, line))
     return pack(Take(take.samples * 0.1, RATE))
 
@@ -115,7 +133,7 @@ def notes(home: Path) -> list[dict[str, Any]]:
     return [json.loads(note) for (note,) in rows]
 
 
-@pytest.mark.parametrize("say", [other_words, noise, silence, half, louder, no_take])
+@pytest.mark.parametrize("say", [noise, silence, half, quieter, no_take, bomb])
 def test_wrong_takes_are_neither_used_nor_kept(
     speaker: Callable[..., Speaker], spread: Spread, tmp_path: Path, say: Say
 ) -> None:
@@ -124,7 +142,19 @@ def test_wrong_takes_are_neither_used_nor_kept(
     done = spread(*words, tmp_path / "a.wav", environment=PATIENCE)
     assert done.returncode == 1, done.stderr
     assert "liar" in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (tmp_path / "a.wav").exists()
+    assert notes(tmp_path / "client") == []
+
+
+def test_a_later_run_on_this_machine_is_not_poisoned(
+    speaker: Callable[..., Speaker], spread: Spread, tmp_path: Path
+) -> None:
+    speaker("liar", other_words)
+    words = ("speak", TEXT, "--engine", "tone", "-o")
+    done = spread(*words, tmp_path / "a.wav", environment=PATIENCE)
+    assert done.returncode == 1, done.stderr
+    assert "liar (a puppet) is set aside" in done.stderr
     # A later run of the same person, on this machine alone, is what it would have been.
     for home in ("client", "somebody else"):
         done = spread(*words, tmp_path / f"{home}.wav", cluster="", home=home)

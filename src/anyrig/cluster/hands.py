@@ -40,6 +40,7 @@ _REFUSALS = 3
 """One that gave back so many shards, and did none since, is nobody to wait for."""
 _REMEMBERED = 1024
 """So many workers that are no more are remembered."""
+_UNREAD = "its answer cannot be read"
 _HURRY = 8
 """Answers that may wait to be looked at before only those of new workers are."""
 _OPINIONS = 2
@@ -397,11 +398,15 @@ class Hands:
         if answer is not None and answer.is_lost:
             seat.answered(heard.id, None)
         elif answer is None or answer.refused:
-            said = answer.refused if answer is not None else "its answer cannot be read"
+            said = answer.refused if answer is not None else _UNREAD
             self._refuse(seat, said)
         elif self._review is not None and answer.recordings:
-            self._in_review.add(heard.id)
-            self._waiting.put(_Waiting(seat, heard.id, heard.sent.order, answer))
+            order = heard.sent.order
+            if self._review.hold:
+                self._in_review.add(heard.id)
+                self._waiting.put(_Waiting(seat, heard.id, order, answer))
+            else:
+                self._take_at_once(seat, heard.id, order, answer)
         else:
             self._taken(seat, heard.id, answer)
 
@@ -428,25 +433,40 @@ class Hands:
                 self._reviewed.extend(self._look_at(one))
             except Exception:
                 log.exception("an answer could not be looked at")
-                self._reviewed.append(_Reviewed(one.seat, one.id, None, unread="it is not plain"))
+                self._reviewed.append(_Reviewed(one.seat, one.id, None, unread=_UNREAD))
             self._calls.wake()
 
     def _look_at(self, one: _Waiting) -> Iterator[_Reviewed]:
         assert self._review is not None
-        card = one.seat.card
+        card, answer = one.seat.card, one.answer
+        if self._review.hold:
+            try:
+                answer = self._review.examined(one.order, answer, card.name)
+            except (AnyrigError, ValueError) as error:
+                yield _Reviewed(one.seat, one.id, None, unread=f"a take cannot be read: {error}")
+                return
+        said = ""
         try:
-            answer = self._review.examined(one.order, one.answer, card.name)
-        except (AnyrigError, ValueError) as error:
-            yield _Reviewed(one.seat, one.id, None, unread=f"a take cannot be read: {error}")
-            return
-        if not self._review.hold:
-            yield _Reviewed(one.seat, one.id, answer)
-            self._calls.wake()
-        hurry = self._waiting.qsize() > _HURRY
-        if said := self._review.differs(one.order, answer, card.run, hurry=hurry):
+            hurry = self._waiting.qsize() > _HURRY
+            said = self._review.differs(one.order, answer, card.run, hurry=hurry)
+        except Exception:  # our own fault, and not the worker's
+            log.exception("a take could not be compared")
+        if said:
             yield _Reviewed(one.seat, one.id, None, differs=said)
         elif self._review.hold:
             yield _Reviewed(one.seat, one.id, answer)
+
+    def _take_at_once(self, seat: Seat, id: str, order: Order, answer: Answer) -> None:
+        """Somebody listens: an answer counts when it was examined, and is compared after that."""
+        assert self._review is not None
+        try:
+            answer = self._review.examined(order, answer, seat.card.name)
+        except (AnyrigError, ValueError) as error:
+            self._refuse(seat, f"a take cannot be read: {error}")
+            return
+        self._taken(seat, id, answer)
+        if self._waiting.qsize() <= _HURRY:
+            self._waiting.put(_Waiting(seat, id, order, answer))
 
     def _judged(self, one: _Reviewed) -> None:
         self._in_review.discard(one.id)

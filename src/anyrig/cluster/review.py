@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cluster.shard import Answer, Order
-from anyrig.errors import AnyrigError
+from anyrig.errors import AnyrigError, BadInput
 
 if TYPE_CHECKING:
     from anyrig.speech.booth import Recording
@@ -30,6 +30,8 @@ ONE_OF = 32
 _AT_ONCE = 2
 """Lines of one answer, at most."""
 _TOLD = 60
+_MOST_SAMPLES = 50_000_000
+"""Of a take: half an hour at 24 kHz."""
 
 
 class Review:
@@ -57,13 +59,15 @@ class Review:
             worker: its name, which is kept with the take.
         """
         from anyrig.speech.sound.check import examine
-        from anyrig.speech.sound.pack import unpack
+        from anyrig.speech.sound.pack import num_samples, unpack
 
         lines = dict(order.lines)
         found: dict[int, Recording] = {}
         for index, one in answer.recordings.items():
             if index not in lines:
                 continue
+            if num_samples(one.data) > _MOST_SAMPLES:  # before they are in memory
+                raise BadInput("a take that is too long", hint="Look at that worker.")
             verdict = examine(unpack(one.data), lines[index])
             found[index] = replace(
                 one, problems=tuple(problem.said for problem in verdict.problems),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -35,6 +36,8 @@ class Shelf:
 
     def __init__(self, store: Results | None, engine: str) -> None:
         self._store, self._engine = store, engine
+        self._distrusted: set[str] = set()
+        self._lock = threading.Lock()
 
     def there(self, names: Collection[str]) -> set[str]:
         """Which of these are kept."""
@@ -62,9 +65,11 @@ class Shelf:
 
     def forget(self, worker: str) -> int:
         """Drop every take that a worker of a cluster made; how many there were."""
-        if not isinstance(self._store, Forgets):
-            return 0
-        return self._store.forget_from(worker).num_results
+        with self._lock:
+            self._distrusted.add(worker)  # what of it is still on its way is not kept either
+            if not isinstance(self._store, Forgets):
+                return 0
+            return self._store.forget_from(worker).num_results
 
     def keep(self, name: str, recording: Recording | None, *, anew: bool = False) -> None:
         """Keep a take, unless nothing of its text can be heard: then the next run tries again.
@@ -79,7 +84,11 @@ class Shelf:
         note: dict[str, Plain] = {
             "engine": self._engine, "problems": recording.problems, "tries": recording.tries,
         }  # fmt: skip
-        if recording.made_by:
-            note[FROM] = recording.made_by
         put = self._store.replace if anew else self._store.put
-        put(name, recording.data, kind=KIND, note=note)
+        if not recording.made_by:
+            put(name, recording.data, kind=KIND, note=note)
+            return
+        with self._lock:
+            if recording.made_by not in self._distrusted:
+                note[FROM] = recording.made_by
+                put(name, recording.data, kind=KIND, note=note)

@@ -56,6 +56,11 @@ def pack(take: Take, *, small: bool = False) -> bytes:
     return head + _CHECK.pack(zlib.crc32(rest, zlib.crc32(head))) + rest
 
 
+def num_samples(packed: bytes) -> int:
+    """How many samples these bytes say that they hold; 0 where they hold no header."""
+    return int(_HEAD.unpack_from(packed)[5]) if len(packed) >= _HEAD.size else 0
+
+
 def unpack(packed: bytes) -> Take:
     """The take in these bytes; StoreFailed when they are damaged."""
     start = _HEAD.size + _CHECK.size
@@ -74,7 +79,7 @@ def unpack(packed: bytes) -> Take:
     if _CHECK.unpack_from(packed, _HEAD.size) != (check,):
         raise _damaged("its checksum does not match")
     words, sound = bytes(rest[:num_words]), rest[num_words:]
-    whole = _unflac(bytes(sound)) if codec == _FLAC else np.frombuffer(sound, dtype="<i2")
+    whole = _unflac(bytes(sound), count) if codec == _FLAC else np.frombuffer(sound, dtype="<i2")
     if len(whole) != count or not rate:
         raise _damaged(f"it holds {len(whole)} samples of {count}")
     samples: Samples = whole.astype(np.float32)
@@ -116,13 +121,16 @@ def _flac(whole: NDArray[np.int16]) -> bytes:
     return into.getvalue()
 
 
-def _unflac(sound: bytes) -> NDArray[np.int16]:
+def _unflac(sound: bytes, count: int) -> NDArray[np.int16]:
+    """The samples, and one more at most: what is packed small may unpack to anything."""
     import soundfile
 
     if not sound:
         return np.zeros(0, dtype=np.int16)
     try:
-        read: NDArray[np.int16] = soundfile.read(io.BytesIO(sound), dtype="int16")[0]
+        read: NDArray[np.int16] = soundfile.read(
+            io.BytesIO(sound), frames=count + 1, dtype="int16"
+        )[0]
     except (soundfile.LibsndfileError, RuntimeError) as error:
         raise _damaged(str(error)) from error
     return read
