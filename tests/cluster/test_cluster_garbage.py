@@ -79,7 +79,10 @@ def _wrong_bodies() -> Iterator[dict[str, Any]]:
     ):  # fmt: skip
         yield _message(body=body)
         yield _message(body=body, **{"headers/task": SHARD})
-    for arguments in ([], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}]):
+    wrong: list[list[Any]] = [
+        [], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}],
+    ]  # fmt: skip
+    for arguments in wrong:
         yield _message(body=_body([arguments, {}, {}]), **{"headers/task": SHARD})
         yield _message(body=_body([[], {"order": arguments}, {}]), **{"headers/task": SHARD})
 
@@ -103,16 +106,15 @@ def _lives(broker: Broker, worker: Any, id: str) -> None:
 
 def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    for number, some in enumerate(
-        [
-            list(_wrong_json()),
-            [json.dumps(one) for one in _wrong_envelopes()],
-            [json.dumps(one) for one in _wrong_bodies()],
-            [b"x" * (64 << 20), json.dumps(_message(body="A" * (48 << 20)))],
-            [b"garbage"] * _MORE_THAN_IT_TAKES_AT_ONCE,
-            [json.dumps(_message(body="garbage"))] * _MORE_THAN_IT_TAKES_AT_ONCE,
-        ]
-    ):
+    chunks: Any = [
+        list(_wrong_json()),
+        [json.dumps(one) for one in _wrong_envelopes()],
+        [json.dumps(one) for one in _wrong_bodies()],
+        [b"x" * (64 << 20), json.dumps(_message(body="A" * (48 << 20)))],
+        [b"garbage"] * _MORE_THAN_IT_TAKES_AT_ONCE,
+        [json.dumps(_message(body="garbage"))] * _MORE_THAN_IT_TAKES_AT_ONCE,
+    ]
+    for number, some in enumerate(chunks):
         _push(broker, *some)
         _lives(broker, worker, f"s{number}")
     assert "dropped" in worker.log()
@@ -142,7 +144,10 @@ def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: 
             redis.set(key, "no list")
             if key == "anyrig:unacked":
                 assert sent(broker, "w1", HEALTH)["status"] == "ready"
-            until(lambda key=key: redis.type(key) in right, what="the key to be mended")
+            until(
+                lambda key=key: redis.type(key) in right,  # type: ignore[misc]
+                what="the key to be repaired",
+            )
         _lives(broker, worker, f"s{number}")
 
 

@@ -20,7 +20,7 @@ from anyrig.training.settings import Keeping
 
 def state(step: int, loss: float | None = None, value: float | None = None) -> Saved:
     filled = torch.full((10,), float(step if value is None else value))
-    return Saved(step, weights={"w": filled}, optimiser={"m": filled + 1}, loss=loss)
+    return Saved(step, weights={"w": filled}, optimizer={"m": filled + 1}, loss=loss)
 
 
 def steps(keeper: Checkpoints) -> list[int]:

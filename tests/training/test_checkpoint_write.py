@@ -109,7 +109,7 @@ def test_every_kind_of_number(dtype: torch.dtype, tmp_path: Path) -> None:
     raw = torch.randint(0, 2 if dtype is torch.bool else 256, (24 * size,), dtype=torch.uint8)
     tensor = raw.view(dtype).reshape(2, 3, 4)
     weights = {"all": tensor, "one": tensor[0, 0, 0], "none": tensor[:0], "turned": tensor.mT}
-    found = kept(tmp_path, Saved(1, weights=weights, optimiser={"x": [tensor]}))
+    found = kept(tmp_path, Saved(1, weights=weights, optimizer={"x": [tensor]}))
     assert bytes_of(found.weights["all"]) == bytes_of(tensor)  # every bit, nan and all
     assert [found.weights[n].shape for n in weights] == [weights[n].shape for n in weights]
     assert {value.dtype for value in found.weights.values()} == {dtype}

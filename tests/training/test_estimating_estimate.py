@@ -59,7 +59,7 @@ def test_a_small_network_takes_what_can_be_worked_out() -> None:
     model = nn.Sequential(nn.Linear(100, 300, bias=False), nn.Linear(300, 50, bias=False))
     batch = 64
     found = estimate(model, batch_like((torch.zeros(1, 100),)), squared, micro_batch=batch,
-                     optimiser="momentum", device_type="cpu")  # fmt: skip
+                     optimizer="momentum", device_type="cpu")  # fmt: skip
     first, second = up(100 * 300 * 4), up(300 * 50 * 4)
     weights = first + second
     given, inner, output = (up(batch * width * 4) for width in (100, 300, 50))
@@ -78,9 +78,9 @@ def test_a_small_network_takes_what_can_be_worked_out() -> None:
 @pytest.mark.parametrize(("optimiser", "copies"), [("sgd", 0), ("momentum", 1), ("adamw", 2)])
 def test_state_is_what_the_optimiser_keeps(optimiser: str, copies: int) -> None:
     model = nn.Sequential(nn.Linear(512, 512, bias=False))
-    found = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser)
+    found = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimizer=optimiser)
     assert found.state == copies * MIB + (up(4) if optimiser == "adamw" else 0)
-    away = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimiser=optimiser,
+    away = estimate(model, batch_like((torch.zeros(1, 512),)), squared, optimizer=optimiser,
                     offload_optimizer=True)  # fmt: skip
     assert away.state == 0
     assert away.peak <= found.peak
@@ -88,8 +88,8 @@ def test_state_is_what_the_optimiser_keeps(optimiser: str, copies: int) -> None:
 
 def test_gradients_wait_while_further_micro_batches_run() -> None:
     model, given = nn.Linear(1024, 1024, bias=False), batch_like((torch.zeros(1, 1024),))
-    one = estimate(model, given, squared, micro_batch=4, optimiser="sgd", device_type="cpu")
-    two = estimate(model, given, squared, micro_batch=4, optimiser="sgd", device_type="cpu",
+    one = estimate(model, given, squared, micro_batch=4, optimizer="sgd", device_type="cpu")
+    two = estimate(model, given, squared, micro_batch=4, optimizer="sgd", device_type="cpu",
                    num_micro=2)  # fmt: skip
     assert two.by_phase["forward"] - one.by_phase["forward"] == 4 * MIB
 

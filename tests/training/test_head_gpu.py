@@ -269,7 +269,7 @@ def test_what_is_saved_is_what_it_was_when_it_was_saved(tmp_path: Path) -> None:
     wanted = {name: value.cpu() for name, value in weights.items()}
     with Checkpoints(tmp_path, Keeping(asynchronous=True)) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(Saved(step, weights=weights, optimiser={}, plain={}, random={}))
+            checkpoints.save(Saved(step, weights=weights, optimizer={}, plain={}, random={}))
             for value in weights.values():
                 value.mul_(-2.0)
         checkpoints.wait()

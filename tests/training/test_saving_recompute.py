@@ -237,7 +237,8 @@ def test_a_language_model_of_one_layer_recomputes_that_layer() -> None:
 def test_a_trainer_recomputes_a_plain_sequence() -> None:
     inputs = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
     curves = []
-    for how in ("none", *HOWS):
+    hows: tuple[Any, ...] = ("none", *HOWS)
+    for how in hows:
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
         settings = Settings(batch=8, micro_batch=8, epochs=2, recompute=how, precision="fp32")
