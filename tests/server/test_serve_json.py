@@ -43,7 +43,7 @@ def test_long_bodies_are_not_parsed_on_the_event_loop(
     validate = pydantic.BaseModel.__dict__["model_validate"].__func__
     threads: list[str] = []
 
-    def note(cls: type[pydantic.BaseModel], value: Any, **more: Any) -> Any:
+    def note(cls: type[pydantic.BaseModel], /, value: Any, **more: Any) -> Any:
         threads.append(threading.current_thread().name)
         return validate(cls, value, **more)
 

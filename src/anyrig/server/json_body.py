@@ -48,7 +48,7 @@ class JsonRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         usual = super().get_route_handler()
-        model = self.body_field.field_info.annotation if self.body_field else None
+        model: Any = self.body_field.field_info.annotation if self.body_field else None
 
         async def handle(request: Request) -> Response:
             if model is not None and is_json(request) and await request.body():
