@@ -153,10 +153,11 @@ def _are_flags(parser: argparse.ArgumentParser, words: list[str]) -> bool:
         if "=" in word or action.nargs == 0:
             places.add(index + 1)
             continue
-        least = 0 if action.nargs in ("?", "*") else 1
-        most = 1 if action.nargs in ("?", None) else len(words)
         if isinstance(action.nargs, int):
             least = most = action.nargs
+        else:
+            least = 0 if action.nargs in ("?", "*") else 1
+            most = 1 if action.nargs in ("?", None) else len(words)
         places |= {index + 1 + count for count in range(least, most + 1)}
     return len(words) in places
 
