@@ -6,6 +6,7 @@ import base64
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from anyrig.cluster.tasks import HEALTH, SHARD
@@ -79,10 +80,8 @@ def _wrong_bodies() -> Iterator[dict[str, Any]]:
     ):  # fmt: skip
         yield _message(body=body)
         yield _message(body=body, **{"headers/task": SHARD})
-    wrong: list[list[Any]] = [
-        [], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}],
-    ]  # fmt: skip
-    for arguments in wrong:
+    some: tuple[Any, ...] = ([], [1], [None], [[]], [{}], ["x"] * 50, [{"id": []}], [{"run": {}}])
+    for arguments in some:
         yield _message(body=_body([arguments, {}, {}]), **{"headers/task": SHARD})
         yield _message(body=_body([[], {"order": arguments}, {}]), **{"headers/task": SHARD})
 
@@ -106,15 +105,15 @@ def _lives(broker: Broker, worker: Any, id: str) -> None:
 
 def test_garbage_in_a_queue_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
-    chunks: Any = [
+    kinds: tuple[list[Any], ...] = (
         list(_wrong_json()),
         [json.dumps(one) for one in _wrong_envelopes()],
         [json.dumps(one) for one in _wrong_bodies()],
         [b"x" * (64 << 20), json.dumps(_message(body="A" * (48 << 20)))],
         [b"garbage"] * _MORE_THAN_IT_TAKES_AT_ONCE,
         [json.dumps(_message(body="garbage"))] * _MORE_THAN_IT_TAKES_AT_ONCE,
-    ]
-    for number, some in enumerate(chunks):
+    )
+    for number, some in enumerate(kinds):
         _push(broker, *some)
         _lives(broker, worker, f"s{number}")
     assert "dropped" in worker.log()
@@ -135,6 +134,10 @@ def test_random_changes_of_a_message_do_not_end_a_worker(broker: Broker, workers
     _lives(broker, worker, "s1")
 
 
+def _is_one_of(redis: Any, key: str, kinds: tuple[bytes, ...]) -> bool:
+    return bool(redis.type(key) in kinds)
+
+
 def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: Workers) -> None:
     (worker,) = workers(1)
     right = (b"none", b"list", b"hash")
@@ -144,10 +147,7 @@ def test_a_key_of_the_wrong_type_does_not_end_a_worker(broker: Broker, workers: 
             redis.set(key, "no list")
             if key == "anyrig:unacked":
                 assert sent(broker, "w1", HEALTH)["status"] == "ready"
-            until(
-                lambda key=key: redis.type(key) in right,  # type: ignore[misc]
-                what="the key to be repaired",
-            )
+            until(partial(_is_one_of, redis, key, right), what="the key to be mended")
         _lives(broker, worker, f"s{number}")
 
 

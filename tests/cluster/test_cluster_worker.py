@@ -389,9 +389,9 @@ def test_stats_have_the_facts_of_the_device(broker: Broker, workers: Workers) ->
     app = made(broker.url)
     try:
         stats: Any = app.control.inspect(timeout=5).stats()
+        (told,) = stats.values()
     finally:
         app.close()
-    (told,) = stats.values()
     assert told["device_type"] == "cpu"
     assert told["device_name"] == broker.living()["w1"].device
     assert told["device_memory_mb"] > 0
