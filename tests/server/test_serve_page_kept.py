@@ -12,6 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.keys import Keys
 
 from anyrig.server.page.words import words
+from tests.cli.test_without_extras import HIDE
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Start, running
 from tests.server.listening import player
@@ -187,6 +188,24 @@ def test_a_dropped_folder_is_sent_file_by_file(browser: Browser) -> None:
     browser.open("/books")
     browser.script(_DROP, ".drop", {"novels": {"a.epub": None}})
     browser.find(".drop-files .failed", T("drop.no_folder"))
+
+
+def test_warnings_of_the_api_are_shown(
+    driver: webdriver.Chrome, start: Start, tmp_path: Path
+) -> None:
+    """Names are missed where no model that finds them is installed: that must be said."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(HIDE)
+    server = start(environment={"PYTHONPATH": str(tmp_path / "hidden")})
+    for visitor in visiting(driver, server.url):
+        visitor.open("/documents?tab=entities")
+        visitor.write("[name=entities-text]", "Anna Smith paid 12 euros on 5 May 2024 in Paris.")
+        visitor.click("[data-do=entities]")
+        visitor.find("[data-answer=entities] table", "12 euros")
+        notes = visitor.all("[data-answer=entities] .note")
+        assert len(notes) == 1
+        assert "people, organisations and places are missing" in notes[0].text
+        assert "anyrig[entities]" in notes[0].text
 
 
 def test_privacy_is_told_as_it_is(browser: Browser) -> None:

@@ -193,9 +193,6 @@ def failures(desk: Desk, results: Sequence[Told]) -> None:
         unread(desk, str(one["name"]), upload, title, str(one["error"].get("hint") or ""))
         marked += [(upload, title)] if upload else []
     desk.mark(marked)
-    done = [one["result"] for one in results if one.get("result")]
-    for warning in dict.fromkeys(text for one in done for text in one.get("warnings") or ()):
-        tag("p", str(warning), classes="soft", lang=ENGLISH, data_warning="")
 
 
 def unread(desk: Desk, name: str, upload: str, why: str, hint: str) -> None:
