@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import sqlite3
@@ -28,9 +29,13 @@ def kept() -> Path:
     """Some results of two kinds."""
     with Store(_path()) as store:
         for number in range(10):
-            store.put(f"e{number}", os.urandom(1536), kind="embedding", note={"engine": "minilm"})
+            store.put(
+                f"e{number}", random.randbytes(1536), kind="embedding", note={"engine": "minilm"}
+            )
         for number in range(5):
-            store.put(f"s{number}", os.urandom(200_000), kind="speech", note={"engine": "tone"})
+            store.put(
+                f"s{number}", random.randbytes(200_000), kind="speech", note={"engine": "tone"}
+            )
         store.get_many(["e0", "e1", "e2", "none"])
     return _path()
 
@@ -225,7 +230,7 @@ def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
     assert data["path"] == str(Path("here").absolute() / "results.sqlite")
     small = {"ANYRIG_CACHE_LIMIT_GB": "0.001", "ANYRIG_CACHE_FOLDER": str(kept.parent)}
     with Store(kept) as store:
-        store.put("more", os.urandom(200_000), kind="speech")
+        store.put("more", random.randbytes(200_000), kind="speech")
     anyrig("cache", "prune", environment=small)
     assert kept.stat().st_size < GIB // 1000
 

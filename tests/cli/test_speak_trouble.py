@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -191,7 +192,7 @@ def test_a_voice_names_its_engine(anyrig: Anyrig) -> None:
 
 def test_what_is_no_text_says_what_it_is(anyrig: Anyrig) -> None:
     Path("a.epub").write_bytes(b"PK\x03\x04 and so on")
-    Path("b.bin").write_bytes(os.urandom(4000) + b"\0" * 100)
+    Path("b.bin").write_bytes(random.randbytes(4000) + b"\0" * 100)
     for name, said in (("a.epub", "EPUB"), ("b.bin", "no text")):
         done = anyrig("speak", "-f", name, "-o", "a.wav")
         assert done.returncode == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -67,7 +68,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
 
 def answer(size: int = 100_000) -> Answer:
-    return Answer(ID, {3: Recording(os.urandom(size), ("too loud",), 2)}, cost=12.0, seconds=0.5)
+    return Answer(
+        ID, {3: Recording(random.randbytes(size), ("too loud",), 2)}, cost=12.0, seconds=0.5
+    )
 
 
 def test_an_answer_is_taken_out_once(serve: Callable[..., Served]) -> None:
@@ -115,7 +118,7 @@ def test_half_an_answer_is_none(serve: Callable[..., Served]) -> None:
     until(lambda: not served.files(), what="the part to be gone")
     assert served.ask("GET", f"/{ID}") == 404
     # Whoever leaves while it is sent can come again.
-    served.ask("PUT", f"/{ID}", os.urandom(30_000_000))
+    served.ask("PUT", f"/{ID}", random.randbytes(30_000_000))
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
     connection.request("GET", f"/{ID}", headers={"Authorization": f"Bearer {KEY}"})
     connection.getresponse().read(1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
+import random
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -49,12 +49,12 @@ def hostile() -> dict[str, bytes]:
     )  # a billion of them
     return {
         "cut.pdf": b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n",
-        "noise.pdf": b"%PDF-1.4\n" + os.urandom(4000),
+        "noise.pdf": b"%PDF-1.4\n" + random.randbytes(4000),
         "bomb.epub": bomb.getvalue(),
         "huge.png": huge.getvalue(),
         "laughs.fb2": f'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY l0 "ha">{laughs}]>'
         "<FictionBook>&l11;</FictionBook>".encode(),
-        "program.txt": b"\x7fELF" + os.urandom(3000),
+        "program.txt": b"\x7fELF" + random.randbytes(3000),
         "nothing.docx": b"PK\x05\x06" + b"\0" * 18,
         "../../up.txt": b"\0\0\0\0",
         "blank.png": scan(" "),

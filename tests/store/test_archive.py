@@ -27,7 +27,7 @@ def full(tmp_path: Path) -> Iterator[Store]:
         for number in range(12):
             kind = "page" if number % 3 == 0 else "speech"
             note: dict[str, Plain] = {"engine": "tone", "number": number, "text": "ü\ud83d"}
-            store.put(f"key-{number}", os.urandom(number * 500), kind=kind, note=note)
+            store.put(f"key-{number}", random.randbytes(number * 500), kind=kind, note=note)
         yield store
 
 
@@ -258,7 +258,7 @@ def test_the_store_is_not_its_own_archive(full: Store) -> None:
 
 
 def test_a_database_without_anything_readable(empty: Store, tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
+    (tmp_path / "x").write_bytes(b"SQLite format 3\0" + random.randbytes(5000))
     with pytest.raises((BadArchive, StoreFailed)):
         archive.import_(empty, tmp_path / "x")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import random
 import socket
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_a_result_comes_back_as_it_was(store: RedisStore) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 40 * MIB])
 def test_any_bytes_of_any_size(store: RedisStore, size: int) -> None:
-    data = os.urandom(size)
+    data = random.randbytes(size)
     assert store.put("big", data, kind="speech")
     result = store.get("big")
     assert result is not None
@@ -81,7 +81,7 @@ def test_the_first_take_stays(store: RedisStore) -> None:
 
 def test_many_at_once(store: RedisStore) -> None:
     names = [key(number=number) for number in range(3000)]
-    entries = [Entry(name, os.urandom(1536), "embedding") for name in names]
+    entries = [Entry(name, random.randbytes(1536), "embedding") for name in names]
     assert store.put_many(iter(entries)) == 3000
     found = store.get_many([*names, "none", names[0]])
     assert {name: result.data for name, result in found.items()} == {
@@ -216,7 +216,7 @@ def test_a_full_server_says_so() -> None:
         RedisStore(server.connection_url) as store,
     ):
         with pytest.raises(StoreFailed, match="full") as told:
-            store.put_many(Entry(f"{n}", os.urandom(100_000), "speech") for n in range(60))
+            store.put_many(Entry(f"{n}", random.randbytes(100_000), "speech") for n in range(60))
         assert "allkeys-lru" in told.value.hint
         assert store.get("0") is not None  # what is there can be read
 
@@ -227,7 +227,7 @@ def test_a_server_that_evicts_takes_everything() -> None:
         RedisStore(server.connection_url) as store,
     ):
         names = [f"{number}" for number in range(60)]
-        assert store.put_many(Entry(n, os.urandom(100_000), "speech") for n in names) == 60
+        assert store.put_many(Entry(n, random.randbytes(100_000), "speech") for n in names) == 60
         assert 0 < len(store.has(names)) < 60
         assert store.size().limit_bytes == 4 * MIB
 

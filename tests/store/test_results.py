@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -47,7 +48,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 
 def _fill(store: Store, count: int, size: int = 20_000, **parts: Any) -> list[str]:
     keys = [key(number=number, **parts) for number in range(count)]
-    store.put_many(Entry(name, os.urandom(size), "speech") for name in keys)
+    store.put_many(Entry(name, random.randbytes(size), "speech") for name in keys)
     return keys
 
 
@@ -103,7 +104,7 @@ def test_many_keys_at_once(store: Store) -> None:
 
 
 def test_large_results(tmp_path: Path) -> None:
-    data = os.urandom(30_000_000)
+    data = random.randbytes(30_000_000)
     with Store(tmp_path / "r") as store:
         store.put("a", data, kind="speech")
     with Store(tmp_path / "r") as store:
@@ -153,7 +154,7 @@ def test_eviction_stops_at_nine_tenths(tmp_path: Path) -> None:
     with Store(tmp_path / "r", limit_bytes=MIB) as store:
         used = 0
         for number in range(200):
-            store.put(str(number), os.urandom(10_000), kind="speech")
+            store.put(str(number), random.randbytes(10_000), kind="speech")
             now = store.size().used_bytes
             if now < used:
                 assert 0.85 * MIB < now <= 0.92 * MIB
@@ -285,10 +286,10 @@ def test_a_hold_does_not_stand_for_a_dropped_result(store: Store) -> None:
 
 
 def test_prune(store: Store, clock: Clock) -> None:
-    store.put("old", os.urandom(1000), kind="speech", note={"engine": "tone"})
+    store.put("old", random.randbytes(1000), kind="speech", note={"engine": "tone"})
     clock.now += 100
-    store.put("page", os.urandom(1000), kind="page", note={"engine": "reader"})
-    store.put("new", os.urandom(1000), kind="speech", note={"engine": "piper"})
+    store.put("page", random.randbytes(1000), kind="page", note={"engine": "reader"})
+    store.put("new", random.randbytes(1000), kind="speech", note={"engine": "piper"})
     assert store.prune(older_than_s=50, dry_run=True)[:2] == (1, 1000)
     assert store.size().num_results == 3
     assert store.prune() == (0, 0, 0)  # under the limit

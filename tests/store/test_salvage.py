@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_a_store_that_is_cut_off_is_set_aside_and_comes_back(kept: Path) -> None
 @pytest.mark.parametrize("size", [16, 100, 4096])
 def test_a_store_without_its_beginning(kept: Path, other: Store, size: int) -> None:
     with kept.open("r+b") as file:
-        file.write(os.urandom(size))
+        file.write(random.randbytes(size))
     assert archive.import_(other, kept) == (500, 500, 0)
     assert _right(other) == 500
 
@@ -75,7 +76,7 @@ def test_lost_pages_take_only_their_own_results_along(kept: Path, other: Store) 
     """The roots of the tables, from which SQLite finds every row, are among them."""
     data = bytearray(kept.read_bytes())
     for page in (2, 3, 4, 5, 6, 7, 8, 200, 201):
-        data[page * 4096 : (page + 1) * 4096] = os.urandom(4096)
+        data[page * 4096 : (page + 1) * 4096] = random.randbytes(4096)
     kept.write_bytes(data)
     assert archive.import_(other, kept).num_new > 400
     assert _right(other) > 400

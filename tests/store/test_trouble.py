@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -26,7 +27,7 @@ def _kept(path: Path, count: int = 50, size: int = 5000) -> list[str]:
     with Store(path) as store:
         keys = [f"key-{number}" for number in range(count)]
         for name in keys:
-            store.put(name, os.urandom(size), kind="speech")
+            store.put(name, random.randbytes(size), kind="speech")
     return keys
 
 
@@ -88,11 +89,11 @@ def _garble(path: Path, how: str) -> None:
     if how == "text":
         data[:] = b"this is no database\n" * 100
     elif how == "header":
-        data[:100] = os.urandom(100)
+        data[:100] = random.randbytes(100)
     elif how == "cut":
         del data[len(data) // 2 :]
     elif how == "root pages":
-        data[4096 : 4096 * 12] = os.urandom(4096 * 11)
+        data[4096 : 4096 * 12] = random.randbytes(4096 * 11)
     path.write_bytes(data)
 
 
@@ -125,7 +126,7 @@ def test_what_is_whole_in_a_damaged_file_comes_back(tmp_path: Path) -> None:
     keys = _kept(path, 200)
     data = bytearray(path.read_bytes())
     middle = len(data) // 2 // 4096 * 4096
-    data[middle : middle + 5 * 4096] = os.urandom(5 * 4096)
+    data[middle : middle + 5 * 4096] = random.randbytes(5 * 4096)
     path.write_bytes(data)
     with Store(tmp_path / "other") as store:
         told = archive.import_(store, path)

@@ -155,7 +155,7 @@ def test_damaged_files_end_in_one_error_or_in_text(tmp_path: Path, seed: int) ->
         b"%PDF-1.4\ntrailer << /Root 1 0 R >>\n%%EOF",
         b"%PDF-1.4\n1 0 obj << /Type /Catalog /Pages 1 0 R /Kids [1 0 R] >> endobj\n"
         b"trailer << /Root 1 0 R >>\n%%EOF",
-        b"%PDF-1.4\n" + os.urandom(5000),
+        b"%PDF-1.4\n" + random.randbytes(5000),
     ],
 )
 def test_what_is_hardly_a_pdf(tmp_path: Path, body: bytes) -> None:

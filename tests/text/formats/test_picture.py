@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
+import random
 from pathlib import Path
 
 import pytest
@@ -113,7 +113,7 @@ def test_a_large_picture_is_made_smaller(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
 def test_cut_short_is_one_error_or_a_picture(tmp_path: Path, name: str, share: float) -> None:
     path = tmp_path / name
-    Image.frombytes("L", (200, 200), os.urandom(40_000)).save(path)
+    Image.frombytes("L", (200, 200), random.randbytes(40_000)).save(path)
     path.write_bytes(path.read_bytes()[: max(12, int(share * path.stat().st_size))])
     try:
         assert _drawn(path)
