@@ -342,3 +342,17 @@ def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> Non
             listening.accept()
     assert "cluster.broker" in done.stderr
     assert "--config" in done.stderr
+    assert done.returncode == 0, done.stderr  # spoken here, without any broker
+    assert Path("hello.wav").is_file()
+
+
+def test_spreading_is_ignored_with_the_broker_it_was_meant_for(tmp_path: Path) -> None:
+    toml = _file(tmp_path / "anyrig.toml", '[cluster]\nbroker = "redis://a/0"\nspread = true\n')
+    only = _file(tmp_path / "only.toml", "[cluster]\nspread = true\n")
+    dotenv = _file(tmp_path / ".env", "ANYRIG_CLUSTER_BROKER=redis://a/0\n")
+    assert not load({}, project_file=toml).settings.cluster.spread
+    assert not load({}, project_file=only, dotenv=dotenv).settings.cluster.spread
+    assert load({}, project_file=only).settings.cluster.spread
+    assert load({}, project_file=toml, user_file=only).settings.cluster.spread
+    assert load({"ANYRIG_CLUSTER_SPREAD": "yes"}, project_file=toml).settings.cluster.spread
+    assert load({}, project_file=toml, project_named=True).settings.cluster.spread

@@ -51,6 +51,7 @@ DEVICE_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
 )  # fmt: skip
 """Variables of drivers and frameworks that a `.env` file may set for a command."""
+_BROKER, _SPREAD = "cluster.broker", "cluster.spread"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
@@ -230,18 +231,20 @@ def load(
     origins: dict[str, tuple[Origin, str]] = {}
     ignored: list[str] = []
     unknown: list[str] = []
-    guarded = restricted_keys()
     if project_file is not None and user_file is not None and _same(project_file, user_file):
         project_file = None
-    for path in (user_file, project_file):
-        if path is None:
-            continue
-        for key, value in _from_toml(path).items():
+    files = {path: _from_toml(path) for path in (user_file, project_file) if path is not None}
+    from_file = _from_dotenv(dotenv) if dotenv is not None else {}
+    guarded = restricted_keys()
+    unnamed = {} if project_file is None or project_named else files[project_file]
+    if _BROKER in unnamed or _BROKER in _from_variables(from_file):
+        guarded |= {_SPREAD}  # it was meant for that broker, and no other may get the texts
+    for path, found in files.items():
+        for key, value in found.items():
             if key in guarded and path is project_file and not project_named:
                 ignored.append(f"{key} in {path}")
                 continue
             values[key], origins[key] = value, ("settings", str(path))
-    from_file = _from_dotenv(dotenv) if dotenv is not None else {}
     for variables, place in ((from_file, f"{dotenv}"), (environment, "")):
         unknown += _unknown(variables, place)
         for key, (value, name) in _from_variables(variables).items():
