@@ -231,6 +231,7 @@ def load(
     origins: dict[str, tuple[Origin, str]] = {}
     ignored: list[str] = []
     unknown: list[str] = []
+    misfit: list[str] = []
     if project_file is not None and user_file is not None and _same(project_file, user_file):
         project_file = None
     files = {path: _from_toml(path) for path in (user_file, project_file) if path is not None}
@@ -253,10 +254,10 @@ def load(
                 ignored.append(origin)
                 continue
             if name in ALIASES and not _fits(key, value):
-                unknown.append(f"{origin} = {value!r}, which {key} cannot be")
+                misfit.append(f"ignored {origin}: {value!r} is not a valid {key}")
                 continue
             values[key], origins[key] = value, ("environment", origin)
-    warnings = [*_ignored_warning(ignored, user_file), *_unknown_warning(unknown)]
+    warnings = [*_ignored_warning(ignored, user_file), *_unknown_warning(unknown), *misfit]
     shown = {
         name: value for name, value in from_file.items()
         if name in DEVICE_VARIABLES and name not in environment
