@@ -346,6 +346,20 @@ def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> Non
     assert Path("hello.wav").is_file()
 
 
+def test_a_file_of_the_working_directory_may_ask_for_keys_and_not_for_none(tmp_path: Path) -> None:
+    """Who writes there that a proxy stands in front shall not be left open."""
+    asks = _file(tmp_path / "asks.toml", "[server]\nbehind_proxy = true\n")
+    opens = _file(tmp_path / "opens.toml", "[server]\nbehind_proxy = false\n")
+    dotenv = _file(tmp_path / "a.env", "ANYRIG_SERVER_BEHIND_PROXY=yes\n")
+    for places in ({"project_file": asks}, {"dotenv": dotenv}):
+        loaded = load({}, **places)  # type: ignore[arg-type]
+        assert loaded.settings.server.behind_proxy
+        assert loaded.warnings == ()
+    loaded = load({}, user_file=asks, project_file=opens)
+    assert loaded.settings.server.behind_proxy
+    assert "server.behind_proxy" in loaded.warnings[0]
+
+
 def test_spreading_is_ignored_with_the_broker_it_was_meant_for(tmp_path: Path) -> None:
     toml = _file(tmp_path / "anyrig.toml", '[cluster]\nbroker = "redis://a/0"\nspread = true\n')
     only = _file(tmp_path / "only.toml", "[cluster]\nspread = true\n")

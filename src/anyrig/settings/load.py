@@ -52,6 +52,7 @@ DEVICE_VARIABLES = (
 )  # fmt: skip
 """Variables of drivers and frameworks that a `.env` file may set for a command."""
 _BROKER, _SPREAD = "cluster.broker", "cluster.spread"
+_BEHIND_PROXY = "server.behind_proxy"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
@@ -242,7 +243,8 @@ def load(
         guarded |= {_SPREAD}  # it was meant for that broker, and no other may get the texts
     for path, found in files.items():
         for key, value in found.items():
-            if key in guarded and path is project_file and not project_named:
+            here = path is project_file and not project_named
+            if here and key in guarded and not _tightens(key, value):
                 ignored.append(f"{key} in {path}")
                 continue
             values[key], origins[key] = value, ("settings", str(path))
@@ -250,7 +252,7 @@ def load(
         unknown += _unknown(variables, place)
         for key, (value, name) in _from_variables(variables).items():
             origin = f"{name} in {place}" if place else name
-            if key in guarded and place:
+            if place and key in guarded and not _tightens(key, value):
                 ignored.append(origin)
                 continue
             if name in ALIASES and not _fits(key, value):
@@ -263,6 +265,11 @@ def load(
         if name in DEVICE_VARIABLES and name not in environment
     }  # fmt: skip
     return Loaded(_build(values, origins), origins, tuple(warnings), shown)
+
+
+def _tightens(key: str, value: Any) -> bool:
+    """Whether a value makes a server ask for keys: that may be said anywhere."""
+    return key == _BEHIND_PROXY and str(value).strip().lower() in _TRUE
 
 
 def _same(one: Path, other: Path) -> bool:
