@@ -72,3 +72,16 @@ def test_a_folder_of_nothing_is_an_error(anyrig: Anyrig, tmp_path: Path) -> None
     done = anyrig("analyse", str(tmp_path / "bare"), "--no-vectors")
     assert done.returncode == 2
     assert "empty.txt" in done.stderr
+
+
+def test_texts_too_short_to_tell_their_language_are_no_foreign_ones(
+    anyrig: Anyrig, tmp_path: Path
+) -> None:
+    made = tmp_path / "notes"
+    made.mkdir()
+    (made / "a.txt").write_text("inside words")
+    (made / "b.txt").write_text("outside words")
+    done = anyrig("analyse", str(made))
+    assert done.returncode == 0, done.stderr
+    assert "und" not in done.stderr
+    assert "vectors of minilm" in done.stdout

@@ -71,6 +71,16 @@ def test_one_device_on_the_command_line(run: Run, command: str) -> None:
         assert "There is: " in text
 
 
+@pytest.mark.parametrize("command", ["transcribe", "ocr", "summarise", "entities"])
+def test_one_device_where_none_may_be_needed(run: Run, command: str) -> None:
+    """Whether something is kept already, or by what it is made, does not matter."""
+    name = {"transcribe": "a.wav", "ocr": "a.png"}.get(command, "a.txt")
+    Path(name).write_bytes(b"A short letter, which is no sound and no picture.")
+    code, text = run(command, name, "--device", "97")
+    assert code == 2, text
+    assert "error: no device matches '97'" in text
+
+
 @pytest.mark.parametrize("command", ["devices", "speak", "embed"])
 @pytest.mark.parametrize("in_file", [False, True])
 def test_variables_of_ours(

@@ -298,6 +298,40 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
         assert client.delete("/documents/indexes/letters").status_code == 404
 
 
+def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp) -> None:
+    from anyrig.documents.index import schema
+
+    app = make_app("--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": "*"})
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        people = _people(client)
+        key = next(one.id for one in app.state.parts.keys.all() if one.name == "ann")
+        folder = app.state.parts.places["indexes"]
+        schema.connect(folder / f"diary--{key}.sqlite").close()
+        schema.connect(folder / "letters.sqlite").close()
+        names = [one["name"] for one in people.bob.get("/documents/indexes").json()["indexes"]]
+        assert names == ["letters"]
+        for path in (f"/documents/indexes/diary--{key}", f"/documents/indexes/diary--{key}/files"):
+            assert people.bob.get(path).status_code == 404
+        assert people.ann.get("/documents/indexes/diary/files").status_code == 200
+
+
+def test_health_does_not_name_what_others_made(people: People) -> None:
+    mine = sent(people.ann)
+    parts = people.app.state.parts
+    key = next(one.id for one in parts.keys.all() if one.name == "ann")
+    from anyrig.documents.index import schema
+
+    schema.connect(parts.places["indexes"] / f"diary--{key}.sqlite").close()
+    people.ann.post("/documents/search", json={"index": "diary", "question": "parrots"})
+    assert people.ann.post(
+        "/documents/embed", json={"files": [f"upload:{mine}"], "model": "hashing"}
+    ).is_success  # fmt: skip
+    told = people.bob.get("/health")
+    assert told.json()["workers"][0]["cached_models"]
+    assert "diary" not in told.text
+    assert key not in told.text
+
+
 def test_training_runs_belong_to_the_key_of_their_job(people: People, tmp_path: Path) -> None:
     from anyrig.services import train_config, train_runs
 

@@ -175,6 +175,41 @@ def test_a_disk_that_is_full_leaves_everything_where_it_is(
     check_moved(job)
 
 
+@pytest.mark.parametrize("code", [errno.EXDEV, 0])
+def test_a_move_that_fails_half_way_is_taken_back(
+    job: str, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The old place is used on, so that all of it must be there, and no stale copy here."""
+    with monkeypatch.context() as patched:
+        if code:
+            refuse_renames(patched, code)
+            full = [("a", "b", "No space left on device")]
+            patched.setattr(shutil, "copytree", refused_with(shutil.Error(full)))
+        else:  # a folder that is a mount point cannot be renamed
+            refuse_renames(patched, errno.EBUSY, only="server")
+        here = found()
+        assert here.data == cache()
+        with LocalJobs(here.jobs) as jobs:
+            assert jobs.get(job).kind == "book"
+            later = jobs.submit("book", {"file": "later.txt"}).id
+        said = "No space left on device" if code else os.strerror(errno.EBUSY)
+        assert caplog.text.strip().endswith(said)
+    check_moved(job)
+    with LocalJobs(found().jobs) as jobs:
+        assert jobs.get(later).kind == "book"
+
+
+def test_without_room_for_a_mark_the_new_place_is_used(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        patched.setattr("anyrig.store.atomic.write_text", refused_with(full))
+        assert found().data == data()
+        with LocalJobs(found().jobs) as jobs:
+            assert jobs.get(job).kind == "book"
+
+
 def test_data_in_use_stay_until_nobody_uses_them(job: str) -> None:
     with LocalJobs(cache() / "jobs.sqlite") as running:
         assert running.get(job).kind == "book"
@@ -231,14 +266,21 @@ def test_folders_that_are_one_are_left_alone(job: str) -> None:
     assert folders(same).jobs.exists()
 
 
-def refused(code: int, real: Callable[..., None]) -> Callable[..., None]:
+def refused(code: int, real: Callable[..., None], only: str = "") -> Callable[..., None]:
     def call(path: Any, *more: Any, **options: Any) -> None:
-        if str(path).startswith(str(cache())):
+        if str(path).startswith(str(cache() / only)):
             raise OSError(code, os.strerror(code))
         real(path, *more, **options)
 
     return call
 
 
-def refuse_renames(patch: pytest.MonkeyPatch, code: int) -> None:
-    patch.setattr(os, "rename", refused(code, os.rename))
+def refuse_renames(patch: pytest.MonkeyPatch, code: int, only: str = "") -> None:
+    patch.setattr(os, "rename", refused(code, os.rename, only))
+
+
+def refused_with(error: OSError) -> Callable[..., None]:
+    def call(*_: Any, **__: Any) -> None:
+        raise error
+
+    return call

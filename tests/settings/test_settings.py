@@ -229,7 +229,7 @@ def test_an_old_name_with_a_value_we_cannot_use_is_a_warning() -> None:
     assert loaded.settings.server.port == 3000
     assert loaded.settings.speech.model == "a"
     assert len(loaded.warnings) == 1
-    assert "VIBEVOICE_PORT" in loaded.warnings[0]
+    assert loaded.warnings == ("ignored VIBEVOICE_PORT: 'http' is not a valid server.port",)
     with pytest.raises(BadSetting):
         load({"ANYRIG_SERVER_PORT": "http"})
 
@@ -342,3 +342,31 @@ def test_a_broker_in_the_working_directory_is_not_dialled(anyrig: Anyrig) -> Non
             listening.accept()
     assert "cluster.broker" in done.stderr
     assert "--config" in done.stderr
+    assert done.returncode == 0, done.stderr  # spoken here, without any broker
+    assert Path("hello.wav").is_file()
+
+
+def test_a_file_of_the_working_directory_may_ask_for_keys_and_not_for_none(tmp_path: Path) -> None:
+    """Who writes there that a proxy stands in front shall not be left open."""
+    asks = _file(tmp_path / "asks.toml", "[server]\nbehind_proxy = true\n")
+    opens = _file(tmp_path / "opens.toml", "[server]\nbehind_proxy = false\n")
+    dotenv = _file(tmp_path / "a.env", "ANYRIG_SERVER_BEHIND_PROXY=yes\n")
+    for places in ({"project_file": asks}, {"dotenv": dotenv}):
+        loaded = load({}, **places)  # type: ignore[arg-type]
+        assert loaded.settings.server.behind_proxy
+        assert loaded.warnings == ()
+    loaded = load({}, user_file=asks, project_file=opens)
+    assert loaded.settings.server.behind_proxy
+    assert "server.behind_proxy" in loaded.warnings[0]
+
+
+def test_spreading_is_ignored_with_the_broker_it_was_meant_for(tmp_path: Path) -> None:
+    toml = _file(tmp_path / "anyrig.toml", '[cluster]\nbroker = "redis://a/0"\nspread = true\n')
+    only = _file(tmp_path / "only.toml", "[cluster]\nspread = true\n")
+    dotenv = _file(tmp_path / ".env", "ANYRIG_CLUSTER_BROKER=redis://a/0\n")
+    assert not load({}, project_file=toml).settings.cluster.spread
+    assert not load({}, project_file=only, dotenv=dotenv).settings.cluster.spread
+    assert load({}, project_file=only).settings.cluster.spread
+    assert load({}, project_file=toml, user_file=only).settings.cluster.spread
+    assert load({"ANYRIG_CLUSTER_SPREAD": "yes"}, project_file=toml).settings.cluster.spread
+    assert load({}, project_file=toml, project_named=True).settings.cluster.spread

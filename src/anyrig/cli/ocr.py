@@ -67,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from anyrig.services.ocr import plan_of
 
     context = Context(options)
+    context.choose()  # a device that is not there is told of, whatever is kept
     files = _with_pages(reading.paths(context, options.files), options.files)
     if not files:
         raise BadInput("there is nothing to read", hint="Name a picture, a PDF or a folder.")

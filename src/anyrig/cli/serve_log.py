@@ -132,9 +132,9 @@ def log_start(context: Context, parts: Parts) -> None:
         for device in choice.devices:
             driver = " ".join(filter(None, (device.driver, device.driver_version)))
             facts = [device.id, device.name, memory_text(device), driver and f"driver {driver}"]
-            start.info("device %s (%s)", ", ".join(filter(None, facts)), choice.reason)
-        for warning in choice.warnings:
-            start.warning("%s", warning)
+            # What was warned of, the command has said already.
+            why = "" if choice.warnings else f" ({choice.reason})"
+            start.info("device %s%s", ", ".join(filter(None, facts)), why)
     except AnyrigError as error:
         start.warning("no device: %s. %s", error.message, error.hint)
     packages = context.machine.packages

@@ -81,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     from anyrig.services.summarise import summarise
 
     context = Context(options)
+    context.choose_cpu()  # a device that is not there is told of, though only models use one
     length = _length(options)
     output = _output(options.output)
     names = _names(context, options.places)

@@ -72,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     order = _ordered(options)
     wishes = _wishes(options)
+    context.choose()  # a device that is not there is told of before any file, kept or not
     if options.queue:
         return _queue(context, order)
     return _transcribe(context, order, wishes)

@@ -147,17 +147,19 @@ def find(
 
 def by_language(languages: Mapping[str, float]) -> Model:
     """The packaged model for texts of some languages: English, unless most of them are not."""
-    foreign = sum(share for code, share in languages.items() if code and code != "en")
-    if foreign > sum(languages.values()) / 2 and not PACKAGED["multilingual"].lack():
+    known = _known(languages)
+    foreign = sum(share for code, share in known.items() if code != "en")
+    if foreign > sum(known.values()) / 2 and not PACKAGED["multilingual"].lack():
         return _packaged("multilingual")
     return _packaged("minilm")
 
 
 def advice(model: Model, languages: Mapping[str, float]) -> str:
     """What to tell a person whose texts the model was not made for; nothing where it was."""
-    total = sum(languages.values())
-    foreign = sorted(code for code in languages if code not in model.languages)
-    share = sum(languages[code] for code in foreign) / total if total else 0.0
+    known = _known(languages)
+    total = sum(known.values())
+    foreign = sorted(code for code in known if code not in model.languages)
+    share = sum(known[code] for code in foreign) / total if total else 0.0
     if not model.languages or share < _WORTH_A_WORD:
         return ""
     how = "use the model `multilingual`"
@@ -167,6 +169,11 @@ def advice(model: Model, languages: Mapping[str, float]) -> str:
         f"{share:.0%} of the texts are in {', '.join(foreign[:5])}, but {model.name} was trained "
         f"on {', '.join(model.languages)} only, so results will be worse; {how}"
     )
+
+
+def _known(languages: Mapping[str, float]) -> dict[str, float]:
+    """Without texts whose language is not clear: those are too short to tell."""
+    return {code: share for code, share in languages.items() if code not in ("", "und")}
 
 
 def _packaged(name: str) -> Model:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _MARK = "--"
+_OWNED = re.compile(rf".*{_MARK}[0-9a-f]{{12}}", re.DOTALL)
+"""An index of a key, as it is called on disk."""
 _LONGEST_INDEX = 50
 """The id of a key stands behind the name of its index, and both together are a file's name."""
 
@@ -189,8 +191,11 @@ def hide_key(text: str, key: str) -> str:
 
 
 def is_shared(parts: Parts, client: Client, name: str) -> bool:
-    """Whether an index or a classifier without an owner may be used by this client."""
+    """Whether an index or a classifier may be used by this client, though it is not its own.
+
+    `*` shares what has no owner; an index of another key is shared by its whole name alone.
+    """
     if client.sees_all:
         return True
     shared = [one.strip() for one in parts.settings.shared.split(",")]
-    return name in shared or "*" in shared
+    return name in shared or ("*" in shared and not _OWNED.fullmatch(name))

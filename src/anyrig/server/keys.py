@@ -162,7 +162,8 @@ class Keys:
                     file.write(json.dumps({"version": 1, "keys": rows}, indent=1).encode())
             except OSError as error:
                 raise StoreFailed(
-                    f"cannot write {self._path}: {error.strerror}", hint="Allow it."
+                    f"cannot write {self._path}: {error.strerror}",
+                    hint="Check its permissions, and that the disk is not full.",
                 ) from error
 
 

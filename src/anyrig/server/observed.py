@@ -21,6 +21,7 @@ SILENT_S = 15.0
 DEAD_TOLD_S = 60.0
 """For how long a worker that died is still told of."""
 _MB = 1 << 20
+_NAMED_BY_PEOPLE = ("index", "book plan")
 
 
 class Worker(NamedTuple):
@@ -81,8 +82,13 @@ def _fields(worker: Worker, answering: Mapping[str, Mapping[str, Any]]) -> dict[
         "gpu_count": len(answering),
         "gpu_memory_free_mb": round(max(free) / _MB) if free else None if rows else 0,
         "tts_model_loaded": alive and worker.model.startswith("speech"),
-        "cached_models": list(seen.holds) if alive else [],
+        "cached_models": list(dict.fromkeys(map(_model_name, seen.holds))) if alive else [],
     }
+
+
+def _model_name(held: str) -> str:
+    """What a worker holds, without the names that people gave: every key may read this."""
+    return next((kind for kind in _NAMED_BY_PEOPLE if held.startswith(f"{kind} ")), held)
 
 
 def problems(parts: Parts) -> list[str]:

@@ -163,14 +163,17 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
     kind, known = asked.kind, takes(asked.kind)
     for name in asked.arguments:
         if name not in known:
-            raise BadInput(f"a {kind} takes no {name[:40]!r} here", hint=f"{', '.join(known)}.")
+            raise BadInput(
+                f"a job of the kind {kind} takes no {name[:40]!r}",
+                hint=f"It takes {', '.join(known)}.",
+            )
     found: dict[str, Plain] = {}
     for name, value in asked.arguments.items():
         if value is None or name in ("file", "files", "folder", "lines"):
             continue
         if name in CHOICES and value not in CHOICES[name]:
             raise BadInput(
-                f"{name!r} of a {kind} is another word", hint=f"{', '.join(CHOICES[name])}."
+                f"that value of {name!r} is not known", hint=f"One of {', '.join(CHOICES[name])}."
             )
         rule = _RULES.get(name)
         found[name] = rule(asked, name, value) if rule is not None else value

@@ -20,6 +20,13 @@ _TAG = re.compile(
 """Among the places of an error: which form of several was tried."""
 
 
+_NO_OBJECT = "the body must be a JSON object"
+_WHOLE_BODY = {
+    "missing": "the body is empty", "model_attributes_type": _NO_OBJECT, "model_type": _NO_OBJECT,
+    "dict_type": _NO_OBJECT,
+}  # fmt: skip
+
+
 class Misfit(NamedTuple):
     """A field that does not fit."""
 
@@ -71,6 +78,8 @@ def _told(one: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
         more = plain(str(one.get("ctx", {}).get("error", "")))
         return (place[0] if place else "body",), f"the body is not valid JSON: {more or message}"
     message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if len(place) == 1 and one["type"] in _WHOLE_BODY:
+        return (place[0],), _WHOLE_BODY[one["type"]]
     message = "is required" if one["type"] == "missing" else message
     message = message.removeprefix("Input ")
     first, rest = place[:1], place[1:]

@@ -51,6 +51,8 @@ DEVICE_VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
 )  # fmt: skip
 """Variables of drivers and frameworks that a `.env` file may set for a command."""
+_BROKER, _SPREAD = "cluster.broker", "cluster.spread"
+_BEHIND_PROXY = "server.behind_proxy"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 # Names of the systems that anyrig replaces, and what they are here.
@@ -230,35 +232,44 @@ def load(
     origins: dict[str, tuple[Origin, str]] = {}
     ignored: list[str] = []
     unknown: list[str] = []
-    guarded = restricted_keys()
+    misfit: list[str] = []
     if project_file is not None and user_file is not None and _same(project_file, user_file):
         project_file = None
-    for path in (user_file, project_file):
-        if path is None:
-            continue
-        for key, value in _from_toml(path).items():
-            if key in guarded and path is project_file and not project_named:
+    files = {path: _from_toml(path) for path in (user_file, project_file) if path is not None}
+    from_file = _from_dotenv(dotenv) if dotenv is not None else {}
+    guarded = restricted_keys()
+    unnamed = {} if project_file is None or project_named else files[project_file]
+    if _BROKER in unnamed or _BROKER in _from_variables(from_file):
+        guarded |= {_SPREAD}  # it was meant for that broker, and no other may get the texts
+    for path, found in files.items():
+        for key, value in found.items():
+            here = path is project_file and not project_named
+            if here and key in guarded and not _tightens(key, value):
                 ignored.append(f"{key} in {path}")
                 continue
             values[key], origins[key] = value, ("settings", str(path))
-    from_file = _from_dotenv(dotenv) if dotenv is not None else {}
     for variables, place in ((from_file, f"{dotenv}"), (environment, "")):
         unknown += _unknown(variables, place)
         for key, (value, name) in _from_variables(variables).items():
             origin = f"{name} in {place}" if place else name
-            if key in guarded and place:
+            if place and key in guarded and not _tightens(key, value):
                 ignored.append(origin)
                 continue
             if name in ALIASES and not _fits(key, value):
-                unknown.append(f"{origin} = {value!r}, which {key} cannot be")
+                misfit.append(f"ignored {origin}: {value!r} is not a valid {key}")
                 continue
             values[key], origins[key] = value, ("environment", origin)
-    warnings = [*_ignored_warning(ignored, user_file), *_unknown_warning(unknown)]
+    warnings = [*_ignored_warning(ignored, user_file), *_unknown_warning(unknown), *misfit]
     shown = {
         name: value for name, value in from_file.items()
         if name in DEVICE_VARIABLES and name not in environment
     }  # fmt: skip
     return Loaded(_build(values, origins), origins, tuple(warnings), shown)
+
+
+def _tightens(key: str, value: Any) -> bool:
+    """Whether a value makes a server ask for keys: that may be said anywhere."""
+    return key == _BEHIND_PROXY and str(value).strip().lower() in _TRUE
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -30,6 +30,7 @@ STATE = ("cluster",)
 _MARK = "moved-from-cache.json"
 _STAGING = ".moving-"
 _WAIT_S = 60.0
+_LEAST_FREE_BYTES = 4 << 20
 _ELSEWHERE = {errno.EXDEV, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
@@ -52,8 +53,14 @@ def settle(old: Path, new: Path, names: Sequence[str]) -> Path:
                 return new
             return new if _move_all(old, new, names) else old
     except OSError as error:
-        log.warning("the data in %s cannot be moved to %s and stay there: %s", old, new, error)
+        log.warning("the data stay in %s: they cannot be moved to %s: %s", old, new, _reason(error))
         return old
+
+
+def _reason(error: OSError) -> str:
+    """In words; an error of `shutil.copytree` is a list, the last of each what was said."""
+    listed = error.args[0] if error.args else None
+    return str(listed[0][-1]) if isinstance(listed, list) and listed else str(error)
 
 
 def _within(folder: Path, names: Sequence[str]) -> list[Path]:
@@ -74,13 +81,20 @@ def _move_all(old: Path, new: Path, names: Sequence[str]) -> bool:
         log.info("the data in %s are in use and will be moved to %s later", old, new)
         return False
     both = [name for name in names if _there(old / name) and _there(new / name)]
-    copied = []
-    for name in waiting:
-        if _move(old / name, new / name):
-            copied.append(name)
+    if waiting and shutil.disk_usage(new).free < _LEAST_FREE_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # databases are written to below
+    copied: list[str] = []
+    moved: list[str] = []
+    try:
+        for name in waiting:
+            (copied if _move(old / name, new / name) else moved).append(name)
+    except OSError:
+        _move_back(old, new, copied, moved)
+        raise
     _rewrite_paths(old, new)
     marked = {"from": str(old), "items": waiting, "left": both + copied}
-    atomic.write_text(new / _MARK, json.dumps(marked, indent=2) + "\n")
+    with contextlib.suppress(OSError):  # all of it is there: the old place must not be used again
+        atomic.write_text(new / _MARK, json.dumps(marked, indent=2) + "\n")
     for name in copied:
         _remove(old / name)
     if waiting:
@@ -178,6 +192,15 @@ def _move(old: Path, new: Path) -> bool:
         _remove(staged)
         raise
     return True
+
+
+def _move_back(old: Path, new: Path, copied: Sequence[str], moved: Sequence[str]) -> None:
+    """All of it at the old place again, which is used on: a copy left here would soon be stale."""
+    for name in copied:
+        _remove(new / name)
+    for name in moved:
+        with contextlib.suppress(OSError):
+            os.rename(new / name, old / name)
 
 
 def _staging(new: Path) -> Path:
@@ -289,5 +312,6 @@ def _rewrite_runs(folder: Path, old: str, new: str) -> None:
         told["folder"] = new + place[len(old) :]
         # A run's name is made of its folder.
         name = "r" + hashlib.sha256(os.fsencode(told["folder"])).hexdigest()[:15]
-        atomic.write_text(folder / f"{name}.json", json.dumps(told))
-        path.unlink()
+        with contextlib.suppress(OSError):
+            atomic.write_text(folder / f"{name}.json", json.dumps(told))
+            path.unlink()

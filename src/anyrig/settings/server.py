@@ -53,7 +53,8 @@ class ServerSettings:
     folders: str = restricted("")
     """Folders, with commas, that requests may have indexed."""
     shared: str = restricted("")
-    """Indexes and classifiers of this machine, with commas, that every key may use; `*` is all."""
+    """Indexes and classifiers of this machine, with commas, that every key may use; `*` is all
+    that no key made."""
     requests_per_minute: int = 600
     """What one key may ask for; a key may have its own limit."""
     log_texts: bool = False

@@ -195,7 +195,9 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}", hint="Allow it.") from None
+        raise BadInput(
+            f"{path} cannot be read: {error.strerror}", hint="Check its permissions."
+        ) from None
 
 
 def _by_magic(head: bytes, path: Path) -> str:

@@ -72,7 +72,9 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
             )
         return source.read_bytes()
     except OSError as error:
-        raise BadInput(f"{source} cannot be read: {error.strerror}", hint="Allow it.") from None
+        raise BadInput(
+            f"{source} cannot be read: {error.strerror}", hint="Check its permissions."
+        ) from None
 
 
 def _opened(data: bytes, name: str) -> Image:
