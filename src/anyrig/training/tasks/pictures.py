@@ -7,12 +7,14 @@ is kept, and a picture is decoded again when it is its turn.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import logging
 import random
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -37,6 +39,11 @@ MOST_PIXELS = 100_000_000
 MOST_BYTES = 500_000_000
 """Of one file."""
 _THREADS = 4
+_LARGE = threading.Lock()
+"""Pictures that take much memory are decoded one at a time."""
+_LARGE_BYTES = 100_000_000
+_MOST_WHOLE = 4_000_000
+"""Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
 _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
 _HINT = "Get the file anew, or save it with another program."
 
@@ -50,7 +57,9 @@ def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.d
     data = _bytes(source, name)
     try:
         with _opened(data, name) as image:
-            return _square(image, size, channels)
+            large = picture.decode_bytes(image) > _LARGE_BYTES
+            with _LARGE if large else contextlib.nullcontext():
+                return _square(image, size, channels)
     except (AnyrigError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
@@ -90,6 +99,15 @@ def _opened(data: bytes, name: str) -> Image:
             f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
             hint="Make it smaller.",
         )
+    needed = picture.decode_bytes(image)
+    if needed > picture.MOST_DECODE_BYTES:
+        form, most = image.format, picture.MOST_DECODE_BYTES // 1_000_000
+        image.close()
+        raise PastLimit(
+            f"{name} is {form} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
+            " decode",
+            hint="Make it smaller, or save it as PNG.",
+        )
     return image
 
 
@@ -102,18 +120,43 @@ def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[
     if image.format == "JPEG":
         image.draft(mode, (2 * size, 2 * size))  # decoded small: several times faster
     image.load()
+    if image.width * image.height > _MOST_WHOLE:
+        image = _reduced(image, 2 * size, mode)
     upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith(("I", "F")):
-        made = _stretched(upright)
-    elif upright.mode in _CLEAR or "transparency" in upright.info:
-        clear = upright.convert("RGBA")
-        made = images.new("RGBA", clear.size, "white")
-        made.alpha_composite(clear)
-    else:
-        made = upright
+    made = _stretched(upright) if upright.mode.startswith(("I", "F")) else _on_white(upright)
     fitted = ImageOps.fit(made.convert(mode), (size, size), images.Resampling.BICUBIC)
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _on_white(image: Image) -> Image:
+    from PIL import Image as images
+
+    if image.mode not in _CLEAR and "transparency" not in image.info:
+        return image
+    clear = image.convert("RGBA")
+    made = images.new("RGBA", clear.size, "white")
+    made.alpha_composite(clear)
+    return made
+
+
+def _reduced(image: Image, least: int, mode: str) -> Image:
+    """The middle square of a picture, its side divided by a whole number to `least` or more."""
+    from PIL import Image as images
+
+    exif = image.getexif()
+    side = min(image.size)
+    factor = max(1, side // least)
+    side -= side % factor
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    middle = image.crop((left, top, left + side, top + side))
+    deep = image.mode.startswith(("I", "F"))
+    made = images.new("F" if deep else mode, (side // factor, side // factor))
+    for start, band in picture.bands(middle, factor):
+        flat = band.convert("F") if deep else _on_white(band).convert(mode)
+        made.paste(flat.reduce(factor), (0, start // factor))
+    made.info["exif"] = exif.tobytes() if len(exif) else b""
+    return made
 
 
 def _stretched(image: Image) -> Image:
