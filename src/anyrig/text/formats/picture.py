@@ -107,17 +107,20 @@ def decode_bytes(image: Image) -> int:
     return image.width * image.height * (own + decoder)
 
 
-def bands(image: Image, rows: int = 1) -> Iterator[tuple[int, Image]]:
+def bands(
+    image: Image, rows: int = 1, box: tuple[int, int, int, int] | None = None
+) -> Iterator[tuple[int, Image]]:
     """A picture in bands of full width, from the top: where each begins, and a copy of it.
 
     Args:
         image: one that is loaded.
         rows: all bands but the last have a multiple of so many.
+        box: the part of it that is wanted: left, top, right, bottom.
     """
-    width, height = image.size
-    high = max(1, _BAND_PIXELS // width // rows) * rows
-    for top in range(0, height, high):
-        yield top, image.crop((0, top, width, min(top + high, height)))
+    left, top, right, bottom = box or (0, 0, *image.size)
+    high = max(1, _BAND_PIXELS // (right - left) // rows) * rows
+    for start in range(top, bottom, high):
+        yield start - top, image.crop((left, start, right, min(start + high, bottom)))
 
 
 def num_pages(path: Path, form: str, limits: Limits) -> int:

@@ -7,14 +7,12 @@ is kept, and a picture is decoded again when it is its turn.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import logging
 import random
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,9 +37,8 @@ MOST_PIXELS = 100_000_000
 MOST_BYTES = 500_000_000
 """Of one file."""
 _THREADS = 4
-_LARGE = threading.Lock()
-"""Pictures that take much memory are decoded one at a time."""
 _LARGE_BYTES = 100_000_000
+"""Of memory to decode a picture: those that take more are decoded one at a time."""
 _MOST_WHOLE = 4_000_000
 """Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
 _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
@@ -53,13 +50,22 @@ def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.d
 
     Whatever is wrong with it is a `BadInput`.
     """
+    made = _read(source, size, channels, picture.MOST_DECODE_BYTES)
+    assert made is not None  # `_opened` refuses what takes more
+    return made
+
+
+def _read(
+    source: Path | bytes, size: int, channels: int, most_bytes: int
+) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+    """The same; None for a picture that takes more memory to decode than `most_bytes`."""
     name = source.name if isinstance(source, Path) else "the picture"
     data = _bytes(source, name)
     try:
         with _opened(data, name) as image:
-            large = picture.decode_bytes(image) > _LARGE_BYTES
-            with _LARGE if large else contextlib.nullcontext():
-                return _square(image, size, channels)
+            if picture.decode_bytes(image) > most_bytes:
+                return None
+            return _square(image, size, channels)
     except (AnyrigError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
@@ -149,10 +155,10 @@ def _reduced(image: Image, least: int, mode: str) -> Image:
     factor = max(1, side // least)
     side -= side % factor
     left, top = (image.width - side) // 2, (image.height - side) // 2
-    middle = image.crop((left, top, left + side, top + side))
+    middle = (left, top, left + side, top + side)
     deep = image.mode.startswith(("I", "F"))
     made = images.new("F" if deep else mode, (side // factor, side // factor))
-    for start, band in picture.bands(middle, factor):
+    for start, band in picture.bands(image, factor, middle):
         flat = band.convert("F") if deep else _on_white(band).convert(mode)
         made.paste(flat.reduce(factor), (0, start // factor))
     made.info["exif"] = exif.tobytes() if len(exif) else b""
@@ -241,14 +247,19 @@ def _decoded(
     """Those that can be decoded, and the sums of their values and squares by channel."""
     names, sums = [], torch.zeros(2, channels, dtype=torch.float64)
 
-    def one(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | str:
+    def one(
+        path: Path, most_bytes: int = _LARGE_BYTES
+    ) -> np.ndarray[Any, np.dtype[np.uint8]] | str | None:
         try:
-            return read(path, size, channels)
+            return _read(path, size, channels, most_bytes)
         except AnyrigError as error:
             return error.message
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for path, made in zip(paths, pool.map(one, paths), strict=True):
+            if made is None:  # by this thread: each thread's allocator keeps what it once had
+                made = one(path, picture.MOST_DECODE_BYTES)
+            assert made is not None
             if isinstance(made, str):
                 skipped[str(path)] = made
                 continue
