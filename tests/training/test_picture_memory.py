@@ -41,6 +41,7 @@ def large_png(path: Path, side: int) -> None:
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + made)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count in other units")
 def test_several_large_pictures_are_not_in_memory_at_once(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
