@@ -170,3 +170,15 @@ def test_without_pillow_first_bytes_tell(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert prepare(Picture(given.data, "image/x")).picture == given
     assert "pip install pillow" in prepare(gif).warning
+
+
+def test_a_cover_whose_decoder_takes_too_much_memory_is_left_out() -> None:
+    # JPEG 2000 of 6,300 x 6,300 pixels in four channels, without a pixel in it.
+    inner = struct.pack(">I4sIIHBBBB", 22, b"ihdr", 6_300, 6_300, 4, 7, 7, 0, 0)
+    inner += struct.pack(">I4sBBBI", 15, b"colr", 1, 0, 0, 16)
+    start = b"\x00\x00\x00\x0cjP  \r\n\x87\n"
+    start += struct.pack(">I4s4sI4s", 20, b"ftyp", b"jp2 ", 0, b"jp2 ")
+    data = start + struct.pack(">I4s", 8 + len(inner), b"jp2h") + inner
+    made = prepare(Picture(data, "image/jp2"))
+    assert made.picture is None
+    assert "takes too much memory" in made.warning

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,12 @@ def test_words_drawn_at_random() -> None:
             for _ in range(dice.randint(1, 2000))
         ]
         check(" ".join(words))
+
+
+def test_a_paragraph_of_very_many_sentences_is_cut_between_sentences() -> None:
+    text = "This is one. " * 40_000
+    found = spans(text)
+    assert found[0][0] == 0
+    assert found[-1][1] == len(text.rstrip())
+    assert all(text[start:].startswith("This") and text[end - 1] == "." for start, end in found)
+    assert all(after[0] <= before[1] + 1 for before, after in pairwise(found))

@@ -280,3 +280,12 @@ def test_a_small_file_does_not_become_hours_of_sound(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="of sound or more in"):
             for _ in sound.blocks():
                 pass
+
+
+@pytest.mark.parametrize("channels", [3, 6, 8])
+def test_recordings_of_many_channels_are_averaged(tmp_path: Path, channels: int) -> None:
+    file = tmp_path / "many.flac"
+    soundfile.write(file, np.repeat(tone(192_000)[:, None], channels, axis=1), 192_000)
+    samples = heard(file)
+    assert len(samples) == pytest.approx(SECONDS * RATE, abs=RATE // 50)
+    assert strength(samples, 440.0) == pytest.approx(0.4, abs=0.02)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.install import install_line
 from anyrig.text.document import Picture
-from anyrig.text.formats.picture import pillow_formats
+from anyrig.text.formats.picture import MOST_DECODE_BYTES, decode_bytes, pillow_formats
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -55,6 +55,12 @@ def _prepared(picture: Picture, image: Image) -> Cover:
     kind = image.format or ""
     if min(width, height) < 1 or width * height > _MOST_PIXELS:
         return Cover(None, f"the cover is left out: it has {width:,} by {height:,} pixels")
+    if decode_bytes(image) > MOST_DECODE_BYTES:
+        return Cover(
+            None,
+            f"the cover is left out: it takes too much memory ({kind} of {width:,} by {height:,}"
+            " pixels)",
+        )
     small = max(width, height) <= LARGEST and len(picture.data) <= _MOST_BYTES
     upright = image.getexif().get(0x0112, 1) in (0, 1)
     plain = image.mode in ("RGB", "L", "RGBA", "LA", "P", "1")
@@ -70,8 +76,8 @@ def _jpeg(image: Image) -> bytes:
     """The picture upright, on white where one sees through it, no larger than `LARGEST`."""
     from PIL import Image, ImageOps
 
+    image.thumbnail((LARGEST, LARGEST))
     turned = ImageOps.exif_transpose(image)
-    turned.thumbnail((LARGEST, LARGEST))
     if turned.mode in ("RGBA", "LA", "PA") or "transparency" in turned.info:
         seen = turned.convert("RGBA")
         turned = Image.new("RGB", seen.size, (255, 255, 255))

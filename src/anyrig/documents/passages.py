@@ -12,11 +12,11 @@ in a passage.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyrig.text.sentences import Span, paragraphs, sentences
+from anyrig.text.sentences import Span, paragraphs, sentences, stretches
 
 if TYPE_CHECKING:
     from anyrig.text.pages import Page, Paged
@@ -75,7 +75,7 @@ def passages(paged: Paged, *, language: str = "en", budget: int = BUDGET) -> Ite
 
 def spans(text: str, *, language: str = "en", budget: int = BUDGET) -> list[Span]:
     """Where the passages of a page's text begin and end."""
-    found = _packed(text, list(_units(text, language, budget)), budget)
+    found = _packed(text, _units(text, language, budget), budget)
     return [span for span in found if any(map(str.isalnum, text[span[0] : span[1]]))]
 
 
@@ -105,14 +105,15 @@ def _units(text: str, language: str, budget: int) -> Iterator[_Unit]:
         if end - start <= min(_PLAIN_PARAGRAPH, budget // 4):
             yield _Unit((start, end), weight(text[start:end]), True)
             continue
-        pieces = [
-            piece
-            for first, last in sentences(text[start:end], language)
-            for piece in _pieces(text, start + first, start + last, budget)
-        ]
-        for place, piece in enumerate(pieces, 1):
-            heavy = weight(text[piece[0] : piece[1]])
-            yield _Unit(piece, heavy, place == len(pieces))
+        for begin, stop in stretches(text, start, end):
+            pieces = [
+                piece
+                for first, last in sentences(text[begin:stop], language)
+                for piece in _pieces(text, begin + first, begin + last, budget)
+            ]
+            for place, piece in enumerate(pieces, 1):
+                heavy = weight(text[piece[0] : piece[1]])
+                yield _Unit(piece, heavy, stop == end and place == len(pieces))
 
 
 def _pieces(text: str, start: int, end: int, budget: int) -> Iterator[Span]:
@@ -136,7 +137,7 @@ def _cut(text: str, budget: int) -> int:
     return space if space > 0 else most
 
 
-def _packed(text: str, units: Sequence[_Unit], budget: int) -> list[Span]:
+def _packed(text: str, units: Iterable[_Unit], budget: int) -> list[Span]:
     """Units joined to passages."""
     found: list[Span] = []
     held: list[_Unit] = []

@@ -263,7 +263,7 @@ class _Change:
         kind = (frame.format.name, frame.layout.name, frame.sample_rate)
         if self._made is None or kind != self._kind:
             yield from self.finished()
-            self._made = av.AudioResampler(format="fltp", layout=frame.layout, rate=RATE)
+            self._made = av.AudioResampler(format="flt", layout=frame.layout, rate=RATE)
             self._kind = kind
         yield from self._made.resample(frame)
 
@@ -300,7 +300,9 @@ class _Clock:
         """A frame's samples."""
         import numpy as np
 
-        samples: Samples = frame.to_ndarray().mean(axis=0, dtype=np.float32)
+        # Not planar: PyAV 18 reads past the planes of a frame of 8 channels.
+        rows = frame.to_ndarray().reshape(frame.samples, -1)
+        samples: Samples = rows.mean(axis=1, dtype=np.float32)
         self.given += len(samples)
         return samples
 

@@ -24,6 +24,7 @@ from anyrig.store import atomic
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
+from anyrig.text.formats.picture import pillow_formats
 from anyrig.text.garbage import readable
 from anyrig.text.pages import DPI
 
@@ -311,7 +312,7 @@ def resolution(path: Path, number: int = 1) -> float:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=pillow_formats()) as image:
             image.seek(number - 1)
             told = float(image.info.get("dpi", (0, 0))[0])
     except (OSError, EOFError, ValueError, TypeError, SyntaxError, Image.DecompressionBombError):

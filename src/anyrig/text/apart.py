@@ -126,6 +126,8 @@ class Apart:
                     yield drawn
                 return
             except _Died as error:
+                if not left:
+                    return  # all pages had come
                 num_deaths += 1
                 if used and error.why == "crash":
                     continue  # by harm from an earlier file, perhaps

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 
 from anyrig.errors import AnyrigError, BadInput, PastLimit, Protected
 from anyrig.text.document import Document
-from anyrig.text.formats import picture
+from anyrig.text.formats import memory, picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import labelled, one_line
 
@@ -123,6 +123,8 @@ def guarded(path: Path, limits: Limits) -> Iterator[None]:
         error.args = (error.message,)
         raise
     except MemoryError as error:
+        if memory.is_limited():
+            raise BadInput(f"{one_line(path.name)} {memory.TOLD}", hint=memory.HINT) from error
         raise BadInput(
             f"{one_line(path.name)} needs more memory than there is",
             hint="Split it, or free memory.",

@@ -13,9 +13,11 @@ sentencex proposes; a few rules correct it where it was measured to be wrong:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 Span = tuple[int, int]
+_STRETCH = 200_000
 
 # Titles and the like: a name or a number follows, so no sentence ends there.
 _LEADING = {
@@ -98,6 +100,17 @@ def sentences(text: str, language: str = "en") -> list[Span]:
         spans = (_trimmed(text, span) for span in pairwise(edges))
         found += [span for span in spans if span]
     return found
+
+
+def stretches(text: str, start: int, end: int) -> Iterator[Span]:
+    """A paragraph in parts of bounded length, cut after a sentence or a word where that can be."""
+    while end - start > _STRETCH:
+        middle, most = start + _STRETCH // 2, start + _STRETCH
+        cut = max(text.rfind(". ", middle, most), text.rfind("\u3002", middle, most)) + 1
+        cut = cut or text.rfind(" ", middle, most) + 1 or most
+        yield start, cut
+        start = cut
+    yield start, end
 
 
 def _trimmed(text: str, span: Span) -> Span | None:

@@ -25,8 +25,8 @@ CORE = 0.3
 LIKELY = 0.5
 """What the mean over a line must reach."""
 GROW = 1.6
-MOST_LOOKED_AT = 7_000_000
-"""Pixels of the largest picture that the network is given: they are its memory."""
+MOST_LOOKED_AT = 6_000_000
+"""Pixels of the largest picture that the network is given: each takes it 125 bytes."""
 _OVER = 1.1  # what rounding may add
 _STEP = 32
 _LEAST = 3

@@ -218,7 +218,7 @@ def plain_jpeg(data: bytes, read: ReadPage) -> bool:
         return False
     from PIL import Image
 
-    with Image.open(io.BytesIO(data)) as image:
+    with Image.open(io.BytesIO(data), formats=["JPEG"]) as image:
         upright = image.getexif().get(0x0112, 1) == 1
         return upright and image.size == (read.width, read.height) and image.mode in ("L", "RGB")
 

@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from anyrig.errors import BadInput
+from anyrig.text.formats.picture import pillow_formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,7 @@ def grey(data: bytes) -> Grey:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(data)) as image:
+        with warnings.catch_warnings(), _opened(data) as image:
             warnings.simplefilter("ignore")  # a bomb is told by its size, below
             check_size(image.width, image.height)
             if image.format == "JPEG":  # decodes at a half or a quarter where that is enough
@@ -49,6 +50,12 @@ def grey(data: bytes) -> Grey:
             f"the picture cannot be opened: {said}",
             hint="It may be cut off or damaged: open it in a viewer and save it anew.",
         ) from error
+
+
+def _opened(data: bytes) -> Image.Image:
+    from PIL import Image as Images
+
+    return Images.open(io.BytesIO(data), formats=pillow_formats())
 
 
 def check_size(width: int, height: int) -> None:

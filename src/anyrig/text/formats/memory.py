@@ -54,6 +54,11 @@ def limit_memory(file_bytes: int = 0) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def is_limited() -> bool:
+    """Whether the memory of this process is bounded."""
+    return _Bound.idle is not None
+
+
 def _watch() -> NoReturn:
     """End the process when it holds more than it may: C libraries let go of Python meanwhile."""
     while True:

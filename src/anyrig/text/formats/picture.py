@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from anyrig.errors import BadInput, PastLimit
 from anyrig.install import install_line
@@ -40,6 +40,9 @@ _MAGIC = (
 _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _MOST_DRAWN = 40_000_000
 """Pixels of a picture that is handed on: larger ones are made smaller. A4 at 600 dots has 35."""
+MOST_DECODE_BYTES = 800_000_000
+"""Of memory to decode a picture in a process that has no limit of its own."""
+_BAND_PIXELS = 4_000_000
 _THUMBNAIL = 254  # TIFF's tag for a page that is a small copy of another
 _DAMAGED = "Get the file anew, or save it with another program."
 
@@ -87,6 +90,37 @@ def pillow_formats(*forms: str) -> list[str]:
     Image.init()
     names = (_PILLOW.get(form, form.upper()) for form in forms or FORMATS)
     return [name for name in names if name in Image.OPEN]
+
+
+def decode_bytes(image: Image) -> int:
+    """About how much memory it takes to decode a picture that was opened.
+
+    Some decoders work on numbers of 32 bits (JPEG 2000), keep several copies (WebP, AVIF) or all
+    coefficients (progressive JPEG).
+    """
+    bands = len(image.getbands())
+    own = 2 if image.mode.startswith("I;16") else 1 if bands == 1 and image.mode not in "IF" else 4
+    decoder = {
+        "JPEG2000": 6 * bands, "WEBP": 16, "AVIF": 16, "TIFF": 2 * own, "GIF": own, "BMP": own,
+        "JPEG": 2 * bands if "progressive" in image.info else 0,
+    }.get("JPEG" if image.format == "MPO" else image.format or "", 0)  # fmt: skip
+    return image.width * image.height * (own + decoder)
+
+
+def bands(
+    image: Image, rows: int = 1, box: tuple[int, int, int, int] | None = None
+) -> Iterator[tuple[int, Image]]:
+    """A picture in bands of full width, from the top: where each begins, and a copy of it.
+
+    Args:
+        image: one that is loaded.
+        rows: all bands but the last have a multiple of so many.
+        box: the part of it that is wanted: left, top, right, bottom.
+    """
+    left, top, right, bottom = box or (0, 0, *image.size)
+    high = max(1, _BAND_PIXELS // (right - left) // rows) * rows
+    for start in range(top, bottom, high):
+        yield start - top, image.crop((left, start, right, min(start + high, bottom)))
 
 
 def num_pages(path: Path, form: str, limits: Limits) -> int:
@@ -138,6 +172,8 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
         )
     try:
         image = Image.open(path, formats=names)
+    except MemoryError:
+        raise
     except UnidentifiedImageError:
         raise BadInput(
             f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
@@ -153,6 +189,8 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
 
 
 def _damaged(path: Path, error: Exception) -> NoReturn:
+    if isinstance(error, OSError) and "out of memory" in str(error):
+        raise MemoryError from error  # Pillow has only words for it
     raise BadInput(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
 
 
@@ -220,28 +258,34 @@ def grey(image: Image) -> Image:
     from PIL import Image as images
 
     exif = image.getexif()
-    if image.mode.startswith(("I", "F")):
-        made = _stretched(image)
-    elif image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        made = images.new("RGBA", clear.size, "white")
-        made.alpha_composite(clear)
-        made = made.convert("L")
-    else:
-        made = image.convert("L")
-    made.info.pop("transparency", None)
+    flat = _stretcher(image) if image.mode.startswith(("I", "F")) else _flat
+    made = images.new("L", image.size)
+    for top, band in bands(image):
+        made.paste(flat(band), (0, top))
     made.info["exif"] = exif.tobytes() if len(exif) else b""
     return made
 
 
-def _stretched(image: Image) -> Image:
+def _flat(image: Image) -> Image:
+    """In 256 greys, on white where it is clear."""
+    from PIL import Image as images
+
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        clear = image.convert("RGBA")
+        made = images.new("RGBA", clear.size, "white")
+        made.alpha_composite(clear)
+        return made.convert("L")
+    return image.convert("L")
+
+
+def _stretcher(image: Image) -> Callable[[Image], Image]:
     """Sixteen bits or fractions as eight: Pillow itself would cut off what is above 255."""
-    wide = image.convert("F")
-    low, high = wide.getextrema()
-    assert isinstance(low, float)
-    assert isinstance(high, float)
+    ends = [cast("tuple[float, float]", band.convert("F").getextrema()) for _, band in bands(image)]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     scale = 255.0 / (high - low) if high > low else 0.0
-    return wide.point(lambda value: value * scale - low * scale).convert("L")
+    return lambda band: (
+        band.convert("F").point(lambda value: value * scale - low * scale).convert("L")
+    )
 
 
 def fitted(image: Image) -> Image:

@@ -37,6 +37,10 @@ MOST_PIXELS = 100_000_000
 MOST_BYTES = 500_000_000
 """Of one file."""
 _THREADS = 4
+_LARGE_BYTES = 100_000_000
+"""Of memory to decode a picture: those that take more are decoded one at a time."""
+_MOST_WHOLE = 4_000_000
+"""Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
 _CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
 _HINT = "Get the file anew, or save it with another program."
 
@@ -46,10 +50,21 @@ def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.d
 
     Whatever is wrong with it is a `BadInput`.
     """
+    made = _read(source, size, channels, picture.MOST_DECODE_BYTES)
+    assert made is not None  # `_opened` refuses what takes more
+    return made
+
+
+def _read(
+    source: Path | bytes, size: int, channels: int, most_bytes: int
+) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
+    """The same; None for a picture that takes more memory to decode than `most_bytes`."""
     name = source.name if isinstance(source, Path) else "the picture"
     data = _bytes(source, name)
     try:
         with _opened(data, name) as image:
+            if picture.decode_bytes(image) > most_bytes:
+                return None
             return _square(image, size, channels)
     except (AnyrigError, MemoryError):
         raise
@@ -92,6 +107,15 @@ def _opened(data: bytes, name: str) -> Image:
             f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
             hint="Make it smaller.",
         )
+    needed = picture.decode_bytes(image)
+    if needed > picture.MOST_DECODE_BYTES:
+        form, most = image.format, picture.MOST_DECODE_BYTES // 1_000_000
+        image.close()
+        raise PastLimit(
+            f"{name} is {form} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
+            " decode",
+            hint="Make it smaller, or save it as PNG.",
+        )
     return image
 
 
@@ -104,18 +128,43 @@ def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[
     if image.format == "JPEG":
         image.draft(mode, (2 * size, 2 * size))  # decoded small: several times faster
     image.load()
+    if image.width * image.height > _MOST_WHOLE:
+        image = _reduced(image, 2 * size, mode)
     upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith(("I", "F")):
-        made = _stretched(upright)
-    elif upright.mode in _CLEAR or "transparency" in upright.info:
-        clear = upright.convert("RGBA")
-        made = images.new("RGBA", clear.size, "white")
-        made.alpha_composite(clear)
-    else:
-        made = upright
+    made = _stretched(upright) if upright.mode.startswith(("I", "F")) else _on_white(upright)
     fitted = ImageOps.fit(made.convert(mode), (size, size), images.Resampling.BICUBIC)
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _on_white(image: Image) -> Image:
+    from PIL import Image as images
+
+    if image.mode not in _CLEAR and "transparency" not in image.info:
+        return image
+    clear = image.convert("RGBA")
+    made = images.new("RGBA", clear.size, "white")
+    made.alpha_composite(clear)
+    return made
+
+
+def _reduced(image: Image, least: int, mode: str) -> Image:
+    """The middle square of a picture, its side divided by a whole number to `least` or more."""
+    from PIL import Image as images
+
+    exif = image.getexif()
+    side = min(image.size)
+    factor = max(1, side // least)
+    side -= side % factor
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    middle = (left, top, left + side, top + side)
+    deep = image.mode.startswith(("I", "F"))
+    made = images.new("F" if deep else mode, (side // factor, side // factor))
+    for start, band in picture.bands(image, factor, middle):
+        flat = band.convert("F") if deep else _on_white(band).convert(mode)
+        made.paste(flat.reduce(factor), (0, start // factor))
+    made.info["exif"] = exif.tobytes() if len(exif) else b""
+    return made
 
 
 def _stretched(image: Image) -> Image:
@@ -200,14 +249,19 @@ def _decoded(
     """Those that can be decoded, and the sums of their values and squares by channel."""
     names, sums = [], torch.zeros(2, channels, dtype=torch.float64)
 
-    def one(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]] | str:
+    def one(
+        path: Path, most_bytes: int = _LARGE_BYTES
+    ) -> np.ndarray[Any, np.dtype[np.uint8]] | str | None:
         try:
-            return read(path, size, channels)
+            return _read(path, size, channels, most_bytes)
         except AnyrigError as error:
             return error.message
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for path, made in zip(paths, pool.map(one, paths), strict=True):
+            if made is None:  # by this thread: each thread's allocator keeps what it once had
+                made = one(path, picture.MOST_DECODE_BYTES)
+            assert made is not None
             if isinstance(made, str):
                 skipped[str(path)] = made
                 continue
