@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from anyrig.server.page.words import words
 from tests.cli.test_without_extras import HIDE
 from tests.server.browsing import NEEDS, Browser, visiting
-from tests.server.conftest import Start, running
+from tests.server.conftest import Server, Start, running
 from tests.server.listening import player
 
 pytestmark = NEEDS
@@ -177,12 +177,15 @@ document.querySelector(selector).dispatchEvent(event);
 """
 
 
-def test_a_dropped_folder_is_sent_file_by_file(browser: Browser) -> None:
+def test_a_dropped_folder_is_sent_file_by_file(browser: Browser, server: Server) -> None:
     browser.open("/documents")
     folder = {"notes": {"a.txt": None, "deeper": {"b.txt": None}, ".hidden": None}}
     browser.script(_DROP, ".drop", folder)
     for name in ("a.txt", "b.txt"):
         browser.find(".drop-files .done", T("drop.done").format(name=name))
+    for one in server.client.get("/uploads").json()["files"]:
+        if one["name"] in ("a.txt", "b.txt"):
+            server.client.delete(f"/uploads/{one['id']}")
     browser.script(_DROP, ".drop", {"bare": {}})
     browser.find(".drop-files .failed", T("drop.empty_folder"))
     browser.open("/books")
