@@ -169,7 +169,7 @@ def test_speed_and_language_are_heeded(server: Server) -> None:
         ({"model": "tome"}, 404, "Did you mean tone"),
         ({"model": "kokoro"}, 501, "anyrig engines get kokoro"),
         ({"speed": 5}, 422, "less than or equal to 4"),
-        ({"speed": float("nan")}, 400, "NaN"),
+        ({"speed": float("nan")}, 400, "not valid JSON"),
         ({"response_format": "midi"}, 422, "response_format"),
         ({"language": "../x"}, 422, "language"),
         ({"input": ""}, 422, "input"),

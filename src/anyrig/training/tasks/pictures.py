@@ -109,10 +109,10 @@ def _opened(data: bytes, name: str) -> Image:
         )
     needed = picture.decode_bytes(image)
     if needed > picture.MOST_DECODE_BYTES:
-        form, most = image.format, picture.MOST_DECODE_BYTES // 1_000_000
+        kind, most = image.format or "a picture", picture.MOST_DECODE_BYTES // 1_000_000
         image.close()
         raise PastLimit(
-            f"{name} is {form} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
+            f"{name} is {kind} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
             " decode",
             hint="Make it smaller, or save it as PNG.",
         )
