@@ -56,8 +56,10 @@ def test_a_call_waits_for_a_broker_that_is_away(new_broker: Callable[..., Broker
     with closing(Link(broker.url)) as link:
         link.redis.set("x", "1", ex=60)
         broker.stop(kill=True)
-        threading.Timer(0.6, broker.start).start()
+        back = threading.Timer(0.6, broker.start)
+        back.start()
         assert link.patiently(lambda: link.redis.set("x", "2", ex=60))
+        back.join()  # the fixture must not end a broker that is still starting
 
 
 def test_patience_has_an_end_and_so_has_whoever_gave_up(new_broker: Callable[..., Broker]) -> None:
