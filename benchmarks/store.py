@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from anyrig.store.key import key
-from anyrig.store.results import Store
+from anyrig.storage.key import key
+from anyrig.storage.results import Store
 from benchmarks.harness import ROOT, Row, python
 
 # bytes -> how many of them one process keeps.

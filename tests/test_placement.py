@@ -10,7 +10,7 @@ import pytest
 from anyrig.devices.choose import Choice, Wish, choose
 from anyrig.devices.describe import Machine
 from anyrig.devices.discover import from_record
-from anyrig.errors import BadInput, DeviceUnusable, OutOfMemory
+from anyrig.errors import DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.placement import Need, Placed, Wanted, place
 from anyrig.precision import selftest
 from anyrig.precision.verdict import Result, Tried
@@ -59,10 +59,10 @@ def test_workers_share_a_device_and_are_refused_above_its_budget(machine: Machin
     assert one.budget_bytes is not None
     assert four.budget_bytes == one.budget_bytes // 4
     assert four.workers == 4
-    with pytest.raises(BadInput, match=r"100 workers of 2 GiB each do not fit") as caught:
+    with pytest.raises(InvalidInputError, match=r"100 workers of 2 GiB each do not fit") as caught:
         placed(here, workers_per_device=100)
     assert "--workers-per-device" in caught.value.hint
-    with pytest.raises(BadInput, match="--workers-per-device 0"):
+    with pytest.raises(InvalidInputError, match="--workers-per-device 0"):
         placed(here, workers_per_device=0)
 
 
@@ -83,7 +83,7 @@ def test_what_was_asked_for_wins(machine: Machines) -> None:
     assert (placement.precision, placement.budget_bytes) == ("fp32", 24 * GIB)
     (half,) = placed(here, memory_fraction=0.5).placements
     assert half.budget_bytes == (half.device.memory.total_bytes or 0) // 2
-    with pytest.raises(BadInput, match="both given"):
+    with pytest.raises(InvalidInputError, match="both given"):
         placed(here, memory_gb=24, memory_fraction=0.5)
 
 
@@ -111,7 +111,7 @@ def test_what_does_not_fit_goes_to_the_cpu_with_a_warning(machine: Machines) -> 
 
 
 def test_what_fits_nowhere_is_an_error(machine: Machines) -> None:
-    with pytest.raises(OutOfMemory, match="a giant fits nowhere") as caught:
+    with pytest.raises(OutOfMemoryError, match="a giant fits nowhere") as caught:
         placed(machine("t4-linux"), need=Need("a giant", worker_bytes=900 * GIB))
     assert "--memory-gb" in caught.value.hint
 
@@ -131,7 +131,7 @@ def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) 
 
 
 def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
-    with pytest.raises(DeviceUnusable, match="nothing can run a model"):
+    with pytest.raises(DeviceUnusableError, match="nothing can run a model"):
         placed(machine("h200-linux"), "cpu", need=Need("a model", backends=()))
 
 
@@ -140,7 +140,7 @@ def test_every_recorded_machine_has_a_place_for_small_work(machine: Machines, na
     here = machine(name)
     need = Need("small work", ("torch", "onnx"), ("fp32", "bf16", "fp16"))
     if not any(device.usable for device in here.devices):
-        with pytest.raises(DeviceUnusable):
+        with pytest.raises(DeviceUnusableError):
             place(here, chosen(here), need)
         return
     for placement in place(here, chosen(here), need).placements:

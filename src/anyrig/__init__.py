@@ -1,3 +1,3 @@
 """anyrig: speech, documents and training on whatever hardware a person owns."""
 
-__version__ = "0.1.0"
+from anyrig.version import __version__ as __version__

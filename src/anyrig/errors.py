@@ -1,39 +1,39 @@
-"""Every error anyrig raises on purpose, and the exit code it leaves with.
+"""Every error anyrig raises on purpose, and the exit code of a command that ends with it.
 
-    AnyrigError                  1  something anyrig set out to do did not work
-    ├── BadInput                 2  what the user gave cannot be used
-    │   ├── BadSetting           2  a key or value in a file, the environment or a flag
-    │   ├── NoSuchCommand        2  a command that is not in the table
-    │   ├── NoSuchDevice         2  a device word that matches nothing, or too much
-    │   ├── BadRecord            2  a recorded machine that cannot be read
-    │   ├── BadArchive           2  an exported store that cannot be read
-    │   ├── Protected            2  a file locked by its seller or by a password
-    │   ├── PastLimit            2  a file that asks more of the machine than it may
-    │   ├── NoSuchJob            2  an id that no job has
-    │   ├── NoSuchUpload         2  an id that no uploaded file has
-    │   ├── UnsafePickle         2  a pickled voice that could run code when it is opened
-    │   └── CannotSpeak          2  a text no chosen voice can read: its language, or nothing to say
-    │       └── ForeignText      2  a text in a language that the chosen engine does not speak
-    ├── DeviceError              3  a device is there but cannot do the work
-    │   ├── DeviceUnusable       3  no backend can drive it (`--strict`)
-    │   ├── KernelFailed         3  a kernel did not run on it
-    │   ├── OutOfMemory          3  the work does not fit, not even its smallest piece
-    │   └── DeviceLost           3  its driver gave it up: only a new process can use it
-    ├── WorkFailed               1  some of the work could not be done, the rest is
-    │   ├── Unfinished           1  passages of a book that could not be spoken
-    │   ├── Deadly               1  an item that its workers died of
-    │   ├── WorkersGone          1  those who did the work are gone or are being ended
-    │   └── DataFailed           1  an item of a data set that cannot be read, or its worker ended
-    ├── NoBroker                 1  the broker of a cluster does not answer
-    ├── PeerLost                 1  another process that trains along ended or did not answer
-    ├── TooBusy                  1  too much waits already; a moment later it may not
-    ├── StoreFailed              1  what is kept on disk cannot be read or written
-    │   ├── StoreBusy            1  another process has it in use; a moment later it may not
-    │   └── DiskFull             1  no space is left on a disk, or in a quota
-    └── MissingPackage           4  a package or an extra is not installed
-        └── NeedsWeights         4  a model's weights are not on this machine
+    AnyrigError                       1
+    ├── InvalidInputError             2  an argument, file or request is not valid
+    │   ├── InvalidSettingError       2  a wrong key or value in a file, variable or flag
+    │   ├── UnknownCommandError       2  the command line names an unknown command
+    │   ├── DeviceNotFoundError       2  a device name matches no device, or more than one
+    │   ├── InvalidRecordError        2  a recorded machine cannot be read
+    │   ├── InvalidArchiveError       2  an exported cache cannot be read
+    │   ├── ProtectedFileError        2  a file with DRM or a password
+    │   ├── LimitExceededError        2  a file is larger, longer or slower to read than allowed
+    │   ├── JobNotFoundError          2  no job has this id
+    │   ├── UploadNotFoundError       2  no uploaded file has this id
+    │   ├── UnsafePickleError         2  a pickled voice would run code when loaded
+    │   └── UnspeakableTextError      2  the chosen voice cannot read the text
+    │       └── UnsupportedLanguageError  2  the engine does not speak the text's language
+    ├── DeviceError                   3  a device exists but cannot do the work
+    │   ├── DeviceUnusableError       3  no installed backend can use it (`--strict`)
+    │   ├── KernelError               3  a kernel failed or timed out
+    │   ├── OutOfMemoryError          3  the work does not fit, not even with the smallest batch
+    │   └── DeviceLostError           3  the driver lost the device; only a new process can use it
+    ├── WorkError                     1  some of the work failed
+    │   ├── UnfinishedBookError       1  some segments of a book could not be spoken
+    │   ├── PoisonItemError           1  an item crashes every worker that tries it
+    │   ├── WorkersLostError          1  the workers are gone or are shutting down
+    │   └── DataLoadingError          1  a dataset item cannot be read, or its loader process died
+    ├── BrokerUnavailableError        1  the cluster's broker does not answer
+    ├── PeerLostError                 1  another process of a distributed run died or timed out
+    ├── OverloadedError               1  too many requests are waiting; try again later
+    ├── StorageError                  1  stored data cannot be read or written
+    │   ├── StorageBusyError          1  another process holds the lock; try again later
+    │   └── DiskFullError             1  the disk or quota is full
+    └── MissingPackageError           4  a package or an extra is not installed
+        └── MissingWeightsError       4  a model's weights are not on this machine
 
-Every error carries a `hint`: the next thing a person can do. The constructor demands it.
+Every error has a `hint`: what the user can do next. The constructor requires it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ _SQLITE_FULL = 13
 
 
 class AnyrigError(Exception):
-    """The root of the tree: a message for the person, and what to do next."""
-
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str) -> None:
@@ -56,146 +54,134 @@ class AnyrigError(Exception):
         self.hint = hint
 
 
-class BadInput(AnyrigError):
-    """What the user gave cannot be used."""
-
+class InvalidInputError(AnyrigError):
     exit_code = 2
 
 
-class BadSetting(BadInput):
+class InvalidSettingError(InvalidInputError):
     """A key or a value in a settings file, the environment or a flag is wrong."""
 
 
-class NoSuchCommand(BadInput):
+class UnknownCommandError(InvalidInputError):
     """The command line names a command that is not in the table."""
 
 
-class NoSuchDevice(BadInput):
+class DeviceNotFoundError(InvalidInputError):
     """A device word matches nothing on this machine, or more than one thing."""
 
 
-class BadRecord(BadInput):
+class InvalidRecordError(InvalidInputError):
     """A recorded machine cannot be read."""
 
 
-class BadArchive(BadInput):
+class InvalidArchiveError(InvalidInputError):
     """An exported store cannot be read."""
 
 
-class Protected(BadInput):
+class ProtectedFileError(InvalidInputError):
     """A file that only its seller's programs, or those who know a password, can read."""
 
 
-class PastLimit(BadInput):
-    """A file that is larger, longer or slower than it may be."""
-
+class LimitExceededError(InvalidInputError):
     def __init__(self, message: str, *, hint: str, limit: str = "") -> None:
         super().__init__(message, hint=hint)
         self.limit = limit
-        """The field of `text.formats.limits.Limits` that it went past."""
+        """The exceeded field of `text.formats.limits.Limits`."""
 
 
-class UnsafePickle(BadInput):
+class UnsafePickleError(InvalidInputError):
     """A pickled voice that cannot be read without running what is in it."""
 
 
-class CannotSpeak(BadInput):
+class UnspeakableTextError(InvalidInputError):
     """A text that the chosen voice cannot read."""
 
 
-class ForeignText(CannotSpeak):
-    """A text in a language that the chosen engine does not speak."""
-
+class UnsupportedLanguageError(UnspeakableTextError):
     def __init__(self, message: str, *, hint: str, language: str = "") -> None:
         super().__init__(message, hint=hint)
         self.language = language
-        """Its ISO 639-1 code, for the caller who knows an engine that speaks it."""
+        """ISO 639-1 code of the text, so that a caller can pick another engine."""
 
 
 class DeviceError(AnyrigError):
-    """A device is there but cannot do the work."""
-
     exit_code = 3
 
 
-class DeviceUnusable(DeviceError):
+class DeviceUnusableError(DeviceError):
     """No installed backend can drive the device that was asked for."""
 
 
-class KernelFailed(DeviceError):
+class KernelError(DeviceError):
     """A kernel did not run on a device, or did not end in time."""
 
 
-class OutOfMemory(DeviceError):
-    """A device ran out of memory, and smaller pieces did not help or were not to be had."""
-
+class OutOfMemoryError(DeviceError):
     devices: tuple[str, ...] = ()
-    """Ids of the GPUs that were too full, where that is known; nothing where it may be the host."""
+    """Ids of the full GPUs, if known; empty if it may have been host memory."""
 
 
-class DeviceLost(DeviceError):
+class DeviceLostError(DeviceError):
     """The driver gave the device up; only a new process can use it again."""
 
 
-class WorkFailed(AnyrigError):
+class WorkError(AnyrigError):
     """Some of the work could not be done."""
 
 
-class Deadly(WorkFailed):
+class PoisonItemError(WorkError):
     """An item that its workers died of."""
 
 
-class WorkersGone(WorkFailed):
+class WorkersLostError(WorkError):
     """Those who did the work are gone, or are being ended: it is nobody's item that is at fault."""
 
 
-class DataFailed(WorkFailed):
-    """An item of a data set cannot be read, or the process that reads items ended."""
-
+class DataLoadingError(WorkError):
     def __init__(self, message: str, *, hint: str, item: int | None = None) -> None:
         super().__init__(message, hint=hint)
         self.item = item
-        """Its number, where one item is to blame."""
+        """Index of the item that failed, if it was one item."""
 
 
-class PeerLost(AnyrigError):
+class PeerLostError(AnyrigError):
     """Another process of a group that trains together ended, or did not answer in time."""
 
 
-class NoBroker(AnyrigError):
+class BrokerUnavailableError(AnyrigError):
     """The broker of a cluster does not answer."""
 
 
-class TooBusy(AnyrigError):
+class OverloadedError(AnyrigError):
     """Too much waits already to take more."""
 
 
-class StoreFailed(AnyrigError):
+class StorageError(AnyrigError):
     """What is kept on disk cannot be read or written."""
 
 
-class StoreBusy(StoreFailed):
+class StorageBusyError(StorageError):
     """Another process has what is kept in use all the time."""
 
 
-class DiskFull(StoreFailed):
+class DiskFullError(StorageError):
     """No space is left on a disk, or in a quota."""
 
 
-class MissingPackage(AnyrigError):
-    """A package that the work needs is not installed."""
-
+class MissingPackageError(AnyrigError):
     exit_code = 4
 
 
-class NeedsWeights(MissingPackage):
+class MissingWeightsError(MissingPackageError):
     """A model's weights are not on this machine; the hint says where they go."""
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or one that it was raised from, says that no space is left on a disk."""
+    """Whether an error or one of its causes means that the disk is full."""
     while error is not None:
-        if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _FULL):
+        if isinstance(error, DiskFullError) or (
+            isinstance(error, OSError) and error.errno in _FULL
+        ):
             return True
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL:
             return True
@@ -203,10 +189,10 @@ def is_disk_full(error: BaseException | None) -> bool:
     return False
 
 
-def disk_full(error: BaseException) -> DiskFull:
-    """The error that is told for one of which `is_disk_full` holds."""
-    if isinstance(error, DiskFull):
+def to_disk_full_error(error: BaseException) -> DiskFullError:
+    """Convert an error for which `is_disk_full` holds."""
+    if isinstance(error, DiskFullError):
         return error
     if isinstance(error, AnyrigError):
-        return DiskFull(error.message, hint=error.hint)
-    return DiskFull("No space left on device", hint="Free some space, and try again.")
+        return DiskFullError(error.message, hint=error.hint)
+    return DiskFullError("No space left on device", hint="Free some space, and try again.")

@@ -14,7 +14,7 @@ from anyrig.backends.memory import MemoryNow
 from anyrig.devices.choose import Choice, PassedOver
 from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.devices.words import drive_for
-from anyrig.errors import AnyrigError, BadInput, DeviceUnusable, OutOfMemory
+from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.presets import Profile, preset
@@ -253,7 +253,7 @@ class _Maker:
         count = min(asked, max(1, self._need.most_workers))
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
-            raise BadInput(
+            raise InvalidInputError(
                 f"{count} workers of {bytes_text(each)} each do not fit into "
                 f"{bytes_text(budget_bytes)} of {device.name}",
                 hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
@@ -334,11 +334,11 @@ def _fallback(maker: _Maker, placements: Sequence[Placement], cpu: Device) -> Pl
 
 def _check(wanted: Wanted) -> None:
     if wanted.workers_per_device is not None and wanted.workers_per_device < 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"--workers-per-device {wanted.workers_per_device}", hint="At least one is needed."
         )
     if wanted.memory_gb is not None and wanted.memory_fraction is not None:
-        raise BadInput(
+        raise InvalidInputError(
             "--memory-gb and --memory-fraction were both given", hint="Give one of them."
         )
 
@@ -347,10 +347,10 @@ def _too_small(asked: int, budget_bytes: int) -> str:
     return f"it needs {bytes_text(asked)} and may use {bytes_text(budget_bytes)}"
 
 
-def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemory | DeviceUnusable:
+def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemoryError | DeviceUnusableError:
     why = "; ".join(f"{over.device.name}: {over.reason}" for over in passed)
     if any("it needs" in over.reason for over in passed):
-        error = OutOfMemory(
+        error = OutOfMemoryError(
             f"{need.what} fits nowhere: {why}",
             hint="Raise --memory-gb, take --profile low-memory, or a smaller model.",
         )
@@ -358,4 +358,4 @@ def _nowhere(need: Need, passed: Sequence[PassedOver]) -> OutOfMemory | DeviceUn
         if all(device.kind == "gpu" for device in small):
             error.devices = tuple(device.id for device in small)
         return error
-    return DeviceUnusable(f"nothing can run {need.what}: {why}", hint="Run `anyrig doctor`.")
+    return DeviceUnusableError(f"nothing can run {need.what}: {why}", hint="Run `anyrig doctor`.")

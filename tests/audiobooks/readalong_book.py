@@ -13,7 +13,7 @@ from lxml import etree
 from anyrig.audiobooks.plan import Part, Plan
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.timeline import Cue, Mark, Timeline
-from anyrig.errors import CannotSpeak
+from anyrig.errors import UnspeakableTextError
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Omission, Script
 from anyrig.speech.sound.encode import encoder
@@ -44,7 +44,7 @@ def part(chapter: Chapter, number: int = 1, script: Script | None = None) -> Par
 def _script(source: str) -> Script:
     try:
         return prepare(source, language="en", ssml=False)
-    except CannotSpeak:
+    except UnspeakableTextError:
         left = (Omission((0, len(source)), "symbol"),) if source else ()
         return Script(source, (), left)
 

@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.audiobooks.cast import DIALOGUE, NARRATOR, Cast, Casting, load, parse, suggest
 from anyrig.audiobooks.plan import plan_of
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.flow import Style
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
@@ -233,7 +233,7 @@ _WRONG = [
 
 @pytest.mark.parametrize(("text", "message", "hint"), _WRONG, ids=[row[1] for row in _WRONG])
 def test_what_is_wrong_is_named(text: str, message: str, hint: str) -> None:
-    with pytest.raises(BadInput) as raised:
+    with pytest.raises(InvalidInputError) as raised:
         parse(text, name="cast.toml")
     assert raised.value.message.startswith("cast.toml")
     assert message in raised.value.message
@@ -241,8 +241,8 @@ def test_what_is_wrong_is_named(text: str, message: str, hint: str) -> None:
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         load(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         load(tmp_path / "bytes.toml")

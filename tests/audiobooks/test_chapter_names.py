@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anyrig.audiobooks.names import Tracks, chapter_titles, file_names, safe_name
 from anyrig.audiobooks.timeline import Mark
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 def tracks(titles: Sequence[str]) -> Tracks:
@@ -109,6 +109,6 @@ def test_numbers_are_as_wide_as_they_must_be() -> None:
     ],
 )  # fmt: skip
 def test_patterns_are_checked(pattern: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         file_names(tracks(["x"]), pattern, {})
     assert "{number}" in caught.value.hint

@@ -10,7 +10,7 @@ import pytest
 from anyrig.audiobooks.check import verify
 from anyrig.audiobooks.check_report import Finding, Report
 from anyrig.audiobooks.check_sound import PRESETS, Gauge, Levels, preset
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.audiobooks.spoken_book import TEXTS, Sound, plan, spoken, write
 from tests.speech.sound.takes import RATE, sine
 
@@ -131,7 +131,7 @@ def test_acx_asks_for_other_things(tmp_path: Path) -> None:
     report = checked(tmp_path, noisy, levels=preset("acx"))
     assert {one for one in told(report) if one[0] == "noise"} == {("noise", n) for n in (1, 2)}
     assert [one for one in told(report) if one[0] == "loudness"] == [("loudness", 3)]
-    with pytest.raises(BadInput, match="no levels"):
+    with pytest.raises(InvalidInputError, match="no levels"):
         preset("loudest")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anyrig.audiobooks.listen import Reader, blocks, finished
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import encoder
 from anyrig.speech.sound.labels import ChapterMark
@@ -82,16 +82,16 @@ def test_a_folder_is_a_book_in_the_order_of_its_numbers(tmp_path: Path) -> None:
 
 
 def test_what_is_no_sound_is_told_plainly(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no"):
+    with pytest.raises(InvalidInputError, match="there is no"):
         finished(tmp_path / "none.m4b")
-    with pytest.raises(BadInput, match="holds no sound"):
+    with pytest.raises(InvalidInputError, match="holds no sound"):
         finished(tmp_path)
     for ending in ("m4b", "mp3", "wav", "opus"):
         broken = tmp_path / f"broken.{ending}"
         broken.write_bytes(b"this is a text" * 100)
-        with pytest.raises(BadInput, match=r"cannot be read|nothing in it"):
+        with pytest.raises(InvalidInputError, match=r"cannot be read|nothing in it"):
             finished(broken)
-    with pytest.raises(BadInput, match="several kinds"):
+    with pytest.raises(InvalidInputError, match="several kinds"):
         finished(tmp_path)
 
 

@@ -16,7 +16,7 @@ from anyrig.audiobooks.plan import (
     with_title,
 )
 from anyrig.audiobooks.ways import Ways
-from anyrig.errors import BadInput, CannotSpeak, ForeignText
+from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLanguageError
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
 from anyrig.speech.recite import Terms
@@ -207,7 +207,7 @@ def test_a_marked_stretch_is_spoken_in_its_language() -> None:
 
 def test_what_no_voice_speaks_is_refused_skipped_or_read() -> None:
     document = book(chapter("The clock struck nine.", FRENCH))
-    with pytest.raises(ForeignText) as refused:
+    with pytest.raises(UnsupportedLanguageError) as refused:
         planned(document)
     assert refused.value.language == "fr"
     assert "1 passage" in refused.value.message
@@ -250,12 +250,12 @@ def test_chapters_are_chosen_by_number_and_front_matter_is_left_out() -> None:
     assert chosen(document, "", Ways(matter="speak")) == (0, 1, 2, 3)
     assert chosen(document, "3-,1", Ways()) == (0, 2, 3, 4)
     for wrong in ("0", "6", "2-1", "x", "1-9"):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             chosen(document, wrong, Ways())
 
 
 def test_a_book_of_nothing_is_an_error() -> None:
-    with pytest.raises(CannotSpeak):
+    with pytest.raises(UnspeakableTextError):
         planned(book(chapter(Block("* * *", "rule"))))
 
 

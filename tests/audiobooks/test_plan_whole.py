@@ -11,7 +11,7 @@ import pytest
 from anyrig.audiobooks.cast import Cast, Casting
 from anyrig.audiobooks.plan import Plan, moved_notes, plan_of
 from anyrig.audiobooks.ways import CHOICES, Ways
-from anyrig.errors import CannotSpeak
+from anyrig.errors import UnspeakableTextError
 from anyrig.speech.flow import Style
 from anyrig.speech.lexicon import Lexicon
 from anyrig.speech.pauses import Pauses
@@ -126,7 +126,7 @@ def test_every_character_of_any_document_is_accounted_for_once(first: int) -> No
                 document, terms(limit, *languages), main="en", ways=ways,
                 casting=casting,
             )  # fmt: skip
-        except CannotSpeak:
+        except UnspeakableTextError:
             continue
         assert_whole(plan)
         moved = moved_notes(document, ways)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from anyrig.audiobooks.readalong import write_readalong
 from anyrig.audiobooks.readalong_pages import pages
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 from anyrig.speech.script import Segment
 from anyrig.text.document import About, Block, Chapter, Inline, Picture
 from tests.audiobooks.readalong_book import NAMES, Book, make, odd, plan, sound, timeline
@@ -237,7 +237,7 @@ def test_nothing_is_left_where_the_sound_is_missing(tmp_path: Path) -> None:
     target = tmp_path / "out" / "book.epub"
     target.parent.mkdir()
     target.write_text("the old one")
-    with pytest.raises(StoreFailed) as told:
+    with pytest.raises(StorageError) as told:
         write_readalong(target, of, timeline(of), [tmp_path / "gone.m4a"])
     assert told.value.hint
     assert [path.name for path in target.parent.iterdir()] == ["book.epub"]
@@ -247,7 +247,7 @@ def test_nothing_is_left_where_the_sound_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".wav", ".flac", ""])
 def test_sound_that_no_reader_plays_is_refused(tmp_path: Path, ending: str) -> None:
     of = plan(Chapter("One", (Block("Some words."),)))
-    with pytest.raises(BadInput, match="do not play") as told:
+    with pytest.raises(InvalidInputError, match="do not play") as told:
         write_readalong(tmp_path / "b.epub", of, timeline(of), [tmp_path / f"a{ending}"])
     assert ".m4a" in told.value.hint
     assert not list(tmp_path.glob("*.epub"))

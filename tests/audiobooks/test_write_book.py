@@ -16,7 +16,7 @@ import pytest
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.beside import clear_leftovers, folder_beside
 from tests.audiobooks import clicks
@@ -136,7 +136,7 @@ def test_samples_and_timeline_must_agree(folder: Path) -> None:
     short = list(clicks.parts(book))[:-1]
     long = [*clicks.parts(book), np.zeros(5, dtype=np.float32)]
     for wrong in (short, long):
-        with pytest.raises(WorkFailed, match="timeline has 50,000"):
+        with pytest.raises(WorkError, match="timeline has 50,000"):
             write_book(path, wrong, book, TAGS)
     assert path.read_bytes() == b"before"
     assert os.listdir(folder) == ["b.m4b"]
@@ -160,7 +160,7 @@ def test_a_book_that_stops_leaves_the_old_one(folder: Path) -> None:
 
 
 def test_only_names_of_books_are_taken(folder: Path) -> None:
-    with pytest.raises(BadInput, match="not called as a book"):
+    with pytest.raises(InvalidInputError, match="not called as a book"):
         write_book(folder / "b.mp3", [], clicks.timeline([0], 0, 24000), TAGS)
 
 
@@ -171,7 +171,7 @@ import numpy as np
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import write_book
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 path, share, length = Path(sys.argv[1]), float(sys.argv[2]), 24000 * 20
 noise = np.random.default_rng(1).normal(0, 0.1, length).astype(np.float32)
 book = Timeline(24000, (Mark("x", 0, length),), ())
@@ -181,7 +181,7 @@ path.write_bytes(b"before")
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 try:
     write_book(path, [noise], book, Tags(title="t"))
-except StoreFailed as error:
+except StorageError as error:
     print("told:", error.message)
 """
 
@@ -237,7 +237,7 @@ FOLDER = """
 import sys, time
 from pathlib import Path
 from anyrig.speech.sound.beside import folder_beside
-from anyrig.store.atomic import replacing
+from anyrig.storage.atomic import replacing
 with folder_beside(Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1])) as file:
     (folder / "1.m4a").write_bytes(b"sound")
     print("there", flush=True)

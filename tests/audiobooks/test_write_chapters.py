@@ -15,7 +15,7 @@ from anyrig.audiobooks.names import all_tracks
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.timeline import Mark, Timeline
 from anyrig.audiobooks.write import CHAPTER_FORMATS, chapter_paths, write_chapters
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.audio import Samples
 
 RATE = 24000
@@ -101,21 +101,21 @@ def test_names_stay_and_files_are_written_anew(tmp_path: Path, sound: Samples) -
 
 
 def test_sound_that_ends_early_is_an_error(tmp_path: Path, sound: Samples) -> None:
-    with pytest.raises(WorkFailed, match="timeline has 100,000"):
+    with pytest.raises(WorkError, match="timeline has 100,000"):
         write_chapters(tmp_path, cut(sound[:80_000]), BOOK, TAGS, format="wav")
-    with pytest.raises(WorkFailed):
+    with pytest.raises(WorkError):
         write_chapters(tmp_path, cut(np.append(sound, sound)), BOOK, TAGS, format="wav")
     assert not [name for name in os.listdir(tmp_path) if name.endswith((".part", ".m3u8"))]
 
 
 def test_wrong_wishes_are_told(tmp_path: Path, sound: Samples) -> None:
-    with pytest.raises(BadInput, match="no chapters as 'm4b'"):
+    with pytest.raises(InvalidInputError, match="no chapters as 'm4b'"):
         write_chapters(tmp_path / "x", cut(sound), BOOK, TAGS, format="m4b")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         write_chapters(tmp_path / "x", cut(sound), BOOK, TAGS, pattern="../{title}")
     assert not (tmp_path / "x").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="cannot be made"):
+    with pytest.raises(InvalidInputError, match="cannot be made"):
         write_chapters(tmp_path / "file" / "x", cut(sound), BOOK, TAGS)
 
 

@@ -14,7 +14,7 @@ from anyrig.backends.bind import bind
 from anyrig.bench.kernels import probe
 from anyrig.devices.describe import Device, Drive, Features, Machine
 from anyrig.devices.discover import discover
-from anyrig.errors import KernelFailed
+from anyrig.errors import KernelError
 
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"
 
@@ -51,14 +51,14 @@ def test_a_provider_that_is_not_there_is_an_error_not_the_cpu(here: Machine) -> 
     drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     with (
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
-        pytest.raises(KernelFailed, match="fell back to CPUExecutionProvider"),
+        pytest.raises(KernelError, match="fell back to CPUExecutionProvider"),
     ):
         open_runner(gpu, drive).product(*[np.eye(4, dtype=np.float32)] * 2)
 
 
 def test_torch_says_when_it_sees_no_gpu() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "none")
-    with pytest.raises(KernelFailed, match="sees no GPU"):
+    with pytest.raises(KernelError, match="sees no GPU"):
         open_runner(gpu, Drive("torch", "cuda:0", "cuda", True, ""))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from anyrig.units import GIB
 from tests.conftest import Anyrig
 

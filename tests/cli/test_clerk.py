@@ -22,7 +22,13 @@ import soundfile
 from anyrig.cli import clerk, clerk_models
 from anyrig.cli.context import Context
 from anyrig.cli.serve_clerks import HiredClerks
-from anyrig.errors import BadInput, MissingPackage, NeedsWeights, PastLimit, WorkFailed
+from anyrig.errors import (
+    InvalidInputError,
+    LimitExceededError,
+    MissingPackageError,
+    MissingWeightsError,
+    WorkError,
+)
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import within
 from anyrig.work.carried import revived, told
@@ -50,13 +56,13 @@ def hired(context: Context) -> Iterator[HiredClerks]:
 def test_every_task_is_there() -> None:
     for name, place in clerk.TASKS.items():
         assert callable(clerk.task(name)), place
-    with pytest.raises(BadInput, match="no task 'cook'"):
+    with pytest.raises(InvalidInputError, match="no task 'cook'"):
         clerk.task("cook")
 
 
 def test_a_task_answers_and_its_errors_are_what_they_were(hired: HiredClerks) -> None:
     assert hired.submit("ready", {}).result(timeout=60) == {"kept": []}
-    with pytest.raises(BadInput, match="no index 'nothing'") as caught:
+    with pytest.raises(InvalidInputError, match="no index 'nothing'") as caught:
         hired.submit("index_delete", {"index": "nothing"}).result(timeout=60)
     assert caught.value.hint
 
@@ -67,7 +73,7 @@ def test_a_task_that_kills_its_process_fails_alone(hired: HiredClerks) -> None:
     after = [hired.submit("ready", {}) for _ in range(3)]
     assert before.result(timeout=60) == {"kept": []}
     for one in deadly:
-        with pytest.raises(WorkFailed, match="its worker"):
+        with pytest.raises(WorkError, match="its worker"):
             one.result(timeout=120)
     assert [one.result(timeout=120) for one in after] == [{"kept": []}] * 3
 
@@ -93,7 +99,7 @@ def test_quick_tasks_do_not_wait_for_long_ones(hired: HiredClerks) -> None:
 def test_what_deletes_waits_for_nobody_and_nobody_for_it(hired: HiredClerks) -> None:
     def deleted() -> None:
         for task in ("index_delete", "index_remove"):
-            with pytest.raises(BadInput, match="no index 'nothing'"):
+            with pytest.raises(InvalidInputError, match="no index 'nothing'"):
                 hired.submit(task, {"index": "nothing", "files": []}).result(timeout=60)
 
     deleted()  # its clerk is there from now on
@@ -139,7 +145,7 @@ def test_nobody_waits_for_a_recording_any_more(context: Context, tmp_path: Path)
     room = clerk.ClerkRoom(own, bulk=True)
     try:
         room.leash = str(tmp_path / "gone")
-        with pytest.raises(WorkFailed, match="nobody waits"):
+        with pytest.raises(WorkError, match="nobody waits"):
             clerk.task("transcribe")(room, asked)
         room.leash = ""  # the next one is heard by the same
         assert clerk.task("transcribe")(room, asked)["duration"] == pytest.approx(4.0, abs=0.1)
@@ -159,23 +165,27 @@ def until(right: Callable[[], bool]) -> None:
 def test_a_slip_of_ours_is_an_error_without_anybodys_text(
     hired: HiredClerks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), pytest.raises(WorkFailed, match="KeyError") as caught:
+    with caplog.at_level(logging.WARNING), pytest.raises(WorkError, match="KeyError") as caught:
         hired.submit("slip", {}).result(timeout=60)
     assert "secret" not in caught.value.message + caplog.text
     assert "clerk_search.py" in caplog.text
 
 
 def test_errors_travel_as_what_they_are() -> None:
-    class Own(PastLimit):
+    class Own(LimitExceededError):
         pass
 
-    for error in (NeedsWeights("a", hint="b"), BadInput("c", hint="d"), PastLimit("e", hint="f")):
+    for error in (
+        MissingWeightsError("a", hint="b"),
+        InvalidInputError("c", hint="d"),
+        LimitExceededError("e", hint="f"),
+    ):
         again = revived(told(error))
         assert type(again) is type(error)
         assert (again.message, again.hint) == (error.message, error.hint)
-    assert type(revived(told(Own("a", hint="b")))) is PastLimit
-    assert isinstance(revived({"class": "Nonsense", "message": "a", "hint": "b"}), WorkFailed)
-    assert isinstance(revived(told(NeedsWeights("a", hint="b"))), MissingPackage)
+    assert type(revived(told(Own("a", hint="b")))) is LimitExceededError
+    assert isinstance(revived({"class": "Nonsense", "message": "a", "hint": "b"}), WorkError)
+    assert isinstance(revived(told(MissingWeightsError("a", hint="b"))), MissingPackageError)
 
 
 def test_what_was_not_used_for_longest_goes_first(context: Context) -> None:
@@ -277,9 +287,9 @@ def test_a_model_that_cannot_be_opened_leaves_nothing_open(context: Context) -> 
     room = clerk.ClerkRoom(context, bulk=False)
 
     def broken() -> AbstractContextManager[str]:
-        raise BadInput("no", hint="no")
+        raise InvalidInputError("no", hint="no")
 
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         room.keep("a", broken)
     assert room.kept == []
     assert room.keep("a", lambda: nullcontext("now")) == "now"
@@ -289,7 +299,7 @@ def test_a_model_that_cannot_be_opened_leaves_nothing_open(context: Context) -> 
     "word", ["/etc", "../..", "~", "owner/../name", "minilm/../..", "\x00", "a" * 300, ".", "x/y/z"]
 )
 def test_only_models_of_the_list_may_be_named(context: Context, word: str) -> None:
-    with pytest.raises((BadInput, NeedsWeights)):
+    with pytest.raises((InvalidInputError, MissingWeightsError)):
         clerk_models.allowed(context, word)
 
 
@@ -302,7 +312,7 @@ def test_folders_below_those_of_the_settings_may_be_named(tmp_path: Path, contex
     found = clerk_models.allowed(context, "mine")
     assert Path(found) == (tmp_path / "models" / "mine").resolve()
     for word in ("out", "../other", str(tmp_path / "other"), "mine\x00", ""):
-        with pytest.raises(BadInput) if word else nullcontext():
+        with pytest.raises(InvalidInputError) if word else nullcontext():
             clerk_models.allowed(context, word)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from anyrig import __version__
 from anyrig.cli import COMMANDS, main
 from anyrig.cli.said import for_programs
+from anyrig.version import __version__
 from tests.conftest import MACHINES, NAMES, Anyrig
 
 PAIR = str(MACHINES / "rtx4090-rtxpro6000-wsl2.json")

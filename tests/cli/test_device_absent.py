@@ -235,7 +235,7 @@ def _trainer(**options: Any) -> Any:
 
 def test_a_trainer_in_python_follows_the_rule(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("torch")
-    from anyrig.errors import NoSuchDevice
+    from anyrig.errors import DeviceNotFoundError
 
     with caplog.at_level(logging.WARNING):
         trainer = _trainer(device="directml")
@@ -244,8 +244,8 @@ def test_a_trainer_in_python_follows_the_rule(caplog: pytest.LogCaptureFixture) 
     told = [record.message for record in caplog.records if ABSENT_KIND in record.message]
     assert told == [f"{ABSENT_KIND}; using the CPU"]
     for word in ("dml:0", "97", 97, "no such card"):
-        with pytest.raises(NoSuchDevice) as caught:
+        with pytest.raises(DeviceNotFoundError) as caught:
             _trainer(device=word).open()
         assert "There is: " in caught.value.hint
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         _trainer(device_ids=[97]).open()

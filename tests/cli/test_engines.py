@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.speech.engines import OWN, kokoro_fetch, kokoro_packs
 from anyrig.speech.hosting import environments, recipes
-from anyrig.store import atomic
+from anyrig.storage import atomic
 from tests.conftest import Anyrig
 
 
@@ -90,7 +90,7 @@ def test_an_engine_tells_its_options_with_their_types(anyrig: Anyrig) -> None:
     [
         (["fetch", "xtts"], 2, "no action 'fetch'"),
         (["show"], 2, "wants one name"),
-        (["show", "nobody"], 2, "no engine 'nobody'"),
+        (["show", "nobody"], 2, "unknown engine 'nobody'"),
         (["install", "hibari"], 2, "no environment of its own"),
         (["install", "xtts"], 2, "--yes"),
         (["remove", "xtts"], 2, "nothing of xtts"),

@@ -16,7 +16,7 @@ import pytest
 from anyrig.cli.index_show import line
 from anyrig.cli.search_filters import day
 from anyrig.documents.index.progress import Progress
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 from tests.documents.index.folder import aged
 
@@ -247,7 +247,7 @@ def test_days_as_people_write_them() -> None:
     assert day("2026") == datetime.datetime(2026, 1, 1).timestamp()
     assert day("2w", now) == datetime.datetime(2026, 3, 17, 12).timestamp()
     for wrong in ("", "yesterday", "2026-13", "2026-02-30", "12", "9" * 30 + "d", "2026-1-1-1"):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             day(wrong)
 
 

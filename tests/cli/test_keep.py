@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from anyrig.cli.keep import Forgiving
-from anyrig.errors import StoreFailed
-from anyrig.store.protocol import Claim, Claims, Result, Results
-from anyrig.store.results import Store
+from anyrig.errors import StorageError
+from anyrig.storage.protocol import Claim, Claims, Result, Results
+from anyrig.storage.results import Store
 
 
 class Failing(Store):
     """It knows who makes what, and cannot say."""
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
-        raise StoreFailed("the disk is gone", hint="Find it.")
+        raise StorageError("the disk is gone", hint="Find it.")
 
     def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
-        raise StoreFailed("the disk is gone", hint="Find it.")
+        raise StorageError("the disk is gone", hint="Find it.")
 
     def release(self, claim: Claim) -> None:
-        raise StoreFailed("the disk is gone", hint="Find it.")
+        raise StorageError("the disk is gone", hint="Find it.")
 
 
 def test_a_good_store_is_asked(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.keys import opened, until
 from anyrig.cli.parse import command_line
 from anyrig.cli.serve_keys import demand
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 
 
@@ -66,7 +66,7 @@ def test_spans_and_days() -> None:
     assert until("1y", now) == now + 365 * 86400
     assert until("2026-11-17", now) == now + 86400
     for word in ("0x1d", "-1d", "1.5d", "d", "2026-13-01", "9999999y"):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             until(word, now)
 
 
@@ -84,7 +84,7 @@ def test_a_server_whose_keys_have_expired_does_not_start() -> None:
     context = Context(options, dict(os.environ))
     keys = opened(context)
     keys.add("old", expires_at=1.0)
-    with pytest.raises(BadInput, match="all of them have expired") as refused:
+    with pytest.raises(InvalidInputError, match="all of them have expired") as refused:
         demand(context, keys, host="0.0.0.0", container=False)
     assert "anyrig keys add" in refused.value.hint
     keys.add("new", expires_at=time.time() + 600)

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from anyrig.cli import entries
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 
 TONE = ("--engine", "tone", "--json")
@@ -128,7 +128,7 @@ def test_an_id_may_be_a_whole_number() -> None:
     ],
 )
 def test_odd_values_are_refused_plainly(row: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(InvalidInputError, match=said) as caught:
         entries.read(_jsonl(row))
     assert "line 1" in caught.value.message
     caught.value.message.encode()

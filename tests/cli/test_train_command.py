@@ -20,7 +20,7 @@ pytest.importorskip("safetensors")
 from anyrig.cli import main, train, train_worker  # noqa: E402
 from anyrig.cli.context import Context  # noqa: E402
 from anyrig.cli.parse import command_line, parser_of  # noqa: E402
-from anyrig.errors import DeviceUnusable  # noqa: E402
+from anyrig.errors import DeviceUnusableError  # noqa: E402
 from anyrig.jobs import Plain  # noqa: E402
 from anyrig.services.jobs import KINDS, check, words_of  # noqa: E402
 
@@ -336,7 +336,7 @@ def test_each_process_has_a_device_of_one_kind(
     assert (len(found), len(kinds)) == (number, 1)
     if kinds == {"gpu"}:
         assert len(set(found)) == number
-        with pytest.raises(DeviceUnusable, match="processes"):
+        with pytest.raises(DeviceUnusableError, match="processes"):
             train_worker.devices(context, number + 1)
 
 

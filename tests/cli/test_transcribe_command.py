@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.recognise.compare import word_errors
 from anyrig.services.jobs import check, words_of
 from anyrig.services.transcribe import sources_of
@@ -97,11 +97,11 @@ def test_nothing_is_fetched_unasked(anyrig: Anyrig, tmp_path: Path) -> None:
     for name in ("openai/whisper-nobody", "small"):
         words = ["transcribe", str(path), "--model", name]
         made = anyrig(*words, environment=nowhere)
-        assert made.returncode == NeedsWeights.exit_code, made.stderr
+        assert made.returncode == MissingWeightsError.exit_code, made.stderr
         assert "is not on this machine\n" in made.stderr
         assert "hint: --fetch gets it" in made.stderr
     asked = anyrig(*words, "--fetch", environment=nowhere)
-    assert asked.returncode == NeedsWeights.exit_code
+    assert asked.returncode == MissingWeightsError.exit_code
     assert "cannot be fetched" in asked.stderr
 
 

@@ -19,7 +19,7 @@ from anyrig.cli.worker import _posts, chosen
 from anyrig.cli.worker_engine import Shop
 from anyrig.cli.worker_look import Look
 from anyrig.cluster.card import Card, Offer
-from anyrig.errors import BadInput, DeviceUnusable, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError, InvalidInputError
 from anyrig.speech.engines.tone import Tone
 from tests.conftest import MACHINES, Anyrig
 
@@ -73,12 +73,12 @@ def test_names_and_numbers_of_nodes(
 
 @pytest.mark.parametrize("number", ["0", "many", "65"])
 def test_a_number_of_nodes_that_is_none(number: str) -> None:
-    with pytest.raises(BadInput, match="NUM_WORKERS"):
+    with pytest.raises(InvalidInputError, match="NUM_WORKERS"):
         _posts(made(environment={"NUM_WORKERS": number}))
 
 
 def test_a_name_that_is_none() -> None:
-    with pytest.raises(BadInput, match="no name for a worker"):
+    with pytest.raises(InvalidInputError, match="no name for a worker"):
         _posts(made("--name", "a name"))
 
 
@@ -123,18 +123,18 @@ def test_a_worker_without_the_gpu_joins_on_the_cpu_with_one_warning(
     assert chosen(context).device.kind == "cpu"
     assert chosen(context, quiet=True).device.kind == "cpu"
     assert capsys.readouterr().err.count("warning:") == 1
-    with pytest.raises((DeviceUnusable, NoSuchDevice)):
+    with pytest.raises((DeviceUnusableError, DeviceNotFoundError)):
         chosen(made(*words, "--strict", environment=environment))
 
 
 @pytest.mark.parametrize("words", [("--device", "cuda:1"), ("--gpu", "0")])
 def test_a_worker_refuses_one_gpu_that_is_not_there(words: tuple[str, ...]) -> None:
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         chosen(made(*words))
 
 
 def test_a_word_that_names_no_device_is_a_mistake() -> None:
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         chosen(made("--device", "foo"))
 
 
@@ -215,7 +215,7 @@ def test_a_worker_says_what_it_can_compute_in() -> None:
     shop = Shop(alone, chosen(alone), _posts(alone)[0])
     assert "tone" in {offer.engine for offer in shop.offers}
     assert shop.precisions["tone"] == ("fp32",)
-    with pytest.raises(BadInput, match="cannot compute in half"):
+    with pytest.raises(InvalidInputError, match="cannot compute in half"):
         shop.open("tone", "half", {})
 
 

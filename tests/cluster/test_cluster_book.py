@@ -16,7 +16,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.fleet import _check_offers, check_voices
 from anyrig.cli.speaker import Chosen
 from anyrig.cluster.card import Card, offer_of
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.prepare import prepare
 from anyrig.speech.protocol import Voice
@@ -96,7 +96,7 @@ def test_a_recording_of_this_machine_is_refused_before_work_begins() -> None:
     script = prepare("Hello there.", limit=400, voice="anna.wav")
     assert script.segments[0].line.voice == "anna.wav"
     check_voices(_context(None), script.segments)
-    with pytest.raises(WorkFailed, match=r"anna\.wav is a recording of this machine"):
+    with pytest.raises(WorkError, match=r"anna\.wav is a recording of this machine"):
         check_voices(_context("redis://h/0"), script.segments)
 
 
@@ -107,5 +107,5 @@ def test_voices_made_of_recordings_must_be_with_the_workers() -> None:
     has, lacks = (Card("w", "1", offers=(offer_of(one),)) for one in (own, found))
     _check_offers(chosen, offer_of(own), [has, lacks])
     _check_offers(chosen, offer_of(own), [])
-    with pytest.raises(WorkFailed, match=r"made of recordings \(anna\)"):
+    with pytest.raises(WorkError, match=r"made of recordings \(anna\)"):
         _check_offers(chosen, offer_of(own), [lacks])

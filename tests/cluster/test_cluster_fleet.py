@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from anyrig import __version__
 from anyrig.cluster import calls, hands
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.fleet import Fleet
 from anyrig.cluster.link import RESULT_S
 from anyrig.cluster.shard import Answer, Order, order_of
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line
+from anyrig.version import __version__
 from anyrig.work.outcome import Failure, Outcome
 from benchmarks.cluster_rig import lines, offer
 from tests.cluster.conftest import Broker, until
@@ -223,7 +223,7 @@ def test_a_worker_that_gives_everything_back_is_nobody_to_wait_for(
     bad = puppet("bad", refuse)
     over = fleet()
     over.wait_ready()
-    with pytest.raises(WorkFailed, match=told):
+    with pytest.raises(WorkError, match=told):
         run(over, lines(20))
     assert len(bad.orders) <= 2 * 4  # one at work and one ready, each time after a longer pause
     assert any("bad" in warning and told in warning for warning in over.warnings)
@@ -405,7 +405,7 @@ def test_an_answer_over_the_bound_is_not_taken(
     puppet("a", huge)
     over = fleet()
     over.wait_ready()
-    with pytest.raises(WorkFailed, match="cannot be read"):
+    with pytest.raises(WorkError, match="cannot be read"):
         run(over, lines(4))
 
 

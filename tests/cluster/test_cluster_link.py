@@ -10,8 +10,8 @@ from contextlib import closing
 import pytest
 
 from anyrig.cluster import app, token
-from anyrig.cluster.link import Link, NoBroker, checked, open_to_the_world, shown
-from anyrig.errors import BadInput
+from anyrig.cluster.link import BrokerUnavailableError, Link, checked, open_to_the_world, shown
+from anyrig.errors import InvalidInputError
 from tests.cluster.conftest import Broker
 
 
@@ -33,9 +33,9 @@ def test_an_address_has_one_form(given: str, whole: str) -> None:
     "given", ["", "http://host", "unix:///run/x.sock", "redis://", "redis://host/x", "host:port"]
 )
 def test_what_is_no_address_is_refused_without_its_password(given: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         checked(given)
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(InvalidInputError) as told:
         checked("amqp://user:secret@host")
     assert "secret" not in told.value.message
 
@@ -66,14 +66,14 @@ def test_patience_has_an_end_and_so_has_whoever_gave_up(new_broker: Callable[...
     broker = new_broker()
     broker.stop(kill=True)
     with closing(Link(broker.url)) as link:
-        with pytest.raises(NoBroker, match="has been away") as told:
+        with pytest.raises(BrokerUnavailableError, match="has been away") as told:
             link.patiently(link.redis.ping, patience_s=0.5)
         assert told.value.hint
         began = time.monotonic()
-        with pytest.raises(NoBroker):
+        with pytest.raises(BrokerUnavailableError):
             link.patiently(link.redis.ping, gave_up=lambda: True)
         assert time.monotonic() - began < 30
-        with pytest.raises(NoBroker, match="does not answer"):
+        with pytest.raises(BrokerUnavailableError, match="does not answer"):
             link.check()
 
 
@@ -96,7 +96,7 @@ def test_a_broker_whose_disk_is_full_is_waited_for_and_other_refusals_are_not() 
 
 def test_a_machine_whose_name_is_too_long_is_none_and_may_be_a_part_of_a_token() -> None:
     whole = token.Token("redis://:secret@host:6379/0", "key").text
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(InvalidInputError) as told:
         checked(whole[1:])
     assert whole[5:25] not in told.value.message
     assert checked(f"anyrig worker --join {whole}") == "redis://:secret@host:6379/0"

@@ -22,7 +22,7 @@ from anyrig.cli import main
 from anyrig.cluster.link import Link
 from anyrig.cluster.shard import MOST_LINES
 from anyrig.cluster.tasks import HEALTH, SHARD
-from anyrig.errors import NoBroker
+from anyrig.errors import BrokerUnavailableError
 from tests.cluster.conftest import Broker, Spread, Workers, until
 from tests.cluster.test_cluster_worker import order, sent, wanted
 
@@ -179,7 +179,7 @@ def test_everything_goes_over_tls(
     door, trusted = tls(broker)
     bare = f"rediss://localhost:{door.port}/0"
     link = Link(bare)
-    with pytest.raises(NoBroker, match="(?i)certificate"):
+    with pytest.raises(BrokerUnavailableError, match="(?i)certificate"):
         link.check()  # nobody vouches for it
     link.close()
 

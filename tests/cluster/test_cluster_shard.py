@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anyrig.cluster.shard import MOST_LINES, Answer, Order, answer_of, order_of
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.work.outcome import Failure
 from benchmarks.cluster_rig import lines, offer
@@ -41,7 +41,7 @@ def test_what_is_sent_arrives() -> None:
 def test_sound_of_another_size_is_refused(sound: bytes, size: Any) -> None:
     plain = through(ANSWER.plain(apart=True))
     plain["recordings"]["7"]["size"] = size
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         answer_of(plain, sound)
 
 
@@ -55,14 +55,14 @@ def test_sound_of_another_size_is_refused(sound: bytes, size: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_order_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         order_of({**through(ORDER.plain()), **change})
 
 
 @pytest.mark.parametrize("found", [None, 7, "text", [], {}, {"protocol": 1}])
 def test_what_is_nothing_of_the_kind_is_refused(found: Any) -> None:
     for read in (order_of, answer_of):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             read(found)
 
 
@@ -77,5 +77,5 @@ def test_what_is_nothing_of_the_kind_is_refused(found: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         answer_of({**through(ANSWER.plain()), **change})

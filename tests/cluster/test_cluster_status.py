@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from anyrig import __version__
 from anyrig.cli import main
 from anyrig.cluster import notice
 from anyrig.cluster.card import Card, Offer, Roll, read
 from anyrig.cluster.link import LEASE_S, Link
 from anyrig.cluster.status import LOST, LOST_S, Watch, exposed, look
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker, person
 
 FIELDS = {

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anyrig import __version__
 from anyrig.cluster.card import Card, Roll, offer_of
 from anyrig.cluster.shard import Answer, Order
 from anyrig.devices.describe import Device, Drive
@@ -27,6 +26,7 @@ from anyrig.speech.engines.tone import RATE, Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.sound.compare import difference
 from anyrig.speech.sound.pack import _HEAD, pack, unpack
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Workers, person, story
 from tests.cluster.test_cluster_fleet import Puppet
 

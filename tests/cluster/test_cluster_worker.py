@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 import pytest
 
-from anyrig import __version__
 from anyrig.cluster.app import made
 from anyrig.cluster.card import Roll, offer_of
 from anyrig.cluster.shard import Order
 from anyrig.cluster.tasks import HEALTH
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Spread, Worker, Workers, person, starting, story, until
 from tests.cluster.conftest import _broker as new_one
 

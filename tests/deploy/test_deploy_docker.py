@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from anyrig import __version__
 from anyrig.devices.installed import ONNX_PACKAGES
 from anyrig.devices.reach.ground import INDEX
 from anyrig.devices.reach.nvidia import _ONNX_RELEASES
 from anyrig.devices.wheels import onnx_gpu
 from anyrig.settings.load import keys, variable
 from anyrig.speech.engines import OWN, engine_class
+from anyrig.version import __version__
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DOCKER, TARGETS

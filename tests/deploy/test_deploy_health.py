@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from anyrig import __version__
+from tests.store.served import free_port
+
 from anyrig.cli.beat import Beat
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.link import Link
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Workers, until
 from tests.deploy import files
 from tests.deploy.files import DOCKER
-from tests.store.served import free_port
 
 HEALTH = DOCKER / "healthcheck.py"
 

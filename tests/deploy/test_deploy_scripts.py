@@ -12,8 +12,8 @@ import pytest
 import tree_sitter
 import tree_sitter_powershell
 
-from anyrig import __version__
 from anyrig.cli.parse import command_line
+from anyrig.version import __version__
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import DEPLOY

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.cli.parse import command_line
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from tests.conftest import ROOT
 from tests.deploy import files
 from tests.deploy.files import UNITS
@@ -89,7 +89,7 @@ def test_a_unit_starts_without_its_file_and_not_again_without_a_package() -> Non
     for path in UNITS:
         found = keys(path)
         assert all(one.startswith("-/etc/anyrig/") for one in found["EnvironmentFile"])
-        assert found["RestartPreventExitStatus"] == [str(MissingPackage.exit_code)]
+        assert found["RestartPreventExitStatus"] == [str(MissingPackageError.exit_code)]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

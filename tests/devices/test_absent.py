@@ -11,7 +11,7 @@ from anyrig.devices.choose import Wish, choose
 from anyrig.devices.describe import Machine
 from anyrig.devices.diagnose import diagnose
 from anyrig.devices.words import match
-from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from tests.conftest import NAMES
 
 Load = Callable[..., Machine]
@@ -46,7 +46,7 @@ def test_a_bare_number_is_an_index_only(machine: Load, name: str) -> None:
         if number in indices:
             assert match(here, str(number))[0].indices["gpu"] == number
         else:
-            with pytest.raises(NoSuchDevice) as caught:
+            with pytest.raises(DeviceNotFoundError) as caught:
                 match(here, str(number))
             assert here.cpu.name in caught.value.hint
 
@@ -62,19 +62,19 @@ def test_a_bare_number_is_an_index_only(machine: Load, name: str) -> None:
 )  # fmt: skip
 def test_numbers_in_names_are_not_matched(machine: Load, name: str, word: str) -> None:
     for origin in ("flag", "environment", "settings"):
-        with pytest.raises(NoSuchDevice):
+        with pytest.raises(DeviceNotFoundError):
             choose(machine(name), [Wish(word, origin)])
 
 
 def test_a_number_out_of_a_name_is_told_its_index(machine: Load) -> None:
-    with pytest.raises(NoSuchDevice) as caught:
+    with pytest.raises(DeviceNotFoundError) as caught:
         match(machine("rtx4090-rtxpro6000-wsl2"), "4090")
     assert "A number is an index: NVIDIA GeForce RTX 4090 is '0'." in caught.value.hint
 
 
 def test_index_0_without_a_gpu_is_an_error(machine: Load) -> None:
     for strict in (False, True):
-        with pytest.raises(NoSuchDevice):
+        with pytest.raises(DeviceNotFoundError):
             choose(machine("no-gpu"), [Wish("0", "flag")], strict=strict)
 
 
@@ -88,7 +88,7 @@ def test_a_vendor_is_not_the_maker_of_the_cpu(machine: Load) -> None:
 def test_there_is_one_metal_device(machine: Load) -> None:
     here = machine("macbook-m4")
     assert match(here, "mps:0") == match(here, "mps") == here.gpus
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         match(here, "mps:1")
 
 
@@ -106,7 +106,7 @@ def test_a_kind_that_is_not_there_is_the_cpu_with_one_warning(machine: Load, wor
         assert choice.warnings[0].startswith("there is no ")
         assert choice.warnings[0].endswith("; using the CPU")
         assert place in choice.warnings[0]
-        with pytest.raises(DeviceUnusable) as caught:
+        with pytest.raises(DeviceUnusableError) as caught:
             choose(here, [wish], strict=True)
         assert here.cpu.name in caught.value.hint
 
@@ -116,7 +116,7 @@ def test_one_device_that_is_not_there(machine: Load, word: str) -> None:
     here = machine("no-gpu")
     for origin, place in OURS:
         for strict in (False, True):
-            with pytest.raises(NoSuchDevice) as caught:
+            with pytest.raises(DeviceNotFoundError) as caught:
                 choose(here, [Wish(word, origin, place=place)], strict=strict)  # type: ignore[arg-type]
             assert here.cpu.name in caught.value.hint
             assert place in caught.value.message
@@ -126,7 +126,7 @@ def test_one_device_that_is_not_there(machine: Load, word: str) -> None:
         assert (choice.devices, choice.origin) == ((here.cpu_device,), "fallback")
         assert len(choice.warnings) == 1
         assert f"which {place} asks for; using the CPU" in choice.warnings[0]
-        with pytest.raises(NoSuchDevice):
+        with pytest.raises(DeviceNotFoundError):
             choose(here, [wish], strict=True)
 
 
@@ -141,13 +141,13 @@ def test_another_gpu_does_not_stand_in_for_a_kind(machine: Load, name: str, word
     choice = choose(here, [Wish(word, "flag")])
     assert choice.device.kind == "cpu"
     assert len(choice.warnings) == 1
-    with pytest.raises(DeviceUnusable):
+    with pytest.raises(DeviceUnusableError):
         choose(here, [Wish(word, "flag")], strict=True)
 
 
 def test_a_saved_device_that_is_gone_fails_when_strict(machine: Load) -> None:
     wish = Wish("GPU-dead", "saved", "NVIDIA GeForce RTX 2080 Ti")
-    with pytest.raises(NoSuchDevice, match="RTX 2080 Ti is gone"):
+    with pytest.raises(DeviceNotFoundError, match="RTX 2080 Ti is gone"):
         choose(machine("h200-linux"), [wish], strict=True)
 
 
@@ -176,7 +176,7 @@ def test_a_variable_that_names_an_absent_device_is_one_warning(
         assert choice.device.kind == "cpu"
     found = [f for f in diagnose(here) if f.check == "visibility" and f.state == "warning"]
     assert any(f"{variable} names {entry}" in finding.message for finding in found)
-    with pytest.raises(NoSuchDevice, match=variable):
+    with pytest.raises(DeviceNotFoundError, match=variable):
         choose(here, strict=True)
     for word in ("cpu", here.devices[0].id):  # who names a device does not ask the variable
         assert not any("not there" in w for w in choose(here, [Wish(word, "flag")]).warnings)

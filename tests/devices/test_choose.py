@@ -7,7 +7,7 @@ import pytest
 from anyrig.devices.choose import Evidence, Wish, choose
 from anyrig.devices.describe import Machine
 from anyrig.devices.words import drive_for, match
-from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 
 Load = Callable[..., Machine]
 PAIR = "rtx4090-rtxpro6000-wsl2"
@@ -48,20 +48,20 @@ def test_cpu_and_all(machine: Load) -> None:
     "word", ["cuda:9", "9", "xpu", "radeon", "GPU-ffffffff", "mps", "", "cuda:x"]
 )
 def test_a_word_that_matches_nothing_lists_what_is_there(machine: Load, word: str) -> None:
-    with pytest.raises(NoSuchDevice) as caught:
+    with pytest.raises(DeviceNotFoundError) as caught:
         match(machine("h200-linux"), word)
     assert "NVIDIA H200" in caught.value.hint
     assert "cpu" in caught.value.hint
 
 
 def test_a_near_miss_is_named(machine: Load) -> None:
-    with pytest.raises(NoSuchDevice) as caught:
+    with pytest.raises(DeviceNotFoundError) as caught:
         match(machine("h200-linux"), "cuda;0")
     assert "Did you mean 'cuda:0'?" in caught.value.hint
 
 
 def test_a_name_that_matches_several_is_refused(machine: Load) -> None:
-    with pytest.raises(NoSuchDevice, match="matches 2 devices"):
+    with pytest.raises(DeviceNotFoundError, match="matches 2 devices"):
         match(machine("hidden-gpu"), "rtx 3090")
 
 
@@ -91,7 +91,7 @@ def test_a_saved_device_that_is_gone_is_named_and_passed(machine: Load) -> None:
 
 
 def test_a_flag_for_a_device_that_is_not_there_is_an_error(machine: Load) -> None:
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         choose(machine("no-gpu"), [Wish("cuda:0", "flag")])
 
 
@@ -144,7 +144,7 @@ def test_a_gpu_nothing_can_drive_gives_a_warning_and_the_cpu(machine: Load) -> N
 
 
 def test_strict_makes_it_an_error(machine: Load) -> None:
-    with pytest.raises(DeviceUnusable) as caught:
+    with pytest.raises(DeviceUnusableError) as caught:
         choose(machine("gtx1080ti-linux"), [Wish("cuda:0", "flag")], strict=True)
     assert "cu126" in caught.value.hint
 
@@ -195,7 +195,7 @@ def test_addresses_and_uuids_as_other_tools_print_them(machine: Load, word: str)
 
 @pytest.mark.parametrize("word", ["²", "cuda:²", "1:²", "dml:7", "cuda:2"])
 def test_odd_words_match_nothing(machine: Load, word: str) -> None:
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         match(machine(PAIR), word)
 
 
@@ -205,7 +205,7 @@ def test_a_word_with_a_backend_demands_that_backend(machine: Load) -> None:
     assert choice.device is here.gpus[0]
     assert "cannot be used as rocm:0" in choice.warnings[0]
     assert "using it as dml:0" in choice.warnings[0]
-    with pytest.raises(DeviceUnusable, match="rocm:0"):
+    with pytest.raises(DeviceUnusableError, match="rocm:0"):
         choose(here, [Wish("rocm:0", "flag")], strict=True)
     assert choose(here, [Wish("dml:0", "flag")], strict=True).warnings == ()
 

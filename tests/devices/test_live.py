@@ -12,7 +12,7 @@ from anyrig.devices.discover import discover, from_record, record
 from anyrig.devices.sources.live import LiveAnswers, installed
 from anyrig.devices.sources.recorded import load_record
 from anyrig.devices.sources.system import NotThere, Silent, System
-from anyrig.errors import BadRecord
+from anyrig.errors import InvalidRecordError
 from tests.conftest import MACHINES, NAMES, record_of
 
 
@@ -148,13 +148,13 @@ def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
 def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "machine.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(BadRecord, match=words) as caught:
+    with pytest.raises(InvalidRecordError, match=words) as caught:
         load_record(path)
     assert "--record" in caught.value.hint
 
 
 def test_a_record_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(BadRecord, match="No such file"):
+    with pytest.raises(InvalidRecordError, match="No such file"):
         load_record(tmp_path / "nowhere.json")
 
 

@@ -16,7 +16,7 @@ from anyrig.devices.choose import Wish, choose
 from anyrig.devices.discover import discover
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import Model, advice, by_language, find, hashing, in_folder, listed
-from anyrig.errors import BadInput, NeedsWeights, WorkFailed
+from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
 from anyrig.placement import Placed, Wanted, place
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences
 
@@ -149,16 +149,16 @@ def test_a_folder_with_an_onnx_file_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_no_model_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match="no model"):
+    with pytest.raises(MissingWeightsError, match="no model"):
         in_folder(tmp_path, name="empty")
-    with pytest.raises(BadInput, match="no embedding model 'nosuch'"):
+    with pytest.raises(InvalidInputError, match="no embedding model 'nosuch'"):
         find("nosuch", models=tmp_path)
-    with pytest.raises(NeedsWeights, match="not on this machine"):
+    with pytest.raises(MissingWeightsError, match="not on this machine"):
         find("owner/name", models=tmp_path)
     sentence_transformer(tmp_path / "odd")
     modules = tmp_path / "odd" / "modules.json"
     modules.write_text(modules.read_text().replace("models.Pooling", "models.CNN"))
-    with pytest.raises(BadInput, match="CNN"):
+    with pytest.raises(InvalidInputError, match="CNN"):
         in_folder(tmp_path / "odd", name="odd")
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_loaded_for_nothing(minilm: Model) -> None:
         assert made.engine is None
         list(made.embed(["a text"]))
         assert made.engine is not None
-    with pytest.raises(WorkFailed, match="closed"):
+    with pytest.raises(WorkError, match="closed"):
         list(made.embed(["a text"]))
 
 
@@ -321,7 +321,7 @@ def test_a_vector_that_is_not_finite_is_never_given_out(tmp_path: Path) -> None:
     save_file(state, file, {"format": "pt"})
     model = in_folder(tmp_path, name="tiny")
     for backend in ("onnx", "torch"):
-        with pytest.raises(WorkFailed, match="no finite vector"):
+        with pytest.raises(WorkError, match="no finite vector"):
             embedded(model, ["the cat"], backend=backend)
 
 

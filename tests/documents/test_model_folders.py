@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from anyrig.documents.model import find, in_folder
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences, tokenizer
 from tests.documents.test_embed import embedded
 
@@ -134,12 +134,12 @@ def test_a_hub_model_may_be_put_there_by_hand(tmp_path: Path) -> None:
 def test_damaged_folders_are_told_of(tmp_path: Path) -> None:
     sentence_transformer(tmp_path, prompts={"query": "the "})
     changed(tmp_path / "1_Pooling" / "config.json", include_prompt=False)
-    with pytest.raises(BadInput, match="leaves its prompts out"):
+    with pytest.raises(InvalidInputError, match="leaves its prompts out"):
         in_folder(tmp_path, name="x")
     (tmp_path / "modules.json").write_text('["a"]')
-    with pytest.raises(BadInput, match=r"modules\.json"):
+    with pytest.raises(InvalidInputError, match=r"modules\.json"):
         in_folder(tmp_path, name="x")
     (tmp_path / "modules.json").unlink()
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(BadInput, match="how long its vectors are"):
+    with pytest.raises(InvalidInputError, match="how long its vectors are"):
         in_folder(tmp_path, name="x")

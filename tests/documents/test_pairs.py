@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.pairs import Couple, pairs
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_bad_lines_are_told_of_and_the_rest_go_on(tmp_path: Path) -> None:
 )
 def test_what_holds_no_pairs_is_refused(text: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(text)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InvalidInputError, match=said):
         pairs(tmp_path / "a.txt")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         pairs(tmp_path / "none.csv")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.reading import Mode, ReadPicture, Unread, read, read_all, textless
-from anyrig.errors import BadInput, DeviceLost, OutOfMemory, PastLimit
+from anyrig.errors import DeviceLostError, InvalidInputError, LimitExceededError, OutOfMemoryError
 from anyrig.services.reading import limits_of
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Paged
@@ -93,7 +93,7 @@ def test_a_picture_that_cannot_be_drawn_is_the_file_s_error(tmp_path: Path) -> N
     sheet(1, (900, 900)).save(tmp_path / "a.png")
     data = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(data[: len(data) // 2])
-    with pytest.raises(BadInput, match=r"a\.png is damaged"):
+    with pytest.raises(InvalidInputError, match=r"a\.png is damaged"):
         read(tmp_path / "a.png", ocr=Counts())
 
 
@@ -149,12 +149,12 @@ def test_a_page_that_ocr_fails_on_is_told_apart_from_one_that_is_bare(tmp_path: 
 def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Path) -> None:
     paths = [tiff(tmp_path / "a.tif", [1]), tmp_path / "b.txt"]
     paths[1].write_text("words")
-    for error in (RuntimeError("no kernel"), OutOfMemory("too large", hint="less")):
+    for error in (RuntimeError("no kernel"), OutOfMemoryError("too large", hint="less")):
         bad, good = read_all(paths, ocr=Fails(error))
         assert isinstance(bad, Unread)
         assert isinstance(good, Paged)
-    with pytest.raises(DeviceLost):
-        list(read_all(paths, ocr=Fails(DeviceLost("gone", hint="again"))))
+    with pytest.raises(DeviceLostError):
+        list(read_all(paths, ocr=Fails(DeviceLostError("gone", hint="again"))))
 
 
 def test_an_engine_that_gives_too_little_is_told_of(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_files_are_taken_as_they_are_needed_and_left_when_not(tmp_path: Path) ->
 )
 def test_past_a_limit_names_the_setting(tmp_path: Path, limits: Limits, setting: str) -> None:
     path = write(tmp_path / "a.pdf", [leaf(), leaf()])
-    with pytest.raises(PastLimit) as caught:
+    with pytest.raises(LimitExceededError) as caught:
         read(path, limits=limits)
     assert f"`{setting}` of [documents]" in caught.value.hint
     (only,) = read_all([path], limits=limits)
@@ -235,5 +235,5 @@ def test_a_file_that_may_not_be_opened(tmp_path: Path) -> None:
         pytest.skip("root may do all")
     (tmp_path / "a.txt").write_text("words")
     (tmp_path / "a.txt").chmod(0)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         read(tmp_path / "a.txt")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import StoreBusy
+from anyrig.errors import StorageBusyError
 from anyrig.jobs import LocalJobs, file
 
 
@@ -18,7 +18,7 @@ def test_a_file_in_use_by_others_is_busy(tmp_path: Path, monkeypatch: pytest.Mon
         jobs.submit("bench", {})
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreBusy, match="in use by another process") as caught:
+        with pytest.raises(StorageBusyError, match="in use by another process") as caught:
             jobs.submit("bench", {})
         assert "try again" in caught.value.hint
         other.execute("ROLLBACK")

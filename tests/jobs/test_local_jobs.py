@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import AnyrigError, BadInput, StoreFailed, WorkFailed
-from anyrig.jobs import Job, LocalJobs, NoSuchJob, Plain, Stop, Stopped, Tell, work
+from anyrig.errors import AnyrigError, InvalidInputError, StorageError, WorkError
+from anyrig.jobs import Job, JobNotFoundError, LocalJobs, Plain, Stop, Stopped, Tell, work
 from anyrig.jobs.lease import Leases, Outcome
 from anyrig.jobs.rows import MOST_EVENT_BYTES
 
@@ -95,7 +95,7 @@ def test_ids_cannot_be_guessed(jobs: LocalJobs) -> None:
     assert len(ids) == 50
     assert all(len(id) == 16 and id.isalnum() for id in ids)
     assert len({id[0] for id in ids}) > 5
-    with pytest.raises(NoSuchJob):
+    with pytest.raises(JobNotFoundError):
         jobs.get("a")
 
 
@@ -125,7 +125,7 @@ def test_jobs_are_done_in_their_order_so_many_at_once(jobs: LocalJobs) -> None:
 @pytest.mark.parametrize(
     ("error", "message", "hint"),
     [
-        (WorkFailed("no voice", hint="Name one."), "no voice", "Name one."),
+        (WorkError("no voice", hint="Name one."), "no voice", "Name one."),
         (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero", "-vv"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_result_that_is_no_json_fails_the_job(jobs: LocalJobs) -> None:
 def test_arguments_that_cannot_be_kept_are_refused(
     jobs: LocalJobs, arguments: dict[str, Plain]
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         jobs.submit("echo", arguments)
     assert jobs.list() == ()
 
@@ -175,7 +175,7 @@ def test_pause_resume_and_cancel_reach_a_running_job(
 ) -> None:
     job = jobs.submit("long", {})
     until(lambda: jobs.get(job.id).state == "running")
-    with pytest.raises(BadInput, match="running"):
+    with pytest.raises(InvalidInputError, match="running"):
         jobs.delete(job.id)
     assert jobs.pause(job.id).asked == "pause"
     until(lambda: jobs.get(job.id).state == "paused")
@@ -190,7 +190,7 @@ def test_pause_resume_and_cancel_reach_a_running_job(
     ]  # fmt: skip
     assert jobs.get(job.id).attempts == 2
     jobs.delete(job.id)
-    with pytest.raises(NoSuchJob):
+    with pytest.raises(JobNotFoundError):
         jobs.get(job.id)
 
 
@@ -201,12 +201,12 @@ def test_what_waits_is_paused_and_cancelled_at_once(jobs: LocalJobs) -> None:
     assert jobs.get(job.id).state == "paused"
     assert jobs.cancel(job.id).state == "cancelled"
     assert jobs.cancel(job.id).state == "cancelled"
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         jobs.pause(job.id)
     assert jobs.resume(job.id).state == "queued"
     work(jobs, echo, until_empty=True)
     for change in (jobs.pause, jobs.resume, jobs.cancel):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             change(job.id)
 
 
@@ -411,10 +411,10 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, harm: Callable[[Path]
     harm(path)
     before = path.read_bytes()
     with LocalJobs(path) as jobs:
-        with pytest.raises(StoreFailed, match="damaged") as found:
+        with pytest.raises(StorageError, match="damaged") as found:
             jobs.list()
         assert "Move it away" in found.value.hint
-        with pytest.raises(StoreFailed):
+        with pytest.raises(StorageError):
             work(jobs, echo, until_empty=True)
     assert path.read_bytes() == before
     path.rename(tmp_path / "away")
@@ -427,7 +427,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     connection.close()
-    with pytest.raises(StoreFailed, match="another program"):
+    with pytest.raises(StorageError, match="another program"):
         LocalJobs(path).list()
     newer = tmp_path / "newer.sqlite"
     with LocalJobs(newer) as jobs:
@@ -435,7 +435,7 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(newer) as connection:
         connection.execute("PRAGMA user_version = 9")
     connection.close()
-    with pytest.raises(StoreFailed, match="newer anyrig"):
+    with pytest.raises(StorageError, match="newer anyrig"):
         LocalJobs(newer).list()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyrig.backends import MemoryNow
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.memory.estimate import Point, budget, outlook, training_bytes, weight_bytes
 from anyrig.units import GIB, MIB
 
@@ -82,7 +82,7 @@ def test_budget(
     "asked", [{"gib": 0.0}, {"gib": -1.0}, {"fraction": 0.0}, {"fraction": 2.0}]
 )
 def test_a_budget_that_is_none(asked: dict[str, float]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         budget(NOW, **asked)
 
 

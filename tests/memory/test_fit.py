@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput, DeviceLost, OutOfMemory
+from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.fit import Fit, Trial, fit
 from anyrig.memory.oom import Shortage
 from anyrig.units import GIB, MIB
@@ -147,7 +147,7 @@ def test_any_curve(
     """Never an untested size, never over the budget, never more tries than allowed."""
     try:
         found = search(device, most=most, start=start, multiple=multiple, max_trials=max_trials)
-    except OutOfMemory:
+    except OutOfMemoryError:
         tried = set(device.steps)
         assert min(tried) == multiple or len(tried) == max_trials or device.sticky
         return
@@ -272,13 +272,15 @@ def test_a_search_goes_on_from_what_was_tried() -> None:
 
 def test_nothing_fits() -> None:
     device = Simulated(slope_bytes=30 * GIB)
-    with pytest.raises(OutOfMemory, match="a batch of 1 does not fit: no room for 1") as caught:
+    with pytest.raises(
+        OutOfMemoryError, match="a batch of 1 does not fit: no room for 1"
+    ) as caught:
         search(device)
     assert "checkpointing" in caught.value.hint
     over = Simulated(slope_bytes=30 * GIB, spills=True)
-    with pytest.raises(OutOfMemory, match="it took 32 GiB of 24 GiB"):
+    with pytest.raises(OutOfMemoryError, match="it took 32 GiB of 24 GiB"):
         search(over)
-    with pytest.raises(OutOfMemory, match="no smaller one was tried: all 2 tries are used"):
+    with pytest.raises(OutOfMemoryError, match="no smaller one was tried: all 2 tries are used"):
         search(Simulated(), start=5000, max_trials=2)
 
 
@@ -307,13 +309,13 @@ def test_a_lost_device_ends_the_search() -> None:
         return Shortage("device", fatal=True, said="device lost")
 
     device = Simulated(capacity_bytes=GIB)
-    with pytest.raises(DeviceLost, match="lost at a batch of 1: device lost"):
+    with pytest.raises(DeviceLostError, match="lost at a batch of 1: device lost"):
         fit(device.step, meter=device, budget_bytes=GIB, recognise=lost, clock=device.clock)
 
 
 @pytest.mark.parametrize("options", [{"start": 0}, {"multiple": 0}, {"most": 4, "multiple": 8}])
 def test_sizes_that_are_none(options: dict[str, int]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         search(Simulated(), **options)
 
 

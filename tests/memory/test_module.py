@@ -12,7 +12,7 @@ from torch import nn
 from anyrig.backends import Bound, attach, heap
 from anyrig.devices.describe import Precision
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import fit
 from anyrig.memory.module import Optimiser, fit_module, step_of, transformer
 from anyrig.memory.oom import recognise
@@ -83,11 +83,11 @@ def test_outputs_of_every_form(form: Callable[[torch.Tensor], Any]) -> None:
 
 
 def test_what_cannot_be_a_step() -> None:
-    with pytest.raises(BadInput, match="holds no tensor"):
+    with pytest.raises(InvalidInputError, match="holds no tensor"):
         step_of(_Speller(lambda _: "text"), (6,), "cpu", vocabulary=50)(1)
-    with pytest.raises(BadInput, match="nothing to train"):
+    with pytest.raises(InvalidInputError, match="nothing to train"):
         step_of(nn.ReLU(), (6,), "cpu")
-    with pytest.raises(BadInput, match="fp8"):
+    with pytest.raises(InvalidInputError, match="fp8"):
         step_of(small(), (8, 32), "cpu", precision="fp8")
 
 
@@ -108,7 +108,7 @@ def test_the_largest_batch_on_this_cpu(bound: Bound) -> None:
 def test_a_module_needs_a_torch_device() -> None:
     machine = discover({})
     drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
-    with pytest.raises(BadInput, match="bound through torch"):
+    with pytest.raises(InvalidInputError, match="bound through torch"):
         fit_module(small(), (8, 32), attach(machine.cpu_device, drive), budget_bytes=None)
 
 

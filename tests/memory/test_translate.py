@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from anyrig.errors import DeviceLost, OutOfMemory
+from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory import oom
 from anyrig.memory.oom import Shortage, recognise
 
@@ -29,7 +29,7 @@ def test_a_shortage_is_told_with_figures_and_options() -> None:
         " of which 512.00 MiB is free."
     )
     told = oom.translate(error, doing="embedding 64 texts", options=OPTIONS)
-    assert isinstance(told, OutOfMemory)
+    assert isinstance(told, OutOfMemoryError)
     assert str(told) == (
         "the device ran out of memory while embedding 64 texts: 2 GiB asked for, "
         "512 MiB of 23.5 GiB free"
@@ -53,11 +53,11 @@ def test_a_fatal_shortage_and_a_lost_device_need_a_new_process() -> None:
         "level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)"
     )
     told = oom.translate(fatal, doing="training", options=OPTIONS[:1])
-    assert isinstance(told, DeviceLost)
+    assert isinstance(told, DeviceLostError)
     assert "out of memory while training" in str(told)
     assert told.hint.startswith("Try --batch-size 4. Only a new process")
     told = oom.translate(RuntimeError("CUDA error: unspecified launch failure"), doing="training")
-    assert isinstance(told, DeviceLost)
+    assert isinstance(told, DeviceLostError)
     assert str(told) == (
         "the device was lost while training: CUDA error: unspecified launch failure"
     )
@@ -85,7 +85,7 @@ def test_errors_leave_a_block_as_ours() -> None:
         return Memory()
 
     with (
-        pytest.raises(OutOfMemory, match="while speaking: 512 MiB of 24 GiB free") as raised,
+        pytest.raises(OutOfMemoryError, match="while speaking: 512 MiB of 24 GiB free") as raised,
         oom.translating("speaking", options=OPTIONS, memory=memory),
     ):
         raise SHORTAGE
@@ -100,7 +100,7 @@ def test_a_device_that_cannot_tell_its_memory_hinders_nothing() -> None:
     def memory() -> Memory:
         raise RuntimeError("the device is gone")
 
-    with pytest.raises(OutOfMemory), oom.translating("speaking", memory=memory):
+    with pytest.raises(OutOfMemoryError), oom.translating("speaking", memory=memory):
         raise SHORTAGE
 
 
@@ -115,7 +115,7 @@ def test_a_translated_error_holds_none_of_the_step() -> None:
         held.append(weakref.ref(tensor))
         raise MemoryError
 
-    with pytest.raises(OutOfMemory) as raised, oom.translating("speaking"):
+    with pytest.raises(OutOfMemoryError) as raised, oom.translating("speaking"):
         step()
     assert held[0]() is None
     assert raised.value.__cause__ is not None

@@ -12,7 +12,7 @@ import pytest
 
 from anyrig.backends import MemoryNow
 from anyrig.devices.describe import Device, Machine
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.monitor import Monitor, NullMonitor, Sample
 from anyrig.monitor.alerts import Alert
 from anyrig.monitor.processes import Crowd
@@ -252,7 +252,7 @@ def test_without_a_receiver_warnings_are_logged(
 
 @pytest.mark.parametrize(("interval", "length"), [(0.0, 10), (-1.0, 10), (1.0, 0)])
 def test_nonsense_is_refused(h200: Machine, interval: float, length: int) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         Monitor(h200, interval, length)
     assert caught.value.hint
 

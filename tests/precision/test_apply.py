@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.apply import Applied, make
 from anyrig.precision.dynamic import Dynamic
 from anyrig.precision.eighths import Fp8Linear, convert
@@ -96,7 +96,7 @@ def test_directml_is_cast_by_hand_and_trains_in_fp32_alone() -> None:
     assert applied.cast(nn.Linear(2, 2)).weight.dtype == torch.float16
     with applied.forward():  # torch's own autocast would raise for this device
         pass
-    with pytest.raises(BadSetting, match="autocast does nothing"):
+    with pytest.raises(InvalidSettingError, match="autocast does nothing"):
         make("fp16", "privateuseone", training=True)
     assert make("fp32", "privateuseone", training=True).precision == "fp32"
 
@@ -105,9 +105,9 @@ def test_only_fp16_training_scales_and_only_with_a_way_out_does_it_move() -> Non
     assert isinstance(make("fp16", "cpu", training=True, fallback="bf16"), Dynamic)
     assert not isinstance(make("fp16", "cpu", training=True), Dynamic)
     assert not isinstance(make("bf16", "cpu", training=True, fallback="fp32"), Dynamic)
-    with pytest.raises(BadSetting, match="cannot move to fp8"):
+    with pytest.raises(InvalidSettingError, match="cannot move to fp8"):
         make("fp16", "cpu", training=True, fallback="fp8")
-    with pytest.raises(BadSetting, match="trained models"):
+    with pytest.raises(InvalidSettingError, match="trained models"):
         make("fp8", "cpu", training=True)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.devices.describe import Device, Drive, Features, Machine, Precision
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.choose import USUAL, Chosen, choose, parse
 from anyrig.precision.fitness import PRECISIONS
 from anyrig.precision.presets import PRESETS, Profile
@@ -79,9 +79,9 @@ def test_directml_casts_whole_models_and_trains_in_fp32(machine: Load) -> None:
     assert choose(device, way).precision == "fp16"
     assert "whole model is cast" in choose(device, way).reason
     assert choose(device, way, training=True).precision == "fp32"
-    with pytest.raises(BadSetting, match="DirectML has no bf16"):
+    with pytest.raises(InvalidSettingError, match="DirectML has no bf16"):
         choose(device, way, asked="bf16")
-    with pytest.raises(BadSetting, match="autocast does nothing"):
+    with pytest.raises(InvalidSettingError, match="autocast does nothing"):
         choose(device, way, asked="fp16", training=True)
 
 
@@ -193,7 +193,7 @@ def test_fp8_of_another_variant_is_not_taken(machine: Load, profile: Profile) ->
     for speeds in ({}, H200):
         assert choose(device, way, ALL, profile=profile, speeds=speeds).precision != "fp8"
     for training in (False, True):
-        with pytest.raises(BadSetting, match="fnuz") as caught:
+        with pytest.raises(InvalidSettingError, match="fnuz") as caught:
             choose(device, way, ALL, asked="fp8", training=training)
         assert "bf16" in caught.value.hint
     newer = replace(device, capability="gfx950")
@@ -255,13 +255,13 @@ def test_tf32_without_units_is_told_as_fp32(machine: Load) -> None:
 
 
 def test_what_cannot_be_is_an_error_with_a_way_out(machine: Load) -> None:
-    with pytest.raises(BadSetting, match="fp8 cannot be used on Tesla T4") as caught:
+    with pytest.raises(InvalidSettingError, match="fp8 cannot be used on Tesla T4") as caught:
         choose(*on(machine("t4-linux")), asked="fp8")
     assert "fp16" in caught.value.hint
-    with pytest.raises(BadSetting, match="no number format is called 'fp12'") as caught:
+    with pytest.raises(InvalidSettingError, match="no number format is called 'fp12'") as caught:
         choose(*on(machine("t4-linux")), asked="fp12")
     assert "bf16" in caught.value.hint
-    with pytest.raises(BadSetting, match="no profile"):
+    with pytest.raises(InvalidSettingError, match="no profile"):
         choose(*on(machine("t4-linux")), profile="quick")  # type: ignore[arg-type]
 
 

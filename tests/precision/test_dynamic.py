@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.apply import Applied, make
 from anyrig.precision.dynamic import Dynamic, Moved, MoveSettings
 from anyrig.precision.scaler import ScalerSettings
@@ -168,14 +168,14 @@ def test_a_checkpoint_before_the_move_keeps_the_count() -> None:
 @pytest.mark.parametrize("wrong", [{"moved": [1]}, {"recent": 3}, {"steps": "x"}])
 def test_state_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     applied, _, _ = build("bf16")
-    with pytest.raises(BadInput, match="makes no sense"):
+    with pytest.raises(InvalidInputError, match="makes no sense"):
         applied.load_state_dict({**applied.state_dict(), **wrong})
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(BadSetting, match="more than the window"):
+    with pytest.raises(InvalidSettingError, match="more than the window"):
         MoveSettings(window=10, most_skipped=11)
-    with pytest.raises(BadSetting, match="at_floor"):
+    with pytest.raises(InvalidSettingError, match="at_floor"):
         MoveSettings(at_floor=0)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision import gradients
 from anyrig.precision.scaler import LossScaler, PlainStep, ScalerSettings
 
@@ -198,7 +198,7 @@ def test_weights_in_fp16_are_refused() -> None:
     half = nn.Parameter(torch.ones(2, dtype=torch.float16))
     scaler = LossScaler()
     scaler.scaled(half.sum()).backward()  # type: ignore[no-untyped-call]
-    with pytest.raises(BadInput, match="vanish") as caught:
+    with pytest.raises(InvalidInputError, match="vanish") as caught:
         scaler.step(torch.optim.SGD([half], lr=0.1))
     assert "fp32" in caught.value.hint
 
@@ -208,7 +208,7 @@ def test_a_second_step_without_a_backward_pass_is_refused() -> None:
     optimiser = torch.optim.SGD([parameter], lr=0.1)
     scaler = LossScaler()
     go(scaler, parameter, optimiser)
-    with pytest.raises(BadInput, match="unscale its gradients twice"):
+    with pytest.raises(InvalidInputError, match="unscale its gradients twice"):
         scaler.step(optimiser)
 
 
@@ -276,7 +276,7 @@ def test_one_wait_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadSetting, match=next(iter(wrong)) + "|initial"):
+    with pytest.raises(InvalidSettingError, match=next(iter(wrong)) + "|initial"):
         ScalerSettings(**wrong)
 
 
@@ -286,7 +286,7 @@ def test_the_defaults_are_those_promised() -> None:
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(BadSetting, match="no setting 'histeresis'") as caught:
+    with pytest.raises(InvalidSettingError, match="no setting 'histeresis'") as caught:
         ScalerSettings.of({"histeresis": 3})
     assert "'hysteresis'" in caught.value.hint
 
@@ -317,11 +317,11 @@ def test_state_goes_through_a_checkpoint(tmp_path: Any) -> None:
 def test_state_that_makes_no_sense_changes_nothing(change: dict[str, Any]) -> None:
     scaler = LossScaler(SMALL)
     before = scaler.state_dict()
-    with pytest.raises(BadInput, match="makes no sense"):
+    with pytest.raises(InvalidInputError, match="makes no sense"):
         scaler.load_state_dict({**before, **change})
     assert scaler.state_dict() == before
     missing = {key: value for key, value in before.items() if key != "scale"}
-    with pytest.raises(BadInput, match="scale"):
+    with pytest.raises(InvalidInputError, match="scale"):
         scaler.load_state_dict(missing)
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import KernelFailed
+from anyrig.errors import KernelError
 from anyrig.precision import attention, products, selftest
 from anyrig.precision.verdict import Result, Tried, from_plain, to_plain
 
@@ -258,7 +258,7 @@ def test_a_kernel_that_raises_is_wrong_and_a_dead_device_ends_the_test(
     results = list(attention.try_attention(NOWHERE, ("bf16",), [case]))
     assert {result.verdict for result in results} == {"not there"}
     fails(torch.AcceleratorError("CUDA error: an illegal memory access was encountered"))
-    with pytest.raises(KernelFailed, match="illegal memory access"):
+    with pytest.raises(KernelError, match="illegal memory access"):
         list(attention.try_attention(NOWHERE, ("bf16",), [case]))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.errors import BadInput, MissingPackage, NeedsWeights, StoreFailed
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError, StorageError
 from anyrig.recognise import Recording, choose, recipe, word_errors
 from anyrig.recognise.model import find
 from anyrig.recognise.moonshine import Moonshine
@@ -96,7 +96,7 @@ def test_the_joined_model_is_checked(whisper_folder: Path, tmp_path: Path) -> No
     with (copy / "model.bin").open("r+b") as file:
         file.seek(1000)
         file.write(b"damage")
-    with pytest.raises(NeedsWeights, match=r"model.bin .* SHA-256") as caught:
+    with pytest.raises(MissingWeightsError, match=r"model.bin .* SHA-256") as caught:
         joined(copy)
     assert "--force-reinstall" in caught.value.hint
     assert not (copy / "model.bin").exists(), "the next run joins it anew"
@@ -108,15 +108,15 @@ def test_a_folder_for_ctranslate2_is_a_model_by_its_path(whisper_folder: Path) -
     assert found.multilingual
     assert found.recipe("unused").options["model"] == str(whisper_folder)
     assert found.fingerprint
-    with pytest.raises(BadInput, match="is run by whisper"):
+    with pytest.raises(InvalidInputError, match="is run by whisper"):
         find(str(whisper_folder), engine="transformers")
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreFailed, match="cannot be joined"):
+    with pytest.raises(StorageError, match="cannot be joined"):
         joined(tmp_path / "file")
-    with pytest.raises(BadInput, match="folder"):
+    with pytest.raises(InvalidInputError, match="folder"):
         Whisper()
 
 
@@ -125,7 +125,7 @@ def test_each_language_has_its_recogniser() -> None:
     assert choose("en-GB") is Moonshine
     assert choose("es") is Whisper
     assert choose("zh-TW") is Whisper
-    with pytest.raises(BadInput, match="'tlh'"):
+    with pytest.raises(InvalidInputError, match="'tlh'"):
         choose("tlh")
     made = recipe("fr", folder="models")
     assert made.factory == "anyrig.recognise.whisper:Whisper"
@@ -134,17 +134,17 @@ def test_each_language_has_its_recogniser() -> None:
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moonshine_voice", None)
-    with pytest.raises(MissingPackage, match="moonshine_voice") as caught:
+    with pytest.raises(MissingPackageError, match="moonshine_voice") as caught:
         choose("en")
     assert caught.value.hint == "pip install 'anyrig[recognise]'"
     monkeypatch.setitem(sys.modules, "moonshine_voice.transcriber", None)
-    with pytest.raises(MissingPackage, match="moonshine needs"):
+    with pytest.raises(MissingPackageError, match="moonshine needs"):
         Moonshine()
 
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(b"other")
-    with pytest.raises(NeedsWeights, match="SHA-256"):
+    with pytest.raises(MissingWeightsError, match="SHA-256"):
         check_hashes([(tmp_path / "weights", "0" * 64)], "some-package")
-    with pytest.raises(NeedsWeights, match="nothing"):
+    with pytest.raises(MissingWeightsError, match="nothing"):
         check_hashes([(tmp_path / "nothing", "0" * 64)], "some-package")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.recognise.resample import Resampler, resample
 from tests.speech.sound.takes import sine
 
@@ -52,5 +52,5 @@ def test_nothing_and_the_same_rate() -> None:
 
 
 def test_rates_that_are_none() -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         Resampler(0, 24000)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.recognise.protocol import RATE
 from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
@@ -115,7 +115,7 @@ def test_bytes_are_opened_as_files_are(tmp_path: Path) -> None:
 def test_what_is_no_sound_is_one_clear_error(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bad.mp3"
     path.write_bytes(content)
-    with pytest.raises(BadInput) as caught, opened(path) as sound:
+    with pytest.raises(InvalidInputError) as caught, opened(path) as sound:
         list(sound.blocks())
     assert "bad.mp3" in caught.value.message
     assert caught.value.hint
@@ -130,7 +130,7 @@ def test_a_film_without_sound_is_told(tmp_path: Path) -> None:
         for _ in range(5):
             out.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
         out.mux(stream.encode(None))
-    with pytest.raises(BadInput, match="no sound in it"):
+    with pytest.raises(InvalidInputError, match="no sound in it"):
         opened(path)
 
 
@@ -222,7 +222,7 @@ def test_without_pyav_libsndfile_reads_the_plain_formats(
     got = heard(tmp_path / "a.wav")
     assert len(got) == pytest.approx(SECONDS * RATE, abs=2)
     assert strength(got, 440) == pytest.approx(0.4, abs=0.01)
-    with pytest.raises((BadInput, MissingPackage)) as caught:
+    with pytest.raises((InvalidInputError, MissingPackageError)) as caught:
         opened(tmp_path / "b.m4a")
     assert caught.value.hint
 
@@ -256,7 +256,7 @@ def test_a_sample_rate_that_no_recording_has_is_refused(
     monkeypatch.setenv("PATH", str(tmp_path))  # without an ffmpeg program
     if library == "soundfile":
         monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(BadInput, match="sample rate") as caught, opened(path):
+    with pytest.raises(InvalidInputError, match="sample rate") as caught, opened(path):
         pass
     assert "odd.wav" in caught.value.message
     assert caught.value.hint
@@ -277,7 +277,7 @@ def test_a_small_file_does_not_become_hours_of_sound(tmp_path: Path) -> None:
         out.mux(stream.encode(None))
     with opened(path) as sound:
         assert sound.duration_s is None
-        with pytest.raises(BadInput, match="of sound or more in"):
+        with pytest.raises(InvalidInputError, match="of sound or more in"):
             for _ in sound.blocks():
                 pass
 

@@ -13,7 +13,7 @@ import torch
 
 from anyrig.devices.choose import choose
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, place
 from anyrig.recognise.model import find
 from anyrig.recognise.protocol import RATE, Recording
@@ -72,9 +72,9 @@ def test_the_model_is_found_by_its_folder(folder: Path) -> None:
     assert found.engine == "transformers"
     assert found.languages == ("en", "es", "fr")
     assert find(str(folder)).fingerprint == found.fingerprint
-    with pytest.raises(BadInput, match="does not hear"):
+    with pytest.raises(InvalidInputError, match="does not hear"):
         find(str(folder), language="de")
-    with pytest.raises(BadInput, match="not by whisper"):
+    with pytest.raises(InvalidInputError, match="not by whisper"):
         find(str(folder), engine="whisper")
 
 
@@ -163,7 +163,7 @@ def test_half_precision_that_overflows_is_made_again(folder: Path) -> None:
 def test_a_model_of_one_language(tmp_path: Path) -> None:
     folder = tiny.make(tmp_path / "one", multilingual=False)
     assert find(str(folder)).languages == ("en",)
-    with pytest.raises(BadInput, match="translates nothing"):
+    with pytest.raises(InvalidInputError, match="translates nothing"):
         find(str(folder), translate=True)
     engine = TorchWhisper(placement(), model=str(folder))
     (told,) = engine.run([Recording(SOUNDS[1], RATE, "", "lines")])
@@ -183,14 +183,14 @@ def test_tokens_of_time_part_lines(engine: TorchWhisper) -> None:
 
 
 def test_a_folder_without_a_model_is_told(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no model"):
+    with pytest.raises(InvalidInputError, match="holds no model"):
         find(str(tmp_path))
     bare = tmp_path / "bare"
     bare.mkdir()
     for name in ("config.json", "model.safetensors", "generation_config.json"):
         (bare / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(NeedsWeights, match="tokenizer"):
+    with pytest.raises(MissingWeightsError, match="tokenizer"):
         TorchWhisper(placement(), model=str(bare))
     (bare / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(NeedsWeights, match="no Whisper can be loaded"):
+    with pytest.raises(MissingWeightsError, match="no Whisper can be loaded"):
         TorchWhisper(placement(), model=str(bare))

@@ -12,7 +12,7 @@ import soundfile
 
 from anyrig.devices.choose import choose
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placed, place
 from anyrig.recognise.compare import word_errors
 from anyrig.recognise.gather import Progress, Transcription
@@ -22,7 +22,7 @@ from anyrig.recognise.resample import Samples
 from anyrig.recognise.sound import opened
 from anyrig.recognise.tongue import elected
 from anyrig.recognise.transcribe import Transcriber, Wishes
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from tests.speech.sound.takes import RATE as VOICE_RATE
 from tests.speech.sound.takes import said, sentences
 
@@ -165,13 +165,13 @@ def test_models_are_chosen_by_language_and_name() -> None:
     assert find("base") is WHISPER_BASE
     assert find(engine="whisper") is WHISPER_BASE
     for wrong in ("nothing-like-it", "./not/there", "a/b/c"):
-        with pytest.raises(BadInput, match="no model"):
+        with pytest.raises(InvalidInputError, match="no model"):
             find(wrong)
-    with pytest.raises(BadInput, match="does not hear"):
+    with pytest.raises(InvalidInputError, match="does not hear"):
         find("moonshine", language="es")
-    with pytest.raises(BadInput, match="no engine"):
+    with pytest.raises(InvalidInputError, match="no engine"):
         find(engine="ear")
-    with pytest.raises(BadInput, match="translates nothing"):
+    with pytest.raises(InvalidInputError, match="translates nothing"):
         find("moonshine", translate=True)
 
 

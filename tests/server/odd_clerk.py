@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli import clerk
-from anyrig.errors import AnyrigError, WorkFailed
+from anyrig.errors import AnyrigError, WorkError
 from anyrig.work.carried import told
 
 FOLDER = "ODD_CLERK_FOLDER"
@@ -61,7 +61,7 @@ class OddClerk(clerk.Clerk):
         if way == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
         if way == "fails":
-            return {"error": told(WorkFailed(f"{task} failed (KeyError)", hint="The log says."))}
+            return {"error": told(WorkError(f"{task} failed (KeyError)", hint="The log says."))}
         if way == "long":
             return self._endless(payload, folder / f"{task} begun", folder / f"{task} ended")
         return super()._one(payload)

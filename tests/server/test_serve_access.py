@@ -267,11 +267,11 @@ def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestCl
 def test_a_classifier_run_opens_only_the_files_it_was_told_of(
     outside: Path, tmp_path: Path
 ) -> None:
-    from anyrig.errors import BadInput
+    from anyrig.errors import InvalidInputError
     from anyrig.services.tune_tasks import build
 
     (tmp_path / "examples.jsonl").write_text(json.dumps({"file": str(outside), "label": "b"}))
     (tmp_path / "files.json").write_text("{}")
     config = {"kind": "classifier", "examples": "examples.jsonl", "files": "files.json"}
-    with pytest.raises(BadInput, match="that file may not be read"):
+    with pytest.raises(InvalidInputError, match="that file may not be read"):
         build(config, tmp_path, tmp_path / "run", 0)

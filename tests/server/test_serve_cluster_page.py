@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from selenium import webdriver
 
-from anyrig import __version__
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.status import LOST, LOST_S
 from anyrig.server.page.words import words
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.server.browsing import NEEDS, Browser, visiting
 from tests.server.conftest import Start

@@ -21,7 +21,7 @@ import pytest
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.tokenise import opened
-from anyrig.errors import TooBusy
+from anyrig.errors import OverloadedError
 from anyrig.server.vectors import shortened, written
 from anyrig.server.waiting import ClientGone, all_of
 from tests.documents.test_embed import on_cpu
@@ -403,7 +403,7 @@ def test_waiting_ends_with_the_client_or_the_deadline_and_cancels_the_rest() -> 
             await all_of(futures, line, deadline_s=60)  # type: ignore[arg-type]
         assert [one.cancelled() for one in futures] == [False, True, True]
         late = [Future[int]()]
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             await all_of(late, _Line(), deadline_s=0.01)  # type: ignore[arg-type]
         assert late[0].cancelled()
         assert await all_of([], _Line(), deadline_s=1) == []  # type: ignore[arg-type]

@@ -122,11 +122,11 @@ def test_work_on_documents_that_finds_no_space(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task of another process says why it failed by the class of its error alone."""
-    from anyrig.errors import StoreFailed
+    from anyrig.errors import StorageError
     from anyrig.work.carried import revived, told
 
     app: Any = client.app
-    failed = StoreFailed("pages.pdf was not written", hint="Look.")
+    failed = StorageError("pages.pdf was not written", hint="Look.")
     failed.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def submit(*arguments: Any, **options: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import BadInput, DeviceLost, OutOfMemory, WorkFailed
+from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
 from anyrig.monitor.sample import HostSample, Sample, Snapshot
 from anyrig.placement import Placement
 from anyrig.server.keeper import Keeper
@@ -117,7 +117,7 @@ def test_everybody_who_waits_hears_of_a_failure_and_the_next_tries_again(keeper:
         loads.append(1)
         begun.set()
         assert go.wait(60)
-        raise BadInput("no such voice", hint="Take another.")
+        raise InvalidInputError("no such voice", hint="Take another.")
 
     def ask() -> None:
         with keeper.lend("a", load):
@@ -131,7 +131,7 @@ def test_everybody_who_waits_hears_of_a_failure_and_the_next_tries_again(keeper:
         go.set()
         errors = [one.exception(60) for one in asked]
     assert [str(error) for error in errors] == ["no such voice"] * 6
-    assert all(isinstance(error, BadInput) for error in errors)
+    assert all(isinstance(error, InvalidInputError) for error in errors)
     assert len({id(error) for error in errors}) == 6
     assert len(loads) == 1
     assert keeper.loaded() == []
@@ -161,7 +161,7 @@ def test_a_load_without_memory_unloads_others_and_tries_again(keeper: Keeper, cl
 
     def load() -> Thing:
         if len(keeper.loaded()) > 1:
-            raise OutOfMemory("the GPU is full", hint="Take a smaller model.")
+            raise OutOfMemoryError("the GPU is full", hint="Take a smaller model.")
         return Thing("d")
 
     with keeper.lend("d", load):
@@ -174,9 +174,9 @@ def test_a_load_that_never_fits_says_so_once_nothing_is_left_to_unload(keeper: K
     use(keeper, "a")
 
     def load() -> Thing:
-        raise OutOfMemory("the GPU is full", hint="Take a smaller model.")
+        raise OutOfMemoryError("the GPU is full", hint="Take a smaller model.")
 
-    with pytest.raises(OutOfMemory), keeper.lend("b", load):
+    with pytest.raises(OutOfMemoryError), keeper.lend("b", load):
         pass
     assert keeper.loaded() == []
 
@@ -208,7 +208,7 @@ def test_a_closed_keeper_lends_nothing(keeper: Keeper) -> None:
     thing = use(keeper, "a")
     keeper.close()
     assert thing.closed == 1
-    with pytest.raises(WorkFailed, match="ending"), keeper.lend("a", Thing):
+    with pytest.raises(WorkError, match="ending"), keeper.lend("a", Thing):
         pass
 
 
@@ -220,7 +220,7 @@ def test_what_is_loaded_too_late_is_closed() -> None:
         keeper.close()
         return late
 
-    with pytest.raises(WorkFailed, match="ending"), keeper.lend("a", load):
+    with pytest.raises(WorkError, match="ending"), keeper.lend("a", load):
         pass
     assert late.closed == 1
 
@@ -249,7 +249,7 @@ def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
     with keeper.lend("a", load) as live:
         futures = [live.submit(0.001) for _ in range(40)]
         errors = [one.exception(120) for one in futures]
-        assert all(isinstance(error, (DeviceLost, WorkFailed)) for error in errors)
+        assert all(isinstance(error, (DeviceLostError, WorkError)) for error in errors)
         assert not live.open
     assert keeper.sweep() == ["a"]
     assert keeper.tally.unloads["broken"] == 1
@@ -272,7 +272,7 @@ class Crowd:
             what, name = dice.random(), dice.choice("abc")
             self.clock.now += dice.random()
             if what < 0.7:
-                with contextlib.suppress(OutOfMemory, BadInput):
+                with contextlib.suppress(OutOfMemoryError, InvalidInputError):
                     self.borrow(name, dice)
             elif what < 0.85:
                 self.keeper.sweep()
@@ -284,9 +284,9 @@ class Crowd:
     def borrow(self, name: str, dice: random.Random) -> None:
         def load() -> Thing:
             if dice.random() < 0.05:
-                raise OutOfMemory("full", hint="-")
+                raise OutOfMemoryError("full", hint="-")
             if dice.random() < 0.05:
-                raise BadInput("no", hint="-")
+                raise InvalidInputError("no", hint="-")
             self.made.append(Thing(name))
             return self.made[-1]
 

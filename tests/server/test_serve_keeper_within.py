@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.errors import OutOfMemory
+from anyrig.errors import OutOfMemoryError
 from anyrig.server import observed
 from anyrig.server.figures import Figures
 from anyrig.server.keeper import Keeper
@@ -134,7 +134,7 @@ def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock:
 
     def load() -> Clerks:
         tries.append(names(clerks))
-        error = OutOfMemory("the GPU is full", hint="Take a smaller model.")
+        error = OutOfMemoryError("the GPU is full", hint="Take a smaller model.")
         error.devices = ("gpu-1",)
         if len(tries) < 2:
             raise error
@@ -145,11 +145,11 @@ def test_a_load_without_memory_frees_its_own_device_alone(keeper: Keeper, clock:
     assert not any(one.closed for one in others)
 
     def never() -> Clerks:
-        error = OutOfMemory("the GPU is full", hint="Take a smaller model.")
+        error = OutOfMemoryError("the GPU is full", hint="Take a smaller model.")
         error.devices = ("gpu-1",)
         raise error
 
-    with pytest.raises(OutOfMemory), keeper.lend("more", never):
+    with pytest.raises(OutOfMemoryError), keeper.lend("more", never):
         pass
     assert keeper.loaded() == ["documents", "other 0", "other 1"]  # the voice made way in vain
 

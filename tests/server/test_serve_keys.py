@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.server.guarding.buckets import Buckets
 from anyrig.server.keys import Keys
 
@@ -79,7 +79,7 @@ def test_one_that_was_removed_is_refused_by_whoever_has_the_file_open(path: Path
     assert there.check(text) == key
     here.remove("laptop")
     assert there.check(text) is None
-    with pytest.raises(BadInput, match="there is no key"):
+    with pytest.raises(InvalidInputError, match="there is no key"):
         here.remove("laptop")
     again, _ = here.add("laptop")
     here.remove(again.split("_")[1])
@@ -113,20 +113,20 @@ def test_many_who_add_at_once_lose_none(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 61, "\x1b[31m"])
 def test_names_are_one_line(path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match="name"):
+    with pytest.raises(InvalidInputError, match="name"):
         Keys(path).add(name)
 
 
 def test_scopes_rates_and_names_that_cannot_be(path: Path) -> None:
     keys = Keys(path)
-    with pytest.raises(BadInput, match="no scope 'speach'"):
+    with pytest.raises(InvalidInputError, match="no scope 'speach'"):
         keys.add("a", scopes=("speach",))
-    with pytest.raises(BadInput, match="no scope"):
+    with pytest.raises(InvalidInputError, match="no scope"):
         keys.add("a", scopes=())
-    with pytest.raises(BadInput, match="rate"):
+    with pytest.raises(InvalidInputError, match="rate"):
         keys.add("a", requests_per_minute=-1)
     keys.add("a")
-    with pytest.raises(BadInput, match="already"):
+    with pytest.raises(InvalidInputError, match="already"):
         keys.add("a")
 
 
@@ -142,7 +142,7 @@ def test_admin_may_do_everything(path: Path) -> None:
 def test_a_broken_file_lets_nobody_in(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(BadSetting, match="cannot be read"):
+    with pytest.raises(InvalidSettingError, match="cannot be read"):
         Keys(path).check("anyrig_" + "0" * 12 + "_" + "A" * 43)
 
 

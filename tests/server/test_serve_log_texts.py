@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from anyrig.cli import serve_log
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.jobs import Job, LocalJobs, work
 
 SECRET = "Dear Anna, the key is under the stone."
@@ -88,7 +88,7 @@ def test_their_words_are_told_where_the_owner_wants_them(
 def test_what_our_own_errors_and_the_disk_say_stays(configured: Callable[..., Said]) -> None:
     said = configured()
     log = logging.getLogger("anyrig.server.somewhere")
-    log.warning("rests: %s", StoreFailed("the disk is full", hint="Free some space."))
+    log.warning("rests: %s", StorageError("the disk is full", hint="Free some space."))
     log.warning("rests: %s", OSError(28, "No space left on device"))
     log.warning("%d of %d", 3, 4)
     assert "the disk is full" in said()

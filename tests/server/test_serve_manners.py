@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.server import orders_lines
 from anyrig.server.phrasing import misfits, spoken
 from tests.server.conftest import Server
@@ -198,7 +198,7 @@ def test_who_cannot_speak_is_refused_before_a_job_waits(
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_line_is_of_its_kind(more: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadInput, match=f"line 2: {words}"):
+    with pytest.raises(InvalidInputError, match=f"line 2: {words}"):
         orders_lines.checked(["one", {"text": "two", **more}], re.compile(".*"))
 
 

@@ -14,10 +14,10 @@ from fastapi.testclient import TestClient
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from anyrig import __version__
 from anyrig.cluster.card import Card, Roll
 from anyrig.monitor.report import DEVICE, HOST, PREFIX, PROCESS_MEMORY, THROTTLED
 from anyrig.server.figures import Figures
+from anyrig.version import __version__
 from tests.cluster.conftest import Broker
 from tests.conftest import ROOT
 from tests.server.conftest import Server, Start, running

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from anyrig import errors
-from anyrig.jobs import NoSuchJob
+from anyrig.jobs import JobNotFoundError
 from anyrig.server.problems import Problem, event_of, of, status_of
-from anyrig.server.uploads import NoSuchUpload
+from anyrig.server.uploads import UploadNotFoundError
 from tests.server.conftest import MakeApp
 
 HERE = "http://127.0.0.1:3000"
@@ -24,14 +24,26 @@ SECRET = "secretwords"  # a traceback quotes lines of code, so they must not hol
 @pytest.mark.parametrize(
     ("kind", "status"),
     [
-        (errors.BadInput, 400), (errors.CannotSpeak, 400), (errors.ForeignText, 400),
-        (errors.Protected, 400), (errors.NoSuchDevice, 404), (NoSuchJob, 404), (NoSuchUpload, 404),
-        (errors.PastLimit, 413), (errors.TooBusy, 429), (errors.MissingPackage, 501),
-        (errors.NeedsWeights, 501), (errors.OutOfMemory, 503), (errors.DeviceLost, 503),
-        (errors.StoreFailed, 507), (errors.StoreBusy, 503), (errors.WorkFailed, 500),
-        (errors.Deadly, 422), (errors.WorkersGone, 503),
+        (errors.InvalidInputError, 400),
+        (errors.UnspeakableTextError, 400),
+        (errors.UnsupportedLanguageError, 400),
+        (errors.ProtectedFileError, 400),
+        (errors.DeviceNotFoundError, 404),
+        (JobNotFoundError, 404),
+        (UploadNotFoundError, 404),
+        (errors.LimitExceededError, 413),
+        (errors.OverloadedError, 429),
+        (errors.MissingPackageError, 501),
+        (errors.MissingWeightsError, 501),
+        (errors.OutOfMemoryError, 503),
+        (errors.DeviceLostError, 503),
+        (errors.StorageError, 507),
+        (errors.StorageBusyError, 503),
+        (errors.WorkError, 500),
+        (errors.PoisonItemError, 422),
+        (errors.WorkersLostError, 503),
     ],
-)  # fmt: skip
+)
 def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], status: int) -> None:
     error = kind("went wrong", hint="do this")
     assert status_of(error) == status
@@ -40,7 +52,7 @@ def test_the_nearest_class_names_the_status(kind: type[errors.AnyrigError], stat
     assert ("retry-after" in answer.headers) == (status in (429, 503))
     body = event_of(error)
     assert body["type"] == "about:blank"
-    hint = "GET /jobs lists them." if kind is NoSuchJob else "do this"
+    hint = "GET /jobs lists them." if kind is JobNotFoundError else "do this"
     assert (body["title"], body["status"], body["hint"]) == ("went wrong", status, hint)
     assert body["error"]["message"] == f"went wrong. {hint}"
 
@@ -53,7 +65,7 @@ def test_a_problem_has_its_own_headers_and_members() -> None:
 
 
 def test_half_a_character_in_an_error_is_no_second_error() -> None:
-    answer = of(errors.BadInput("no voice \ud800", hint="\udfff"))
+    answer = of(errors.InvalidInputError("no voice \ud800", hint="\udfff"))
     assert answer.status_code == 400
     assert bytes(answer.body).decode()
 
@@ -68,7 +80,7 @@ def broken(make_app: MakeApp) -> TestClient:
 
     @app.post("/fails")
     async def _fails(body: dict[str, Any]) -> None:
-        raise errors.WorkFailed(f"cannot say {body['text']}", hint="Say less.")
+        raise errors.WorkError(f"cannot say {body['text']}", hint="Say less.")
 
     @app.get("/halfway")
     async def _halfway() -> StreamingResponse:
@@ -98,7 +110,7 @@ def test_what_was_not_foreseen_is_told_to_nobody_and_texts_stay_out_of_the_log(
     said = "\n".join(one.getMessage() + str(one.exc_info) for one in ours)
     assert "RuntimeError" in said
     assert "_breaks" in said  # where it came from
-    assert "WorkFailed" in said
+    assert "WorkError" in said
     assert "secretwords" not in said
 
 

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from anyrig.bench import figures
 from anyrig.cli.context import Context
 from anyrig.cli.serve_rig import WatchedRig, made
-from anyrig.errors import NoSuchDevice
+from anyrig.errors import DeviceNotFoundError
 from anyrig.server.keeper import Keeper
 from anyrig.server.schemas.rig import Devices, Used
 from tests.conftest import MACHINES, NAMES, Anyrig
@@ -102,7 +102,7 @@ def test_a_device_that_cannot_be_used_is_saved_with_a_warning(rig: Rigs) -> None
 
 def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
     part, _, _ = rig("no-gpu")
-    with pytest.raises(NoSuchDevice):
+    with pytest.raises(DeviceNotFoundError):
         part.use("quantum:7")
     told = part.use("gpu")
     assert told["warnings"] == ["there is no GPU; until there is one the CPU is used"]

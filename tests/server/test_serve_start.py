@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from anyrig.cli import serve_door
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.server.conftest import Server, Start, environment_of
 
 _EVIL = Origin("https://evil.example")
@@ -63,13 +63,13 @@ def test_addresses_are_told_as_they_are() -> None:
     [("9.9.9.9", "It is no address of this machine"), ("no.such.invalid", "is no address of this")],
 )
 def test_an_address_of_others_is_told_as_such(host: str, words: str) -> None:
-    with pytest.raises(BadInput) as found, serve_door.bound(host, 0):
+    with pytest.raises(InvalidInputError) as found, serve_door.bound(host, 0):
         pass
     assert words in f"{found.value.message} {found.value.hint}"
     assert "Another server" not in found.value.hint
     with (
         serve_door.bound("127.0.0.1", 0) as door,
-        pytest.raises(BadInput, match="cannot listen") as taken,
+        pytest.raises(InvalidInputError, match="cannot listen") as taken,
         serve_door.bound("127.0.0.1", _listening(door)),
     ):
         pass

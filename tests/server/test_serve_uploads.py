@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.server.expiry import expire
 from anyrig.server.parts import Parts
-from anyrig.server.uploads import NoSuchUpload, Uploads, clean
+from anyrig.server.uploads import UploadNotFoundError, Uploads, clean
 from tests.server.conftest import MakeApp, Server, environment_of
 
 
@@ -81,9 +81,9 @@ def test_names_are_shown_and_are_no_paths(uploads: Uploads, name: str, shown: st
      "UPLOAD:" + "0" * 32, "upload:" + "0" * 31 + "\n", "file:///etc/passwd"],
 )  # fmt: skip
 def test_a_file_is_named_by_its_id_alone(uploads: Uploads, word: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         uploads.named(word)
-    with pytest.raises(NoSuchUpload):
+    with pytest.raises(UploadNotFoundError):
         uploads.path(word)
 
 
@@ -95,14 +95,14 @@ def test_one_that_is_there_is_found_by_its_word(uploads: Uploads) -> None:
 def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: Path) -> None:
     big = uploads.receive("big.txt")
     big.write(b"x" * 900)
-    with pytest.raises(PastLimit, match="larger than"), big:
+    with pytest.raises(LimitExceededError, match="larger than"), big:
         big.write(b"x" * 101)
-    with pytest.raises(BadInput, match="empty"), uploads.receive("empty.txt"):
+    with pytest.raises(InvalidInputError, match="empty"), uploads.receive("empty.txt"):
         pass
     assert list((tmp_path / "uploads").iterdir()) == []
     for number in range(3):
         _sent(uploads, f"{number}.txt")
-    with pytest.raises(PastLimit, match="kept at once"):
+    with pytest.raises(LimitExceededError, match="kept at once"):
         uploads.receive("4.txt")
     uploads.delete(uploads.all()[0].id)
     _sent(uploads, "4.txt")
@@ -110,7 +110,7 @@ def test_too_large_too_many_and_empty_leave_nothing(uploads: Uploads, tmp_path: 
 
 def test_files_that_are_coming_count(uploads: Uploads) -> None:
     coming = [uploads.receive("a.txt") for _ in range(3)]
-    with pytest.raises(PastLimit):
+    with pytest.raises(LimitExceededError):
         uploads.receive("b.txt")
     for one in coming:
         one.abandon()
@@ -124,12 +124,12 @@ def test_all_files_together_have_an_end(tmp_path: Path) -> None:
     first = _sent(uploads, "a.txt", b"x" * 90_000)
     coming = uploads.receive("b.txt")
     coming.write(b"x" * 90_000)
-    with pytest.raises(PastLimit, match="0.2 MB together") as caught:
+    with pytest.raises(LimitExceededError, match="0.2 MB together") as caught:
         _sent(uploads, "c.txt", b"x" * 30_000)  # what was there, with this one, is too much
     assert "server.upload_total_mb" in caught.value.hint
     coming.finish()
     _sent(uploads, "d.txt", b"x" * 20_000)
-    with pytest.raises(PastLimit, match="together"):
+    with pytest.raises(LimitExceededError, match="together"):
         _sent(uploads, "e.txt", b"x")
     assert len(uploads.all()) == 3
     uploads.delete(first)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import TooBusy
+from anyrig.errors import OverloadedError
 from anyrig.server.routes.documents import _admitted
 from anyrig.server.waiting import Beginning, Piece, TookTooLong, within
 from anyrig.settings.server import ServerSettings
@@ -33,7 +33,7 @@ def test_more_than_may_wait_to_begin_are_refused_at_once() -> None:
 
     found = asyncio.run(all_of_them())
     assert [one for one in found if one is True] == [True] * 5
-    assert sum(isinstance(one, TooBusy) for one in found) == 4
+    assert sum(isinstance(one, OverloadedError) for one in found) == 4
 
 
 def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
@@ -47,7 +47,7 @@ def test_who_waits_too_long_is_told_so_and_what_comes_of_it_is_undone() -> None:
         beginning, gate = Beginning(1), asyncio.Semaphore(1)
         short = ServerSettings(deadline_s=0.1)
         for _ in range(2):  # the first one has the thread, the second one waits at the gate
-            with pytest.raises(TooBusy, match="did not begin within 0.1 seconds"):
+            with pytest.raises(OverloadedError, match="did not begin within 0.1 seconds"):
                 await beginning.run(call, short, gate=gate, undo=undone.append)
         assert beginning.num == 1, "its thread is still at work"
         assert gate.locked()
@@ -119,11 +119,11 @@ def test_who_was_let_in_waits_for_room_and_who_was_not_is_refused() -> None:
     async def hand_in() -> list[Future[Any]]:
         tries.append(time.monotonic())
         if len(tries) % 3:
-            raise TooBusy("full", hint="wait")
+            raise OverloadedError("full", hint="wait")
         return []
 
     assert asyncio.run(_admitted(hand_in, 30.0)) == []
     assert len(tries) == 3
-    with pytest.raises(TooBusy):
+    with pytest.raises(OverloadedError):
         asyncio.run(_admitted(hand_in, 0.0))
     assert len(tries) == 4

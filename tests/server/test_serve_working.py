@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import Event, LocalJobs
 from anyrig.server.access import Client
 from anyrig.server.following import Following
@@ -42,7 +42,7 @@ def test_folders_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_
         inside / "notes" / ".." / "..",
     ):  # fmt: skip
         given: Any = wrong if isinstance(wrong, int) else str(wrong)
-        with pytest.raises(BadInput, match="may not be named"), ordered(
+        with pytest.raises(InvalidInputError, match="may not be named"), ordered(
             parts, ANYBODY, "index", {"folder": given}
         ):  # fmt: skip
             pass
@@ -57,7 +57,7 @@ def test_models_are_named_only_where_their_owner_allows(make_app: MakeApp, tmp_p
     with ordered(parts, ANYBODY, "batch", {**lines, "model": mine}) as found:
         assert found["model"] == mine
     with (
-        pytest.raises(BadInput),
+        pytest.raises(InvalidInputError),
         ordered(parts, ANYBODY, "batch", {**lines, "model": str(tmp_path)}),
     ):
         pass

@@ -9,7 +9,7 @@ import pytest
 from anyrig.documents.analyse.folder import Analysis
 from anyrig.documents.analyse.report import html
 from anyrig.documents.reading import Unread, read_all
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.services.analyse import analyse
 from anyrig.text.folder import find
 from anyrig.text.pages import Page, Paged
@@ -97,7 +97,7 @@ def test_a_file_from_elsewhere_can_be_compared(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_compared_is_an_error(tmp_path: Path) -> None:
     topics.make(tmp_path, each=1)
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(BadInput, match="cannot be compared"):
+    with pytest.raises(InvalidInputError, match="cannot be compared"):
         told(tmp_path, similar_to=tmp_path / "empty.txt")
 
 

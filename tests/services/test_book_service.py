@@ -15,9 +15,9 @@ from anyrig.audiobooks.make import Rests, record, sound
 from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import BadInput, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.placement import Placed, Placement
-from anyrig.services.book import Made, Order, Unfinished, ceiling_dbtp, make
+from anyrig.services.book import Made, Order, UnfinishedBookError, ceiling_dbtp, make
 from anyrig.services.room import check_room
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.lexicon import Lexicon
@@ -27,7 +27,7 @@ from anyrig.speech.recite import Terms
 from anyrig.speech.sound.loudness import measure
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from anyrig.text.document import About, Block, Chapter, Document
 
 DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
@@ -159,7 +159,7 @@ def test_a_bad_sentence_is_made_again_and_stays_so(store: Store) -> None:
 def test_a_segment_that_is_not_there_cannot_be_made_again(
     store: Store, place: tuple[int, int]
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         made(store, again=(place,))
 
 
@@ -167,7 +167,7 @@ def test_a_passage_that_fails_stops_nothing_and_is_named(store: Store) -> None:
     """The engine is silent on one sentence, whatever it is asked with."""
     seed = seed_of(TEXT["Two"][1], 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
-    with pytest.raises(Unfinished) as refused:
+    with pytest.raises(UnfinishedBookError) as refused:
         made(store, engine=bad)
     assert [lack.text for lack in refused.value.lacks] == [TEXT["Two"][1]]
     assert "2:3" in refused.value.message
@@ -185,7 +185,7 @@ def test_a_passage_that_fails_wherever_it_stands_is_a_gap_at_each_place(store: S
     book = plan({"One": (good, refrain), "Two": (refrain, good)})
     seed = seed_of(refrain, 0)
     bad = {"bad": ",".join(f"{seed + n * 7919}:silence" for n in range(4))}
-    with pytest.raises(Unfinished) as refused:
+    with pytest.raises(UnfinishedBookError) as refused:
         made(store, book, engine=bad)
     assert [(lack.part, lack.text) for lack in refused.value.lacks] == [(0, refrain), (1, refrain)]
     whole = made(store, book, engine=bad, allow_gaps=True, fresh=True)
@@ -199,7 +199,7 @@ def test_a_take_that_cannot_be_made_again_is_told_and_the_old_one_stays(store: S
     bad = {"bad": ",".join(f"{other + n * 7919}:silence" for n in range(4))}
     made(store, engine=bad)
     before = Path("book.m4b").read_bytes()
-    with pytest.raises(WorkFailed, match="could not be made again"):
+    with pytest.raises(WorkError, match="could not be made again"):
         made(store, engine=bad, again=((2, 3),))
     made(store, engine=bad)
     assert Path("book.m4b").read_bytes() == before
@@ -303,9 +303,9 @@ def test_little_of_a_long_text_tells_nothing_until_it_has_gone_on_for_a_while() 
 
 def test_a_disk_without_room_is_told_before_the_work(tmp_path: Path) -> None:
     check_room(order(), 60.0, 60.0, rate=24000, store_folder=tmp_path)
-    with pytest.raises(StoreFailed, match="needs"):
+    with pytest.raises(StorageError, match="needs"):
         check_room(order(), 1e12, 0.0, rate=24000, store_folder=tmp_path)
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         check_room(order(), 60.0, 1e12, rate=24000, store_folder=tmp_path / "not" / "there")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from anyrig.cli import book
 from anyrig.cli.parse import command_line, parser_of
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import Plain
 from anyrig.services.jobs import KINDS, check, words_of
 
@@ -77,14 +77,14 @@ def test_every_kind_of_value_reaches_the_command(folder: Path) -> None:
 def test_what_is_wrong_is_refused_by_name(
     folder: Path, change: dict[str, Plain], said: str
 ) -> None:
-    with pytest.raises(BadInput, match=said) as found:
+    with pytest.raises(InvalidInputError, match=said) as found:
         check("book", {"file": "-b ook.txt", **change}, folder)
     assert found.value.hint
 
 
 def test_a_near_name_and_unknown_kinds(folder: Path) -> None:
-    with pytest.raises(BadInput) as found:
+    with pytest.raises(InvalidInputError) as found:
         check("book", {"file": "-b ook.txt", "voise": "x"}, folder)
     assert "'voice'" in found.value.hint
-    with pytest.raises(BadInput, match="no jobs of the kind 'boook'"):
+    with pytest.raises(InvalidInputError, match="no jobs of the kind 'boook'"):
         check("boook", {}, folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.backends import spawn
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.jobs import Job, LocalJobs, Plain, Stop, Stopped, work
 from anyrig.services.jobs import check, runner
 
@@ -53,7 +53,7 @@ def test_a_book_is_made(tmp_path: Path) -> None:
 
 
 def test_a_failure_has_the_commands_own_words() -> None:
-    with pytest.raises(WorkFailed, match="no engine 'nope'") as found:
+    with pytest.raises(WorkError, match="unknown engine 'nope'") as found:
         runner(os.environ)(job_of({"engine": "nope"}), silent, Stop())
     assert "tone" in found.value.hint
     assert "hint:" not in found.value.message
@@ -61,7 +61,7 @@ def test_a_failure_has_the_commands_own_words() -> None:
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     job = Job("x", "book", {**job_of({}).arguments, "folder": str(tmp_path / "no")}, "running", 0.0)
-    with pytest.raises(BadInput, match="not there any more"):
+    with pytest.raises(InvalidInputError, match="not there any more"):
         runner(os.environ)(job, silent, Stop())
 
 

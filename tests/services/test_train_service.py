@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.devices.describe import Machine
-from anyrig.errors import BadInput, TooBusy
+from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs import owner
 from anyrig.services import train_config, train_runs
 
@@ -40,7 +40,7 @@ def test_values_of_a_command_line_are_toml_or_texts(config: train_config.Config)
     assert found.task["prompt"] == "a = b"
     assert config.train == {"batch": 4, "loading": {"num_workers": 0}}
     train_config.check(found.train)
-    with pytest.raises(BadInput, match="--set"):
+    with pytest.raises(InvalidInputError, match="--set"):
         config.with_values(["train.batch.more=1"])
 
 
@@ -86,9 +86,9 @@ def test_a_run_stands_as_its_process_left_it(config: train_config.Config, tmp_pa
     )
     state = train_runs.state_of(run.folder)
     assert (state.word, state.step, state.steps, state.loss) == ("running", 3, 9, 2.5)
-    with pytest.raises(TooBusy):
+    with pytest.raises(OverloadedError):
         train_runs.refuse_running(run.folder)
-    with pytest.raises(TooBusy):
+    with pytest.raises(OverloadedError):
         train_runs.clear(run.folder)
     told = json.loads((run.folder / train_runs.STATE).read_text())
     here, pid, began, mark = told["owner"].split("/")
@@ -120,9 +120,9 @@ def test_a_run_that_was_moved_knows_its_files(config: train_config.Config, tmp_p
 
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("x")
-    with pytest.raises(BadInput, match="holds other things"):
+    with pytest.raises(InvalidInputError, match="holds other things"):
         train_runs.refuse_foreign(tmp_path)
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(InvalidInputError, match="exists already"):
         train_runs.refuse_export(tmp_path)
     train_runs.refuse_export(tmp_path / "new")
 

@@ -12,7 +12,7 @@ import soundfile
 
 from anyrig.devices.choose import choose
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placed, place
 from anyrig.recognise.transcribe import Transcriber, Wishes
 from anyrig.services.transcribe import transcribe_bytes, verbose
@@ -31,9 +31,9 @@ def test_bytes_become_what_clients_expect(tmp_path: Path) -> None:
         seats, environment=dict(os.environ), folder=str(tmp_path), wishes=Wishes(language="en")
     ) as transcriber:
         heard = transcribe_bytes(file.getvalue(), "upload.flac", transcriber)
-        with pytest.raises(BadInput, match="empty"):
+        with pytest.raises(InvalidInputError, match="empty"):
             transcribe_bytes(b"", "upload", transcriber)
-        with pytest.raises(BadInput, match="upload cannot be read"):
+        with pytest.raises(InvalidInputError, match="upload cannot be read"):
             transcribe_bytes(b"nothing of the kind" * 99, "upload", transcriber)
     told = verbose(heard, words=True)
     assert told["task"] == "transcribe"

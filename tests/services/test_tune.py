@@ -17,7 +17,7 @@ from anyrig.documents.classify.finetuned import in_folder as classifier_in
 from anyrig.documents.model import Model, find, hashing, in_folder
 from anyrig.documents.pairs import pairs
 from anyrig.documents.reading import read_all
-from anyrig.errors import BadInput, BadSetting, WorkFailed
+from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.services.classify import Source, classify_by
 from anyrig.services.tune import (
     classifier_settings,
@@ -133,7 +133,7 @@ def test_a_stopped_run_goes_on_where_it_was(
         if (what, done) == ("step", 5):
             os.kill(os.getpid(), 2)
 
-    with pytest.raises(WorkFailed, match="stopped after 5 of 12 steps"):
+    with pytest.raises(WorkError, match="stopped after 5 of 12 steps"):
         tune_classifier(
             found, tiny, tmp_path / "made", read_all, settings=quick(epochs=3), tell=stop
         )
@@ -153,7 +153,7 @@ def test_nothing_is_written_over(tiny: Model, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "mine.txt").write_text("mine")
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(InvalidInputError, match="exists already"):
         tune_classifier(found, tiny, there, read_all)
     assert (there / "mine.txt").read_text() == "mine"
 
@@ -169,14 +169,14 @@ def test_what_cannot_be_learnt_from_is_refused(
     told: list[dict[str, Any]], said: str, tiny: Model, tmp_path: Path
 ) -> None:
     found: Found = examples(written(tmp_path / "some.jsonl", told))
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InvalidInputError, match=said):
         tune_classifier(found, tiny, tmp_path / "made", read_all)
     assert not (tmp_path / "made").exists()
 
 
 def test_a_model_without_weights_is_refused(tmp_path: Path) -> None:
     found = examples(written(tmp_path / "some.jsonl", rows(16)))
-    with pytest.raises(BadInput, match="hashing cannot be fine-tuned"):
+    with pytest.raises(InvalidInputError, match="hashing cannot be fine-tuned"):
         tune_classifier(found, hashing(), tmp_path / "made", read_all)
 
 
@@ -237,7 +237,7 @@ def test_tables_are_read_with_care(tmp_path: Path) -> None:
         ({"kind": "poetry"}, "poetry"),
         ({"kind": "classifier", "examples": "x", "class_weights": "odd"}, "class_weights"),
     ):
-        with pytest.raises((BadInput, BadSetting), match=said):
+        with pytest.raises((InvalidInputError, InvalidSettingError), match=said):
             build(table, tmp_path, tmp_path, seed=0)
     encoder(tmp_path / "base", "bert")
     written(tmp_path / "some.jsonl", rows(16))
@@ -251,7 +251,7 @@ def test_tables_are_read_with_care(tmp_path: Path) -> None:
 def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
     kind: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises((BadSetting, BadInput)) as caught:
+    with pytest.raises((InvalidSettingError, InvalidInputError)) as caught:
         build({"kind": kind}, tmp_path, tmp_path, 0)
     assert {"language", "images", "diffusion", "classifier", "embedding"} <= set(
         re.findall(r"\w+", caught.value.hint)
@@ -260,7 +260,7 @@ def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
 
 def test_a_piece_below_nought_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "pairs.jsonl", [{"query": f"q{n}", "passage": f"p{n}"} for n in range(9)])
-    with pytest.raises(BadSetting, match="piece is -1"):
+    with pytest.raises(InvalidSettingError, match="piece is -1"):
         build({"kind": "embedding", "pairs": "pairs.jsonl", "piece": -1}, tmp_path, tmp_path, 0)
 
 

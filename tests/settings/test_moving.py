@@ -204,7 +204,7 @@ def test_without_room_for_a_mark_the_new_place_is_used(
 ) -> None:
     with monkeypatch.context() as patched:
         full = OSError(errno.ENOSPC, "No space left on device")
-        patched.setattr("anyrig.store.atomic.write_text", refused_with(full))
+        patched.setattr("anyrig.storage.atomic.write_text", refused_with(full))
         assert found().data == data()
         with LocalJobs(found().jobs) as jobs:
             assert jobs.get(job).kind == "book"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.settings import Settings, folders, load, saved
 from anyrig.settings.load import ALIASES, keys, variable
 from tests.conftest import MACHINES, Anyrig
@@ -58,7 +58,7 @@ def test_the_order_of_places(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_in_a_file(tmp_path: Path, text: str, words: str, hint: str) -> None:
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         load({}, project_file=_file(tmp_path / "anyrig.toml", text))
     assert words in caught.value.message
     assert hint in caught.value.hint
@@ -79,7 +79,7 @@ def test_a_dotenv_file(tmp_path: Path) -> None:
     loaded = load({}, dotenv=_file(tmp_path / ".env", text))
     assert (loaded.settings.device, loaded.settings.strict) == ("cuda:1", True)
     assert ".env" in loaded.origins["device"][1]
-    with pytest.raises(BadSetting, match="line 1"):
+    with pytest.raises(InvalidSettingError, match="line 1"):
         load({}, dotenv=_file(tmp_path / "bad", "ANYRIG_DEVICE cpu"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     assert load({}, dotenv=tmp_path / "binary").settings == Settings()
@@ -153,7 +153,7 @@ def test_a_choice_is_kept_and_forgotten(tmp_path: Path) -> None:
     assert saved.forget(path)
     assert not saved.forget(path)
     path.write_text("{")
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         saved.load(path)
     assert "--reset" in caught.value.hint
 
@@ -230,7 +230,7 @@ def test_an_old_name_with_a_value_we_cannot_use_is_a_warning() -> None:
     assert loaded.settings.speech.model == "a"
     assert len(loaded.warnings) == 1
     assert loaded.warnings == ("ignored VIBEVOICE_PORT: 'http' is not a valid server.port",)
-    with pytest.raises(BadSetting):
+    with pytest.raises(InvalidSettingError):
         load({"ANYRIG_SERVER_PORT": "http"})
 
 

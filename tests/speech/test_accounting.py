@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import ssml
 from anyrig.speech.lexicon import Entry, Lexicon
 from anyrig.speech.prepare import prepare
@@ -70,7 +70,7 @@ def _told(text: str, **wishes: object) -> Script | None:
     """The script, checked; None where there is nothing to say."""
     try:
         script = prepare(text, **wishes)  # type: ignore[arg-type]  # hypothesis gives plain values
-    except CannotSpeak:
+    except UnspeakableTextError:
         return None
     check(script)
     for segment in script.segments:
@@ -112,7 +112,7 @@ def test_any_ssml(text: str, limit: int, phonemes: bool) -> None:
 def test_broken_ssml_is_refused_with_its_place(text: str) -> None:
     try:
         flow = ssml.read(f"<speak>{text}</speak>")
-    except BadInput as error:
+    except InvalidInputError as error:
         assert re.search("line 1|line [0-9]+, column [0-9]+|document type", error.message)  # noqa: PT017 - it may as well be whole
     else:
         assert len(flow.text) <= len(text)

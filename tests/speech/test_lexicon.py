@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.lexicon import Entry, Lexicon, load, parse
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import check
@@ -157,7 +157,7 @@ def test_files(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_wrong_entries_are_named(text: str, words: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         parse(text)
     assert words in caught.value.message
     assert caught.value.hint
@@ -169,13 +169,13 @@ def test_wrong_entries_are_named(text: str, words: str) -> None:
      ("\n# x\na\tb\tde\todd", "line 3: case is 'odd'"), ('a\t"b', "line 1")],
 )  # fmt: skip
 def test_wrong_lines_are_named(text: str, words: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         parse(text, name="mine", form="tsv")
     assert words in caught.value.message
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         load(tmp_path / "none.toml")
 
 
@@ -260,5 +260,5 @@ def test_a_file_accepted_once_opens_without_the_patterns_that_are_refused_now() 
     assert [entry.word or entry.pattern for entry in found.entries] == ["a", "z"]
     assert len(found.left_out) == 1
     assert "entry 2" in found.left_out[0]
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         parse("[[say]]\nword = 1\nsay = 'b'", skip_patterns=True)

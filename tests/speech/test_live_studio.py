@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import CannotSpeak, TooBusy, WorkFailed
+from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
 from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Segment
 from anyrig.speech.stage import Stage
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 
 DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
 SLOW = 0.01  # seconds a character
@@ -161,7 +161,7 @@ def test_one_who_leaves_takes_what_has_not_begun_along() -> None:
         assert made.live.waiting("live") + made.live.waiting("bulk") <= 1
         assert [one.segment.text for one in staying] == [f"b number {n}" for n in range(3)]
         assert shared_future.result(timeout=30).spoken().take is not None
-        with pytest.raises(WorkFailed, match="nobody listens"):
+        with pytest.raises(WorkError, match="nobody listens"):
             leaving.next()
         assert made.live.report.num_items < 15
 
@@ -180,7 +180,7 @@ def test_too_many_are_refused_and_those_inside_are_served() -> None:
         inside = [made.read(lines(name, 5)) for name in "ab"]
         first = [recital.next() for recital in inside]
         until(lambda: made.live.running > 0)
-        with pytest.raises(TooBusy):  # noqa: PT012 - which of them is refused depends on the pool
+        with pytest.raises(OverloadedError):  # noqa: PT012 - which of them is refused depends on the pool
             for number in range(20):
                 made.read(segments(f"too many {number}")).next()
         for future in first:
@@ -191,7 +191,7 @@ def test_too_many_are_refused_and_those_inside_are_served() -> None:
 def test_a_line_that_cannot_be_spoken_fails_alone() -> None:
     with studio() as made:
         bad, good = made.read(segments("...")), made.read(lines("good", 2))
-        with pytest.raises(CannotSpeak, match="could not be spoken"):
+        with pytest.raises(UnspeakableTextError, match="could not be spoken"):
             list(bad)
         assert len(list(good)) == 2
         assert made.open
@@ -209,8 +209,8 @@ def test_the_end_is_told_to_those_who_wait() -> None:
         recital = made.read(lines("a", 20), ahead=20)
         futures = [recital.next() for _ in range(20)]
         made.close()
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             futures[-1].result(timeout=10)
         assert not made.open
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             made.read(lines("b", 1)).next()

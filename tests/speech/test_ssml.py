@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech import ssml
 from anyrig.speech.prepare import prepare
 from anyrig.speech.script import Script, check
@@ -152,7 +152,7 @@ def test_what_is_not_supported_is_said_once_and_not_spoken() -> None:
     ],
 )  # fmt: skip
 def test_what_is_broken_or_hostile(text: str, words: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         prepare(text, ssml=True)
     assert words in caught.value.message
     assert caught.value.hint
@@ -193,7 +193,7 @@ def test_plain_text_on_request() -> None:
 )
 def test_a_document_type_before_speak_is_refused_and_not_read_aloud(before: str) -> None:
     text = before + '<!DOCTYPE speak SYSTEM "speak.dtd"><speak>Hello.</speak>'
-    with pytest.raises(BadInput, match="document type"):
+    with pytest.raises(InvalidInputError, match="document type"):
         prepare(text, languages=("en",))
 
 

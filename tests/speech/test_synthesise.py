@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.placement import Placed, Placement
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
 from anyrig.speech.stage import Stage
 from anyrig.speech.synthesise import Studio, Tally
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 
 DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "test")
 WORDS = ["The first sentence.", "A second one, somewhat longer.", "Third.", "And the last of them."]
@@ -158,7 +158,7 @@ def test_a_segment_that_cannot_be_spoken_is_told_after_the_rest_was_kept(store: 
     bad = Segment(Line("Deutsch.", language="xx"), wanted.segments[1].spans, "Deutsch.")
     wanted = Script(wanted.source, (wanted.segments[0], bad, bad, wanted.segments[2]))
     with studio(store) as made:
-        with pytest.raises(WorkFailed, match="2 segments could not be spoken"):
+        with pytest.raises(WorkError, match="2 segments could not be spoken"):
             list(made.speak(wanted))
         assert [t.kept for t in made.takes(script(WORDS[0], WORDS[2]).segments)] == [True, True]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import PastLimit
+from anyrig.errors import LimitExceededError
 from anyrig.text import apart as apart_module
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
@@ -60,7 +60,7 @@ def test_a_reader_that_hangs_is_ended_at_the_limit(text: Path, tmp_path: Path) -
     with Apart(Limits(seconds=1.5)) as apart:
         apart.pages(text)
         os.kill(_pid(apart), signal.SIGSTOP)
-        with pytest.raises(PastLimit, match=r"longer than 1\.5 seconds") as caught:
+        with pytest.raises(LimitExceededError, match=r"longer than 1\.5 seconds") as caught:
             apart.pages(text)
         assert caught.value.limit == "seconds"
         assert apart.pages(text).text == "some words"

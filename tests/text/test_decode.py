@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
 
 WORDS = "Élise paid 3 € for the “naïve” café, señor. " * 8
@@ -30,7 +30,7 @@ def test_text_is_read_in_the_encodings_people_have(encoding: str) -> None:
     ],
 )
 def test_what_is_no_text_is_refused_in_words(data: bytes, said: str) -> None:
-    with pytest.raises(BadInput, match=said) as caught:
+    with pytest.raises(InvalidInputError, match=said) as caught:
         decode(data, "a.bin")
     assert caught.value.hint
 

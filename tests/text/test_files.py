@@ -1,4 +1,7 @@
-"""The door to files: formats by content, then by name; whatever is wrong is one `BadInput`."""
+"""The door to files: formats by content, then by name.
+
+Whatever is wrong is one `InvalidInputError`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text import files
 from anyrig.text.files import FORMATS, format_of, read
 from anyrig.text.formats.limits import Limits
@@ -80,37 +83,37 @@ def test_other_files_are_refused_for_what_they_are(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         read(tmp_path / name)
 
 
 @pytest.mark.parametrize("head", [b"\xeaDRMION\xee", b"TPZ0"])
 def test_sellers_own_formats_are_refused_as_locked(tmp_path: Path, head: bytes) -> None:
     (tmp_path / "a.azw").write_bytes(head + b"\x00" * 200)
-    with pytest.raises(Protected, match="Amazon"):
+    with pytest.raises(ProtectedFileError, match="Amazon"):
         read(tmp_path / "a.azw")
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="No such file"):
+    with pytest.raises(InvalidInputError, match="No such file"):
         read(tmp_path / "none.epub")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         read(Path("a\x00b"))
     (tmp_path / "dir.epub").mkdir()
-    with pytest.raises(BadInput, match="is a folder"):
+    with pytest.raises(InvalidInputError, match="is a folder"):
         read(tmp_path / "dir.epub")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.txt")
-        with pytest.raises(BadInput, match="no regular file"):
+        with pytest.raises(InvalidInputError, match="no regular file"):
             read(tmp_path / "pipe.txt")
 
 
 def test_too_large_a_file_or_text_is_refused(tmp_path: Path) -> None:
     path = epub(tmp_path / "a.epub", [Page("c.xhtml", f"<p>{'word ' * 100}</p>")])
     assert read(path)
-    with pytest.raises(BadInput, match="larger than"):
+    with pytest.raises(InvalidInputError, match="larger than"):
         read(path, limits=Limits(file_bytes=100))
-    with pytest.raises(BadInput, match="characters of text"):
+    with pytest.raises(InvalidInputError, match="characters of text"):
         read(path, limits=Limits(characters=100))
 
 
@@ -121,7 +124,7 @@ def test_a_fault_that_no_reader_foresaw_is_the_files(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(files.FORMATS, "txt", "odd_reader")
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(BadInput, match="cannot be read as txt"):
+    with pytest.raises(InvalidInputError, match="cannot be read as txt"):
         read(tmp_path / "a.txt")
 
 

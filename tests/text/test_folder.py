@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.folder import find
 from tests.text.picture_making import sheet
 
@@ -73,7 +73,7 @@ def test_types(folder: Path, types: list[str], names: list[str]) -> None:
 
 
 def test_an_unknown_type_names_the_known(folder: Path) -> None:
-    with pytest.raises(BadInput, match="no type 'exe'") as caught:
+    with pytest.raises(InvalidInputError, match="no type 'exe'") as caught:
         find(folder, types=["exe"])
     assert "pdf" in caught.value.hint
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from anyrig.errors import BadInput, PastLimit, Protected
+from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Paged, named, pages, picture, pictures
 from tests.text.epub_maker import Page as Leaflet
@@ -237,24 +237,24 @@ def test_each_limit_is_one_error_that_names_it(
     tmp_path: Path, limits: Limits, message: str, limit: str
 ) -> None:
     path = write(tmp_path / "a.pdf", [leaf(), leaf(), leaf()])
-    with pytest.raises(PastLimit, match=message) as caught:
+    with pytest.raises(LimitExceededError, match=message) as caught:
         pages(path, limits=limits)
     assert caught.value.limit == limit
 
 
 def test_locked_and_damaged_files_end_in_their_own_error(tmp_path: Path) -> None:
-    with pytest.raises(Protected, match="locked by a password"):
+    with pytest.raises(ProtectedFileError, match="locked by a password"):
         pages(write(tmp_path / "a.pdf", [leaf()], password="secret"))
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.4\nnothing of it\n")
-    with pytest.raises(BadInput, match=r"b\.pdf is damaged"):
+    with pytest.raises(InvalidInputError, match=r"b\.pdf is damaged"):
         pages(tmp_path / "b.pdf")
-    with pytest.raises(BadInput, match="No such file"):
+    with pytest.raises(InvalidInputError, match="No such file"):
         pages(tmp_path / "none.pdf")
     (tmp_path / "c.txt").write_bytes(b"\x00\x01\x02\x03" * 50)
-    with pytest.raises(BadInput, match="no text"):
+    with pytest.raises(InvalidInputError, match="no text"):
         pages(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("words")
-    with pytest.raises(BadInput, match="can be drawn"):
+    with pytest.raises(InvalidInputError, match="can be drawn"):
         picture(tmp_path / "d.txt")
 
 
@@ -270,7 +270,7 @@ def test_a_name_that_is_no_unicode(tmp_path: Path) -> None:
     path.write_text("words")
     assert pages(path).text == "words"
     path.write_bytes(b"")
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         pages(path)
     assert "\n" not in caught.value.message
     caught.value.message.encode()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anyrig.errors import StoreFailed, TooBusy
+from anyrig.errors import OverloadedError, StorageError
 from anyrig.training.checkpoint import Checkpoints, Kept, Saved
 from anyrig.training.checkpoint.keeper import staying
 from anyrig.training.checkpoint.write import TEMPORARY
@@ -116,7 +116,7 @@ def test_the_next_older_whole_one_is_taken(tmp_path: Path) -> None:
         assert found.path.name == "step-00000002"
         assert any("step-00000004" in text for text in found.passed_over)
         assert any("step-00000003" in text for text in found.passed_over)
-        with pytest.raises(StoreFailed, match="damaged"):
+        with pytest.raises(StorageError, match="damaged"):
             keeper.load(tmp_path / "step-00000004")
         # The step that is there and damaged is written again, beside it.
         keeper.save(state(4), wait=True)
@@ -130,7 +130,7 @@ def test_none_whole_is_an_error_not_a_new_beginning(tmp_path: Path) -> None:
         keeper.save(state(1), wait=True)
         shutil.rmtree(tmp_path / "step-00000001")
         (tmp_path / "step-00000001").mkdir()
-        with pytest.raises(StoreFailed, match="no checkpoint .* is whole"):
+        with pytest.raises(StorageError, match="no checkpoint .* is whole"):
             keeper.load()
 
 
@@ -202,7 +202,7 @@ def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path
     keeper._thread.join()  # type: ignore[union-attr]
     (tmp_path / "c").unlink()
     moved.rename(tmp_path / "c")
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         keeper.save(state(3))  # raises for 2, and 3 has begun
     keeper.save(state(4))
     keeper.close()
@@ -218,7 +218,7 @@ def test_a_failure_surfaces_at_close(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "c")
     (tmp_path / "c").write_text("in the way")
     keeper.save(state(1))
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         keeper.close()
     keeper.close()
 
@@ -233,7 +233,7 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path: Path) -> None:
     if child == 0:
         try:
             Checkpoints(tmp_path, patience_s=0.05).hold()
-        except TooBusy as error:
+        except OverloadedError as error:
             os._exit(0 if str(os.getppid()) in error.message else 2)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -247,7 +247,7 @@ def test_two_objects_of_one_process_neither(tmp_path: Path) -> None:
     keeper = Checkpoints(tmp_path)
     keeper.hold()
     other = Checkpoints(tmp_path / "." / ".." / tmp_path.name, patience_s=0.0)
-    with pytest.raises(TooBusy):
+    with pytest.raises(OverloadedError):
         other.save(state(1))
     assert other.all() == []  # looking is always allowed
     keeper.close()

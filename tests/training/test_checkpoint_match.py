@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.checkpoint import check_weights
 
 
@@ -33,7 +33,7 @@ def test_a_compiled_model_takes_plain_names() -> None:
 def test_missing_unexpected_and_shapes_are_named() -> None:
     weights = net(5).state_dict()
     weights["3.bias"] = weights.pop("2.bias")
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         check_weights(net(), weights)
     said = caught.value.message
     assert "lack 2.bias" in said
@@ -43,14 +43,14 @@ def test_missing_unexpected_and_shapes_are_named() -> None:
 
 
 def test_many_names_are_cut_short() -> None:
-    with pytest.raises(BadInput, match=r"lack 0\.weight, 0\.bias, 2\.weight and 1 more"):
+    with pytest.raises(InvalidInputError, match=r"lack 0\.weight, 0\.bias, 2\.weight and 1 more"):
         check_weights(net(), {})
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model."])
 def test_a_prefix_is_recognised(prefix: str) -> None:
     weights = {prefix + name: value for name, value in net().state_dict().items()}
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         check_weights(net(), weights)
     assert prefix in caught.value.hint
 
@@ -60,5 +60,5 @@ def test_one_name_of_tied_weights_is_enough() -> None:
     model[1].weight = model[0].weight
     check_weights(model, {"0.weight": torch.zeros(7, 3)})
     check_weights(model, {"1.weight": torch.zeros(7, 3)})
-    with pytest.raises(BadInput, match="lack"):
+    with pytest.raises(InvalidInputError, match="lack"):
         check_weights(model, {})

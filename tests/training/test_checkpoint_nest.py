@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.checkpoint.nest import decode, encode
 
 
@@ -96,7 +96,7 @@ def test_numbers_of_numpy_become_plain() -> None:
 
 @pytest.mark.parametrize("value", [object(), lambda: None, open, torch.nn.Linear(1, 1)])
 def test_what_cannot_be_kept_is_named(value: Any) -> None:
-    with pytest.raises(BadInput, match=r"state\.deep\[1\]\.here is a") as caught:
+    with pytest.raises(InvalidInputError, match=r"state\.deep\[1\]\.here is a") as caught:
         encode({"deep": [0, {"here": value}]}, lambda tensor: "", "state")
     assert "can be kept" in caught.value.hint
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 from anyrig.training.checkpoint import Checkpoints, Saved
 from anyrig.training.checkpoint.read import Damaged, look, read
 from anyrig.training.checkpoint.stage import Staging
@@ -154,12 +154,12 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
     "tensor", [torch.empty(2, device="meta"), torch.eye(2).to_sparse()], ids=["meta", "sparse"]
 )
 def test_tensors_that_cannot_be_kept_are_named(tensor: torch.Tensor, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="body.weight"):
+    with pytest.raises(InvalidInputError, match="body.weight"):
         pack(Saved(1, weights={"body.weight": tensor}), Staging())
 
 
 def test_the_formats_own_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="__metadata__"):
+    with pytest.raises(InvalidInputError, match="__metadata__"):
         write(tmp_path / "c", pack(Saved(1, weights={"__metadata__": torch.ones(1)}), Staging()))
     assert list((tmp_path / "c").iterdir()) == []
 
@@ -216,7 +216,7 @@ def test_a_later_format_is_refused_in_words(tmp_path: Path) -> None:
     path = filled(tmp_path)
     told = json.loads((path / "manifest.json").read_text())["manifest"]
     (path / "manifest.json").write_text(sealed({**told, "format": 99}))
-    with pytest.raises(StoreFailed, match="format 99"):
+    with pytest.raises(StorageError, match="format 99"):
         look(path)
 
 
@@ -226,7 +226,7 @@ def test_a_later_format_is_refused_in_words(tmp_path: Path) -> None:
 LARGE = """
 import resource, signal, sys, torch
 from pathlib import Path
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.training.checkpoint import Checkpoints, Saved
 folder = Path(sys.argv[1])
 keeper = Checkpoints(folder)
@@ -234,7 +234,7 @@ keeper.save(Saved(1, weights={"w": torch.ones(100)}), wait=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     keeper.save(Saved(2, weights={"w": torch.ones(1_000_000)}), wait=True)
-except StoreFailed as error:
+except StorageError as error:
     print(error.message, "|", error.hint)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 keeper.save(Saved(3, weights={"w": torch.ones(100)}), wait=True)
@@ -272,11 +272,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(small_disk: Path) -> None:
     keeper = Checkpoints(small_disk / "run")
     keeper.save(Saved(1, weights={"w": torch.ones(100_000)}), wait=True)
-    with pytest.raises(StoreFailed, match="left") as caught:
+    with pytest.raises(StorageError, match="left") as caught:
         keeper.save(Saved(2, weights={"w": torch.ones(600_000)}), wait=True)
     assert "Free some space" in caught.value.hint
     (small_disk / "filler").write_bytes(bytes(2_000_000))
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         keeper.save(Saved(3, weights={"w": torch.ones(150_000)}), wait=True)
     found = keeper.load()
     assert found is not None
@@ -290,7 +290,7 @@ def test_a_full_disk(small_disk: Path) -> None:
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("x")
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         Checkpoints(tmp_path / "run").save(Saved(1))
 
 
@@ -301,7 +301,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
      os.strerror(errno.ENAMETOOLONG))],
 )  # fmt: skip
 def test_refusals_are_in_words(number: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match=said) as caught, refusals(tmp_path):
+    with pytest.raises(StorageError, match=said) as caught, refusals(tmp_path):
         raise OSError(number, os.strerror(number))
     assert str(tmp_path) in caught.value.message
     assert caught.value.hint
@@ -312,7 +312,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
         pytest.skip("root may write everywhere")
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(StoreFailed, match="may not be written"):
+        with pytest.raises(StorageError, match="may not be written"):
             Checkpoints(tmp_path / "run").save(Saved(1))
     finally:
         tmp_path.chmod(0o700)

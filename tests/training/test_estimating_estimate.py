@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.devices.describe import Machine, Precision
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.estimating.books import ROUNDING, Books
 from anyrig.training.estimating.estimate import Estimate, Recompute, estimate
 from anyrig.training.estimating.fits import fits, largest_batch, rows
@@ -305,12 +305,12 @@ def test_a_step_that_reads_values_is_refused_with_words() -> None:
         loss: torch.Tensor = model(batch).sum()
         return loss if loss.item() > 0 else -loss
 
-    with pytest.raises(BadSetting, match="cannot be counted") as caught:
+    with pytest.raises(InvalidSettingError, match="cannot be counted") as caught:
         estimate(nn.Linear(2, 2), batch_like(torch.zeros(1, 2)), reads)
     assert "profile" in caught.value.hint
-    with pytest.raises(BadInput, match="micro batch of 0"):
+    with pytest.raises(InvalidInputError, match="micro batch of 0"):
         estimate(nn.Linear(2, 2), batch_like(torch.zeros(1, 2)), squared, micro_batch=0)
-    with pytest.raises(BadSetting, match="GptBlok"):
+    with pytest.raises(InvalidSettingError, match="GptBlok"):
         estimate(Gpt(PRESETS["nano"]), batch_like(TOKENS), next_token, recompute="blocks",
                  recompute_types=("GptBlok",))  # fmt: skip
 
@@ -349,7 +349,7 @@ def test_devices_are_told_whether_it_fits(machine: Callable[..., Machine]) -> No
 def test_a_line_needs_two_sizes() -> None:
     assert largest_batch([_estimate(2, 4 * GIB), _estimate(1, 3 * GIB)], 2 * GIB, 0) == 0
     assert largest_batch([_estimate(1, GIB), _estimate(9, GIB)], 4 * GIB, 0) == 9
-    with pytest.raises(BadInput, match="no line"):
+    with pytest.raises(InvalidInputError, match="no line"):
         largest_batch([_estimate(1, GIB)], GIB, 0)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from anyrig.backends import Bound, attach
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, OutOfMemory
+from anyrig.errors import InvalidInputError, OutOfMemoryError
 from anyrig.training.estimating.profile import profile
 
 
@@ -48,7 +48,7 @@ def test_the_largest_is_found_where_it_is_asked_for(bound: Bound) -> None:
 
 
 def test_what_does_not_fit_at_all_is_told(bound: Bound) -> None:
-    with pytest.raises(OutOfMemory):
+    with pytest.raises(OutOfMemoryError):
         profile(_step, bound, sizes=(32,))
-    with pytest.raises(BadInput, match="no micro batches"):
+    with pytest.raises(InvalidInputError, match="no micro batches"):
         profile(_step, bound, sizes=(0, 1))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from anyrig.devices.describe import Machine
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.fits import fits, rows
 from anyrig.training.estimating.task import batch_of_one, estimates_of
 from anyrig.training.models.gpt import PRESETS, Gpt
@@ -57,5 +57,5 @@ def test_data_of_every_kind_gives_an_example() -> None:
     loader: Any = DataLoader(items)
     for data in (items, iter(items), loader):
         assert batch_of_one(_task(data))["tokens"].shape == (1, 16)
-    with pytest.raises(BadInput, match="empty"):
+    with pytest.raises(InvalidInputError, match="empty"):
         batch_of_one(_task([]))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 from anyrig.training.export import export_folder, whole_folder
 from anyrig.training.models.gpt import gpt
 
@@ -91,7 +91,7 @@ def test_any_module_needs_a_config(tmp_path: Path) -> None:
 
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 5, bias=False))
     model[1].weight = model[0].weight
-    with pytest.raises(BadInput, match="Sequential"):
+    with pytest.raises(InvalidInputError, match="Sequential"):
         export_folder(model, tmp_path / "m")
     assert not [path for path in tmp_path.iterdir() if path.name == "m" or path.name[0] == "."]
     folder = export_folder(model, tmp_path / "m", config={"kind": "tied"})
@@ -109,7 +109,7 @@ def test_tokenizers_of_a_folder_go_along(tmp_path: Path) -> None:
     assert {"tokenizer.json", "vocab.txt"} <= names
     assert "pytorch_model.bin" not in names
     for wrong in (tmp_path / "none", tmp_path / "home"):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidInputError):
             export_folder(small_gpt(), tmp_path / "m", tokenizer_files=[wrong])
     assert {path.name for path in folder.iterdir()} == names  # the old one is untouched
 
@@ -118,7 +118,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     with whole_folder(folder) as place:
         (place / "a").write_text("1")
-    with pytest.raises(StoreFailed), whole_folder(folder) as place:
+    with pytest.raises(StorageError), whole_folder(folder) as place:
         (place / "none" / "b").write_text("2")
     assert [path.name for path in folder.iterdir()] == ["a"]
     with whole_folder(folder) as place:
@@ -126,6 +126,6 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["c"]
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".m")]
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadInput, match="is a file"), whole_folder(tmp_path / "file"):
+    with pytest.raises(InvalidInputError, match="is a file"), whole_folder(tmp_path / "file"):
         pass
     assert (tmp_path / "file").read_text() == "x"

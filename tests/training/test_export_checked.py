@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.export import export_onnx
 
 ort = pytest.importorskip("onnxruntime")
@@ -107,7 +107,7 @@ def test_a_file_that_gives_other_numbers_is_not_written(
         return usual(model, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(torch.onnx, "export", wrong)
-    with pytest.raises(BadInput, match="other numbers than the model") as caught:
+    with pytest.raises(InvalidInputError, match="other numbers than the model") as caught:
         export_onnx(model, {"input": torch.randn(2, 4)}, path)
     assert "export_folder" in caught.value.hint
     assert path.read_bytes() == b"before"
@@ -130,7 +130,7 @@ def test_a_file_of_one_batch_size_is_not_written(folder: Path) -> None:
             return input + torch.tensor(input.detach().shape[0] * [[1.0] * 4])
 
     export_onnx(Fixed(), {"input": torch.randn(2, 4)}, folder / "fine.onnx")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         export_onnx(OnlyTwo(), {"input": torch.randn(2, 4)}, folder / "m.onnx")
     assert not (folder / "m.onnx").exists()
 
@@ -140,6 +140,6 @@ def test_a_model_that_draws_numbers_is_not_exported(folder: Path) -> None:
         def forward(self, input: torch.Tensor) -> torch.Tensor:
             return input + torch.randn_like(input)
 
-    with pytest.raises(BadInput, match="other numbers than the model"):
+    with pytest.raises(InvalidInputError, match="other numbers than the model"):
         export_onnx(Noisy(), {"input": torch.randn(2, 4)}, folder / "m.onnx")
     assert list(folder.iterdir()) == []

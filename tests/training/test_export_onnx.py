@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.export import export_folder, export_onnx
 from anyrig.training.models.convnet import ConvNet, ConvShape
 from anyrig.training.models.gpt import gpt
@@ -138,13 +138,13 @@ def test_what_cannot_be_written_is_named_and_leaves_no_file(tmp_path: Path) -> N
             return x if bool(x.sum() > 0) else -x
 
     path = tmp_path / "m.onnx"
-    with pytest.raises(BadInput, match="svd"):
+    with pytest.raises(InvalidInputError, match="svd"):
         export_onnx(Odd(), {"x": torch.randn(2, 4, 4)}, path)
-    with pytest.raises(BadInput, match="Choosing cannot be exported"):
+    with pytest.raises(InvalidInputError, match="Choosing cannot be exported"):
         export_onnx(Choosing(), {"x": torch.randn(2, 4)}, path)
-    with pytest.raises(BadInput, match="has 1 batch"):
+    with pytest.raises(InvalidInputError, match="has 1 batch"):
         export_onnx(nn.ReLU(), {"input": torch.randn(1, 4)}, path)
-    with pytest.raises(BadInput, match="gives 1 tensors, 2 are named"):
+    with pytest.raises(InvalidInputError, match="gives 1 tensors, 2 are named"):
         export_onnx(nn.ReLU(), {"input": torch.randn(2, 4)}, path, outputs=["a", "b"])
     assert not path.exists()
     assert not [one for one in tmp_path.iterdir() if one.name.startswith(".m")]

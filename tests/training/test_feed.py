@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import Settings, Trainer
 from anyrig.training.distributed.shares import Shares
 from anyrig.training.feed import Fed, Feed, Position
@@ -141,9 +141,9 @@ def test_items_of_any_kind(kind: str) -> None:
 
 
 def test_what_is_no_data_is_refused() -> None:
-    with pytest.raises(BadInput, match="empty"):
+    with pytest.raises(InvalidInputError, match="empty"):
         Feed([], 4)
-    with pytest.raises(BadInput, match="no data to train on") as caught:
+    with pytest.raises(InvalidInputError, match="no data to train on") as caught:
         Feed(3, 4)
     assert "iterable" in caught.value.hint
 
@@ -169,18 +169,18 @@ def test_streams_begin_anew_until_the_steps_are_made() -> None:
 
 
 def test_a_stream_with_nothing_in_it_ends_in_words() -> None:
-    with pytest.raises(BadInput, match="no item"):
+    with pytest.raises(InvalidInputError, match="no item"):
         trained(Stream(0))
 
 
 def test_a_stream_that_fills_no_batch_ends_in_words() -> None:
-    with pytest.raises(BadInput, match="batch") as caught:
+    with pytest.raises(InvalidInputError, match="batch") as caught:
         trained(Stream(3))
     assert "drop_last" in caught.value.hint
     assert trained(Stream(3), drop_last=False) == 6
 
 
 def test_an_iterator_that_cannot_begin_anew_is_refused() -> None:
-    with pytest.raises((BadInput, BadSetting), match="once") as caught:
+    with pytest.raises((InvalidInputError, InvalidSettingError), match="once") as caught:
         trained(iter(numbers()))
     assert "__iter__" in caught.value.hint

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import OutOfMemory
+from anyrig.errors import OutOfMemoryError
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Keeping, Loading
 
@@ -164,7 +164,7 @@ def test_measuring_halves_where_memory_runs_out() -> None:
     assert max(size for training, size in short.sizes if not training and size <= 5) == 4
     short.most[False] = 0
     with (
-        pytest.raises(OutOfMemory, match="while the model is measured"),
+        pytest.raises(OutOfMemoryError, match="while the model is measured"),
         trainer(short, validation=data(5, 9)) as one,
     ):
         one.evaluate()

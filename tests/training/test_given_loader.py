@@ -24,7 +24,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training import Settings, Trainer
 from anyrig.training.distributed.shares import Shares
 from anyrig.training.feed import Feed, Position
@@ -347,7 +347,7 @@ def test_a_distributed_sampler_has_shared_them_out() -> None:
 def test_a_sampler_for_other_processes_is_refused() -> None:
     data = Numbers()
     sampler: Any = DistributedSampler(data, num_replicas=2, rank=1)
-    with pytest.raises(BadInput, match="process 2 of 2") as caught:
+    with pytest.raises(InvalidInputError, match="process 2 of 2") as caught:
         Steps(DataLoader(data, batch_size=4, sampler=sampler)).run()
     assert "environment=os.environ" in caught.value.hint
 

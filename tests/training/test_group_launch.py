@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadSetting, WorkFailed
+from anyrig.errors import InvalidSettingError, WorkError
 from anyrig.training.distributed.joining import place_of, strategy_named
 from anyrig.training.distributed.launch import first_failure, launch
 from anyrig.training.distributed.restarting import START_AGAIN, ask_smaller, asked_micro_batch
@@ -41,7 +41,7 @@ def test_a_process_that_cannot_go_on_has_all_started_again_with_less(tmp_path: P
 def test_the_process_that_failed_first_is_named_with_its_words(
     what: str, said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(WorkFailed, match=rf"process 1 of 2 failed: .*{said}") as caught:
+    with pytest.raises(WorkError, match=rf"process 1 of 2 failed: .*{said}") as caught:
         _launch(what, tmp_path)
     assert caught.value.hint
 
@@ -89,7 +89,7 @@ def test_who_only_saw_another_end_did_not_fail_first(tmp_path: Path) -> None:
         told = {"rank": rank, "code": code, "kind": kind, "message": kind, "hint": "", "time": time}
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(told))
 
-    report(0, "PeerLost", 1.0)
+    report(0, "PeerLostError", 1.0)
     (tmp_path / "agent.json").write_text(json.dumps({"0": 1, "1": -signal.SIGTERM, "2": -9}))
     assert first_failure(tmp_path, 1)[:2] == (2, -9)
     report(1, "ValueError", 3.0)
@@ -102,11 +102,13 @@ def test_who_only_saw_another_end_did_not_fail_first(tmp_path: Path) -> None:
 
 def test_data_parallel_is_a_word_that_explains_why_not() -> None:
     for word in ("dp", "DataParallel"):
-        with pytest.raises(BadSetting, match="one Python process drives all devices") as caught:
+        with pytest.raises(
+            InvalidSettingError, match="one Python process drives all devices"
+        ) as caught:
             strategy_named(word)
         assert "ddp" in caught.value.hint
     assert strategy_named("FSDP") == "fsdp"
-    with pytest.raises(BadSetting, match="no strategy is called 'zero'"):
+    with pytest.raises(InvalidSettingError, match="no strategy is called 'zero'"):
         strategy_named("zero")
 
 
@@ -114,9 +116,9 @@ def test_a_place_is_what_the_launcher_told() -> None:
     assert place_of({}).size == 1
     told = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_PORT": "29500"}
     assert place_of(told)[:3] == (3, 4, 1)
-    with pytest.raises(BadSetting, match="WORLD_SIZE is set but RANK is not"):
+    with pytest.raises(InvalidSettingError, match="WORLD_SIZE is set but RANK is not"):
         place_of({"WORLD_SIZE": "2"})
-    with pytest.raises(BadSetting, match="RANK is 4 of 4"):
+    with pytest.raises(InvalidSettingError, match="RANK is 4 of 4"):
         place_of({**told, "RANK": "4"})
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.distributed.alone import Alone
 from tests.training.ranks import model as toy
 
@@ -78,10 +78,12 @@ def test_other_groups_are_refused_before_rates_go_astray() -> None:
     model = toy.Model()
     state = Alone().optimiser_state(model, _trained(model))
     one_group = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
-    with pytest.raises(BadInput, match="in other groups"):
+    with pytest.raises(InvalidInputError, match="in other groups"):
         Alone().load(model, one_group, Alone().weights(model), state)
     fewer = torch.optim.AdamW(list(model.blocks.parameters()))
-    with pytest.raises(BadInput, match=r"not those of the checkpoint: unused\.bias") as caught:
+    with pytest.raises(
+        InvalidInputError, match=r"not those of the checkpoint: unused\.bias"
+    ) as caught:
         Alone().load(model, fewer, Alone().weights(model), state)
     assert caught.value.hint
 

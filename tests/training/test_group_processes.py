@@ -58,13 +58,13 @@ def test_models_that_differ_are_refused_everywhere() -> None:
 def test_a_process_that_left_is_told_of_in_words() -> None:
     first, second = run_ranks(parallel.gone)
     assert second == "left"
-    assert first.startswith("PeerLost: another process of the group ended")
+    assert first.startswith("PeerLostError: another process of the group ended")
 
 
 def test_a_process_that_is_late_is_told_of_in_words() -> None:
     first, second = run_ranks(parallel.late)
     assert second == "late"
-    assert first.startswith("PeerLost: another process of the group did not answer in time")
+    assert first.startswith("PeerLostError: another process of the group did not answer in time")
 
 
 def test_a_second_backward_pass_is_refused_or_waited_for() -> None:

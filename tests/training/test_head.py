@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.head import IGNORED, LanguageLoss, linear_cross_entropy
 from anyrig.training.models.gpt import Gpt, GptShape
 
@@ -83,7 +83,7 @@ def test_leading_sides_are_kept_and_counts_must_agree() -> None:
     )
     (gradient,) = torch.autograd.grad(loss, states)
     assert gradient.shape == states.shape
-    with pytest.raises(BadInput, match="12 states and 11 targets"):
+    with pytest.raises(InvalidInputError, match="12 states and 11 targets"):
         linear_cross_entropy(states, weight, targets[:11])
 
 

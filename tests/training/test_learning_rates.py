@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.schedule import Rates, rate_at, warmup_steps
 from anyrig.training.settings import Schedule
 
@@ -58,7 +58,7 @@ def test_steps_past_the_end_stay_at_the_last_rate() -> None:
 
 
 def test_an_unknown_schedule_is_refused_even_where_nothing_falls_yet() -> None:
-    with pytest.raises(BadSetting, match="zigzag"):
+    with pytest.raises(InvalidSettingError, match="zigzag"):
         rate_at(0, total=10, peak=1.0, schedule=cast(Schedule, "zigzag"))
 
 
@@ -111,5 +111,5 @@ def test_a_resume_may_change_the_peak() -> None:
 
 @pytest.mark.parametrize("state", [{}, {"steps": -1}, {"steps": "3"}, {"steps": True}])
 def test_nonsense_in_a_checkpoint_is_refused(state: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match="makes no sense"):
+    with pytest.raises(InvalidInputError, match="makes no sense"):
         Rates(optimiser_of(0.3), total=10).load_state_dict(state)

@@ -23,7 +23,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from anyrig.errors import BadInput, DataFailed
+from anyrig.errors import DataLoadingError, InvalidInputError
 from anyrig.training.loading import (
     Ahead,
     Host,
@@ -170,7 +170,7 @@ def test_tensors_in_memory_are_indexed_as_torch_would_collate_them() -> None:
 
 @pytest.mark.parametrize("side", [2, 200])
 def test_items_past_the_end_of_tensors_are_named(side: int) -> None:
-    with pytest.raises(DataFailed, match="items 1, 9 .*could not be read"):
+    with pytest.raises(DataLoadingError, match="items 1, 9 .*could not be read"):
         list(Loader(TensorDataset(torch.zeros(3, side, side)), [[1, 9]]))
 
 
@@ -246,7 +246,7 @@ def test_an_iterable_that_breaks_names_the_item() -> None:
         yield 1
         raise OSError("the line is dead")
 
-    with pytest.raises(DataFailed, match="item 1 .*the line is dead"):
+    with pytest.raises(DataLoadingError, match="item 1 .*the line is dead"):
         list(StreamLoader(items(), 1))
 
 
@@ -255,7 +255,9 @@ def test_an_iterable_that_breaks_names_the_item() -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_bad_item_is_named(num_workers: int) -> None:
-    with pytest.raises(DataFailed, match="item 4 .*ValueError: the picture is broken") as caught:
+    with pytest.raises(
+        DataLoadingError, match="item 4 .*ValueError: the picture is broken"
+    ) as caught:
         read(Noisy(bad=4), num_workers)
     assert caught.value.item == 4
     assert "in __getitem__" in caught.value.__notes__[0]
@@ -263,21 +265,21 @@ def test_a_bad_item_is_named(num_workers: int) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_items_that_do_not_go_together_are_named(num_workers: int) -> None:
-    with pytest.raises(DataFailed, match="items 3, 4, 5 .*one batch") as caught:
+    with pytest.raises(DataLoadingError, match="items 3, 4, 5 .*one batch") as caught:
         read(Noisy(ragged=4), num_workers)
     assert "collate" in caught.value.hint
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows knows no such signal")
 def test_a_killed_worker_ends_the_run_with_words() -> None:
-    with pytest.raises(DataFailed, match="ended unexpectedly") as caught:
+    with pytest.raises(DataLoadingError, match="ended unexpectedly") as caught:
         read(Noisy(kills=7), 2)
     assert "num_workers" in caught.value.hint
 
 
 def test_a_hung_worker_does_not_hang_the_run() -> None:
     loader = Loader(Noisy(hangs=8), LISTS, options=Options(num_workers=2, timeout_s=1))
-    with pytest.raises(DataFailed, match="no batch came for 1 s"):
+    with pytest.raises(DataLoadingError, match="no batch came for 1 s"):
         list(loader)
 
 
@@ -294,7 +296,7 @@ def test_workers_end_when_the_loop_breaks_off() -> None:
 def test_a_worker_does_not_run_its_parents_handlers() -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        with pytest.raises(DataFailed, match="no batch came"):
+        with pytest.raises(DataLoadingError, match="no batch came"):
             list(Loader(Noisy(hangs=0), LISTS, options=Options(num_workers=1, timeout_s=1)))
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -500,9 +502,9 @@ def test_batches_without_tensors_count_their_lists() -> None:
 
 
 def test_contradictions_are_said_in_words() -> None:
-    with pytest.raises(BadInput, match=r"\['x'\] has 3 items and \['y'\]\[0\] has 4"):
+    with pytest.raises(InvalidInputError, match=r"\['x'\] has 3 items and \['y'\]\[0\] has 4"):
         size_of({"x": torch.zeros(3), "y": [torch.zeros(4)]})
-    with pytest.raises(BadInput, match="cannot be counted"):
+    with pytest.raises(InvalidInputError, match="cannot be counted"):
         size_of({"x": 3})
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from anyrig.devices.describe import Machine
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.masters import Masters
 from anyrig.training.placing import placed
@@ -184,7 +184,7 @@ def test_an_optimiser_of_the_copies_is_refused() -> None:
     model = Tied()
     given = torch.optim.SGD(model.parameters(), lr=0.1)
     with (
-        pytest.raises(BadSetting, match="half_weights") as caught,
+        pytest.raises(InvalidSettingError, match="half_weights") as caught,
         Trainer(
             model, data=data(), loss=loss, optimizer=given, settings=half(2), device="cpu"
         ) as t,

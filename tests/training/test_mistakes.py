@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Keeping, Loading
 
@@ -38,15 +38,15 @@ def run(**options: Any) -> Any:
     ],
 )
 def test_losses_that_cannot_be_trained_on(wrong: Any, words: str) -> None:
-    with pytest.raises(BadSetting, match=words) as caught:
+    with pytest.raises(InvalidSettingError, match=words) as caught:
         run(loss=wrong)
     assert caught.value.hint
 
 
 def test_what_is_no_model_and_what_are_no_settings() -> None:
-    with pytest.raises(BadSetting, match="no model"):
+    with pytest.raises(InvalidSettingError, match="no model"):
         Trainer("resnet50", data=PAIRS, loss=loss)  # type: ignore[arg-type]
-    with pytest.raises(BadSetting, match="settings are a dict"):
+    with pytest.raises(InvalidSettingError, match="settings are a dict"):
         run(settings={"batch": 4})
 
 
@@ -56,7 +56,7 @@ def test_what_is_no_model_and_what_are_no_settings() -> None:
 def test_validation_that_cannot_be_used_is_refused_before_the_first_step(
     data: Any, words: str
 ) -> None:
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         run(validation=data)
 
 
@@ -74,7 +74,7 @@ def test_a_validation_that_is_not_finite_ends_no_run(tmp_path: Path) -> None:
 
 def test_a_model_that_does_not_fit_its_checkpoint_gets_a_hint_that_is_true(tmp_path: Path) -> None:
     run(folder=tmp_path / "run")
-    with pytest.raises(BadInput, match="not this model's") as caught:
+    with pytest.raises(InvalidInputError, match="not this model's") as caught:
         run(net=nn.Linear(3, 2), folder=tmp_path / "run")
     assert "module." not in caught.value.hint
 

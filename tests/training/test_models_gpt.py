@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training.models.gpt import (
     PRESETS,
     Gpt,
@@ -58,10 +58,10 @@ def test_a_bare_model_without_the_prefix_is_read_and_a_foreign_one_refused() -> 
     model = Gpt(SMALL)
     from_gpt2(model, bare)
     assert torch.equal(model.positions.weight, bare["wpe.weight"])
-    with pytest.raises(BadSetting, match="have no"):
+    with pytest.raises(InvalidSettingError, match="have no"):
         from_gpt2(model, {"other": torch.zeros(1)})
     wider = {**twin.state_dict(), "transformer.wpe.weight": torch.zeros(25, 32)}
-    with pytest.raises(BadSetting, match=r"\(25, 32\)"):
+    with pytest.raises(InvalidSettingError, match=r"\(25, 32\)"):
         from_gpt2(model, wider)
 
 
@@ -127,13 +127,13 @@ def test_generation_is_drawn_by_its_generator_and_goes_past_the_context() -> Non
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(BadSetting, match="heads"):
+    with pytest.raises(InvalidSettingError, match="heads"):
         GptShape(width=10, heads=3)
-    with pytest.raises(BadSetting, match="layers"):
+    with pytest.raises(InvalidSettingError, match="layers"):
         GptShape(layers=0)
-    with pytest.raises(BadSetting, match="dropout"):
+    with pytest.raises(InvalidSettingError, match="dropout"):
         GptShape(dropout=1.0)
-    with pytest.raises(BadSetting, match="no GPT"):
+    with pytest.raises(InvalidSettingError, match="no GPT"):
         gpt("gpt3")
-    with pytest.raises(BadSetting, match="context"):
+    with pytest.raises(InvalidSettingError, match="context"):
         Gpt(PRESETS["nano"])(torch.zeros((1, 65), dtype=torch.long))

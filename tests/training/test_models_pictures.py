@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training.models import convnet, unet, vit
 
 MODELS = [
@@ -100,5 +100,5 @@ def test_waves_tell_all_times_apart() -> None:
     ],
 )
 def test_sizes_that_cannot_be_are_refused(kind: Any, values: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(InvalidSettingError, match=said):
         kind(**values)

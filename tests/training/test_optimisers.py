@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.lion import Lion
 from anyrig.training.optimisers import (
     NAMES,
@@ -104,10 +104,10 @@ def test_fused_falls_back_with_words() -> None:
 
 
 def test_unknown_names_get_the_nearest() -> None:
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         make("adamW", net())
     assert "adamw" in caught.value.hint
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         make("quantum", net())
     assert "adafactor" in caught.value.hint
 
@@ -123,10 +123,10 @@ def test_classes_functions_and_instances() -> None:
     made = make(own, model)
     assert made.optimiser is own
     assert "3 trainable weights" in made.reason
-    with pytest.raises(BadInput, match="none of the model's weights"):
+    with pytest.raises(InvalidInputError, match="none of the model's weights"):
         make(torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0), model)
     nothing: Any = lambda groups: len(groups)  # noqa: E731
-    with pytest.raises(BadInput, match="no optimiser"):
+    with pytest.raises(InvalidInputError, match="no optimiser"):
         make(nothing, model)
 
 
@@ -137,7 +137,7 @@ def test_weights_by_name_may_be_others_than_the_models() -> None:
 
 
 def test_nothing_to_train_is_refused() -> None:
-    with pytest.raises(BadInput, match="no weights"):
+    with pytest.raises(InvalidInputError, match="no weights"):
         make("adamw", net().requires_grad_(False))
 
 
@@ -237,7 +237,7 @@ def test_others_cannot_be_called_off_on_the_device() -> None:
     for optimiser in (make("lion", net()).optimiser, make("adam", net(), fused=False)[0], damped):
         assert not supports_found_inf(optimiser)
         with (
-            pytest.raises(BadInput, match="cannot be called off"),
+            pytest.raises(InvalidInputError, match="cannot be called off"),
             skip_on_device(optimiser, torch.zeros(1)),
         ):
             pass

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from anyrig.errors import PastLimit
+from anyrig.errors import LimitExceededError
 from anyrig.training.tasks import pictures
 
 pytest.importorskip("resource")
@@ -64,7 +64,7 @@ def test_a_picture_whose_decoder_takes_too_much_memory_is_refused(tmp_path: Path
         ">I4s4sI4s", 20, b"ftyp", b"jp2 ", 0, b"jp2 "
     )
     (tmp_path / "large.jp2").write_bytes(start + header)
-    with pytest.raises(PastLimit, match="more than 800 MB to decode"):
+    with pytest.raises(LimitExceededError, match="more than 800 MB to decode"):
         pictures.read(tmp_path / "large.jp2", 32, 3)
 
 

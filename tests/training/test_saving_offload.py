@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training.saving.offload import offload_activations
 from anyrig.training.saving.offload_state import offload_optimizer, offload_state
 
@@ -200,7 +200,7 @@ def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:
     with offload_optimizer(rule):
         assert "step" in rule.__dict__
     changed = offload_optimizer(rule)
-    with pytest.raises(BadSetting, match="already"):
+    with pytest.raises(InvalidSettingError, match="already"):
         offload_optimizer(rule)
     train(model, rule, torch.optim.lr_scheduler.ConstantLR(rule, 1.0), 1)
     changed.undo()
@@ -211,5 +211,5 @@ def test_undone_it_is_the_plain_optimiser_with_its_state() -> None:
 
 
 def test_an_optimiser_that_looks_at_all_weights_is_refused() -> None:
-    with pytest.raises(BadSetting, match="LBFGS"):
+    with pytest.raises(InvalidSettingError, match="LBFGS"):
         offload_optimizer(torch.optim.LBFGS(small().parameters()))

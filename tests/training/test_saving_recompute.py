@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training import Settings, Trainer
 from anyrig.training.estimating.books import Books
 from anyrig.training.models.gpt import PRESETS, Gpt
@@ -155,7 +155,7 @@ def test_named_classes_win_and_unknown_ones_are_refused() -> None:
     # One inside another is not computed twice over.
     assert all(type(one).__name__ == "GptBlock" for one in
                blocks_of(model, ["GptMlp", "GptBlock"]).values())  # fmt: skip
-    with pytest.raises(BadSetting, match="GptBlok") as caught:
+    with pytest.raises(InvalidSettingError, match="GptBlok") as caught:
         blocks_of(model, ["GptBlok"])
     assert "GptBlock" in caught.value.hint
 
@@ -413,11 +413,11 @@ def test_hooks_on_a_block_are_called_once() -> None:
 def test_twice_is_refused_and_so_is_a_compiled_model() -> None:
     model = nn.Sequential(Mlp(), Mlp())
     recompute(model)
-    with pytest.raises(BadSetting, match="already"):
+    with pytest.raises(InvalidSettingError, match="already"):
         recompute(model, "selective")
-    with pytest.raises(BadSetting, match="no way"):
+    with pytest.raises(InvalidSettingError, match="no way"):
         recompute(nn.Sequential(Mlp(), Mlp()), "all")  # type: ignore[arg-type]
-    with pytest.raises(BadSetting, match="compiled"):
+    with pytest.raises(InvalidSettingError, match="compiled"):
         recompute(torch.compile(nn.Sequential(Mlp(), Mlp()), backend="eager"))  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.dynamic import MoveSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer, checks
@@ -676,7 +676,7 @@ def test_nonsense_is_refused_with_what_it_must_be(table: str | None, name: str) 
     refused = [value for value in NONSENSE if not fits(value)]
     assert len(refused) > 5
     for value in refused:
-        with pytest.raises(BadSetting, match=name) as caught:
+        with pytest.raises(InvalidSettingError, match=name) as caught:
             made(table, name, value)
         assert must in caught.value.hint
 
@@ -685,7 +685,7 @@ def test_nonsense_is_refused_with_what_it_must_be(table: str | None, name: str) 
 def test_nonsense_in_the_scaler_is_refused(kind: Any) -> None:
     for one in dataclasses.fields(kind):
         for value in (-1, "nonsense", math.nan, None):
-            with pytest.raises(BadSetting, match=one.name) as caught:
+            with pytest.raises(InvalidSettingError, match=one.name) as caught:
                 kind(**{one.name: value})
             assert caught.value.hint
 
@@ -700,17 +700,17 @@ def test_nonsense_in_the_scaler_is_refused(kind: Any) -> None:
     ],
 )
 def test_contradictions_are_refused(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(BadSetting, match=named) as caught:
+    with pytest.raises(InvalidSettingError, match=named) as caught:
         Settings(**given)
     assert caught.value.hint.startswith("Set ")
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_a_table_is_a_table(table: str) -> None:
-    with pytest.raises(BadSetting, match=table):
+    with pytest.raises(InvalidSettingError, match=table):
         Settings.of({table: 3})
     wrong: Any = {table: {"nothing": 1}}
-    with pytest.raises(BadSetting, match=table):
+    with pytest.raises(InvalidSettingError, match=table):
         Settings(**wrong)  # not through `of`: a mapping is no table of settings yet
 
 
@@ -726,7 +726,7 @@ def test_a_table_is_a_table(table: str) -> None:
     ],
 )
 def test_an_unknown_key_names_the_nearest(given: dict[str, Any], near: str) -> None:
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(InvalidSettingError) as caught:
         Settings.of(given)
     assert near in caught.value.hint
 

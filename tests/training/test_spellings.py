@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.apply import make
 from anyrig.training import Settings, Trainer
 from anyrig.training.step import Step
@@ -37,23 +37,23 @@ def test_number_formats_are_known_by_their_usual_names(given: Any, wanted: str) 
 
 @pytest.mark.parametrize("given", ["float17", "int8", torch.int8, 3.5, None, "", ["fp16"], True])
 def test_what_is_no_number_format_is_refused(given: Any) -> None:
-    with pytest.raises(BadSetting, match="precision") as caught:
+    with pytest.raises(InvalidSettingError, match="precision") as caught:
         Settings(precision=given)
     assert "bf16" in caught.value.hint
 
 
 def test_fp64_is_a_matter_of_the_model() -> None:
-    with pytest.raises(BadSetting, match="precision") as caught:
+    with pytest.raises(InvalidSettingError, match="precision") as caught:
         Settings(precision="float64")
     assert "model.double()" in caught.value.hint
 
 
 def test_two_names_of_one_setting_must_agree() -> None:
     assert Settings.of({"precision": "bf16", "dtype": "bfloat16"}).precision == "bf16"
-    with pytest.raises(BadSetting, match="dtype and precision") as caught:
+    with pytest.raises(InvalidSettingError, match="dtype and precision") as caught:
         Settings.of({"precision": "bf16", "dtype": "float16"})
     assert "one of them" in caught.value.hint
-    with pytest.raises(BadSetting, match="offload_optimiser and offload_optimizer"):
+    with pytest.raises(InvalidSettingError, match="offload_optimiser and offload_optimizer"):
         Settings(offload_optimizer=True, offload_optimiser=False)  # type: ignore[call-arg]
 
 
@@ -90,7 +90,7 @@ def test_a_trainer_takes_both_spellings(name: str) -> None:
 
 def test_a_trainer_refuses_two_optimizers() -> None:
     two: Any = {"optimizer": "sgd", "optimiser": "adamw"}
-    with pytest.raises(BadSetting, match="optimiser and optimizer"):
+    with pytest.raises(InvalidSettingError, match="optimiser and optimizer"):
         Trainer(nn.Linear(4, 1), data=torch.ones(8, 4), loss=_loss, **two)
 
 

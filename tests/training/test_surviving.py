@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import OutOfMemory
+from anyrig.errors import OutOfMemoryError
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Keeping, Loading
 
@@ -199,7 +199,7 @@ def test_random_numbers_are_put_back_before_a_step_is_made_again() -> None:
 def test_an_item_that_never_fits_is_said_in_words() -> None:
     net = Net()
     net.largest = 0
-    with pytest.raises(OutOfMemory, match="single item") as caught:
+    with pytest.raises(OutOfMemoryError, match="single item") as caught:
         run(net)
     assert "recompute" in caught.value.hint
 
@@ -332,6 +332,6 @@ def test_memory_that_runs_out_in_the_optimisers_step(
     if survives:
         assert train(fail_at) == train(())
         return
-    with pytest.raises(OutOfMemory, match="optimiser's step") as caught:
+    with pytest.raises(OutOfMemoryError, match="optimiser's step") as caught:
         train(fail_at)
     assert "offload_optimizer" in caught.value.hint

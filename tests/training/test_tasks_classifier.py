@@ -15,7 +15,7 @@ from anyrig.documents.classify.engine import make
 from anyrig.documents.classify.finetuned import in_folder
 from anyrig.documents.model import Model, find
 from anyrig.documents.models.arrays import packaged_floats
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.training.protocol import Task
 from anyrig.training.tasks.classifier import (
     Kind,
@@ -200,7 +200,7 @@ def test_class_weights_make_rare_labels_count(tmp_path: Path) -> None:
     assert shares[1] / shares[0] == pytest.approx(
         sum(row.labels == rare[0].labels for row in rare) / 2, rel=1e-4
     )
-    with pytest.raises(BadInput, match="class weights"):
+    with pytest.raises(InvalidInputError, match="class weights"):
         classifier(model, cutter, rare, (), LABELS, class_weights=(1.0, -1.0, 2.0))
 
 
@@ -232,17 +232,17 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     encoder(tmp_path, "bert")
     model = from_folder(tmp_path, LABELS)
     cutter = Cutter.of(tmp_path / "tokenizer.json", 32)
-    with pytest.raises(BadInput, match="2 labels"):
+    with pytest.raises(InvalidInputError, match="2 labels"):
         classifier(model, cutter, [Labelled("x", (0, 1))], (), LABELS)
-    with pytest.raises(BadInput, match="that there is not"):
+    with pytest.raises(InvalidInputError, match="that there is not"):
         classifier(model, cutter, [Labelled("x", (3,))], (), LABELS)
-    with pytest.raises(BadInput, match="no labels"):
+    with pytest.raises(InvalidInputError, match="no labels"):
         from_folder(tmp_path, ())
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(BadInput, match="cannot be fine-tuned"):
+    with pytest.raises(InvalidInputError, match="cannot be fine-tuned"):
         from_folder(tmp_path, LABELS)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(NeedsWeights, match="no tokenizer"):
+    with pytest.raises(MissingWeightsError, match="no tokenizer"):
         Cutter.of(tmp_path / "tokenizer.json", 32)
 
 

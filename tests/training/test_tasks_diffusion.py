@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.models.unet import PRESETS, Unet
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build
@@ -183,7 +183,7 @@ def test_what_is_written_can_be_drawn_from_again(shapes: Path, tmp_path: Path) -
     again = load(tmp_path / "out" / "model")
     drawn = sample(again, 5, 3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(drawn, task.finish.drawn())
-    with pytest.raises(BadInput, match="no diffusion model"):
+    with pytest.raises(InvalidInputError, match="no diffusion model"):
         load(tmp_path)
     pickle.loads(pickle.dumps((task.data, task.loss)))
 
@@ -211,7 +211,7 @@ def test_a_sheet_is_as_square_as_it_can_be() -> None:
 def test_what_cannot_be_is_refused_with_words(
     shapes: Path, tmp_path: Path, values: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises((BadSetting, BadInput), match=said) as caught:
+    with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(shapes, tmp_path, **values)
     assert caught.value.hint
 

@@ -13,7 +13,7 @@ import torch
 from anyrig.documents.model import find, in_folder
 from anyrig.documents.models.arrays import packaged_floats
 from anyrig.documents.st_folder import read
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training import Settings, Trainer
 from anyrig.training.protocol import Task
 from anyrig.training.tasks.embedding import (
@@ -299,13 +299,13 @@ def test_figures_of_the_held_out_part_are_those_by_hand() -> None:
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     model, cutter = model_of(tmp_path)
-    with pytest.raises(BadInput, match="no pairs"):
+    with pytest.raises(InvalidInputError, match="no pairs"):
         embedding(model, cutter, [])
-    with pytest.raises(BadInput, match="scores and without"):
+    with pytest.raises(InvalidInputError, match="scores and without"):
         embedding(model, cutter, pairs(2), [Scored("a", "b", 1.0)])
-    with pytest.raises(BadInput, match="scale"):
+    with pytest.raises(InvalidInputError, match="scale"):
         embedding(model, cutter, pairs(2), scale=0)
-    with pytest.raises(BadInput, match="pooling"):
+    with pytest.raises(InvalidInputError, match="pooling"):
         SentenceModel(model.encoder, pooling="sum")  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.engines import resolve
+from anyrig.plugins import load_class
 from anyrig.training import Settings, Summary, Trainer
 from anyrig.training.tasks import GROUP, TASKS, build
 from examples.train.make_images import make
@@ -82,7 +82,7 @@ def test_the_diffusion_model_reaches_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_every_kind_is_where_the_table_says(name: str) -> None:
-    assert callable(resolve(name, TASKS, GROUP))
+    assert callable(load_class(name, TASKS, GROUP))
 
 
 def test_naming_a_task_loads_no_library_before_it_is_used() -> None:

@@ -18,7 +18,12 @@ import pytest
 import torch
 from PIL import Image
 
-from anyrig.errors import BadInput, BadSetting, MissingPackage, PastLimit
+from anyrig.errors import (
+    InvalidInputError,
+    InvalidSettingError,
+    LimitExceededError,
+    MissingPackageError,
+)
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, images, pictures
 from examples.train.make_images import SHAPES, draw, make
@@ -195,7 +200,7 @@ def test_what_is_written_predicts_as_the_model_does(shapes: Path, tmp_path: Path
     about = json.loads((tmp_path / "out/model/labels.json").read_text())
     assert about["size"] == 24
     assert said["onnx"] == "model.onnx"
-    with pytest.raises(BadInput, match="no classifier"):
+    with pytest.raises(InvalidInputError, match="no classifier"):
         images.load(tmp_path)
 
 
@@ -240,12 +245,12 @@ def test_broken_and_hostile_files_are_named_and_the_rest_is_trained(tmp_path: Pa
         names = {Path(one).name for one in task.skipped}
         assert names == {"cut.jpg", "bomb.png", "lie.png", "empty.png", "page.png", "stray.png"}
         assert len(task.data) == 12
-    with pytest.raises(PastLimit, match="60,000"):
+    with pytest.raises(LimitExceededError, match="60,000"):
         pictures.read(bomb(60_000, 60_000), 8, 3)
 
 
 def test_a_jpeg_s_head_and_nothing_behind_it_is_damaged() -> None:
-    with pytest.raises(BadInput, match="damaged: cannot identify"):
+    with pytest.raises(InvalidInputError, match="damaged: cannot identify"):
         pictures.read(b"\xff\xd8\xff" + bytes(100), 8, 3)
 
 
@@ -317,7 +322,7 @@ def test_made_shapes_are_the_same_each_time(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_with_words(
     shapes: Path, tmp_path: Path, values: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises((BadSetting, BadInput), match=said) as caught:
+    with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(shapes, tmp_path, **values)
     assert caught.value.hint
 
@@ -326,7 +331,7 @@ def test_timm_is_asked_for_by_name(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)  # as where it is not installed
-    with pytest.raises(MissingPackage, match="timm"):
+    with pytest.raises(MissingPackageError, match="timm"):
         made(shapes, tmp_path, model="timm:resnet18")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.protocol import Task
 from anyrig.training.tasks import build, corpus, tokens
 from anyrig.training.tasks.language import Perplexity
@@ -168,7 +168,7 @@ def test_links_that_lead_out_of_a_folder_or_a_pattern_are_left_out(
         found = corpus.find([pattern], place)
         assert {one.name for one in found.paths} == {"a.txt", "b.md"}
         assert "diary.txt" in {Path(one).name for one in found.skipped}
-    with pytest.raises(BadInput, match="no text"):
+    with pytest.raises(InvalidInputError, match="no text"):
         corpus.find(["text/lin*/*.txt"], place)
 
 
@@ -251,7 +251,7 @@ def test_what_is_written_at_the_end_opens_in_transformers(place: Path) -> None:
 def test_what_cannot_be_is_refused_with_words(
     place: Path, values: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises((BadSetting, BadInput), match=said) as caught:
+    with pytest.raises((InvalidSettingError, InvalidInputError), match=said) as caught:
         made(place, **values)
     assert caught.value.hint
 
@@ -270,7 +270,7 @@ def test_a_row_of_tokens_made_before_is_taken(place: Path) -> None:
         task = made(place, text=[], data=name)
         assert task.data[1]["tokens"].tolist() == numbers[64:129]
     (place / "odd.bin").write_bytes(b"abc")
-    with pytest.raises(BadInput, match="no row of tokens"):
+    with pytest.raises(InvalidInputError, match="no row of tokens"):
         made(place, text=[], data="odd.bin")
 
 
@@ -294,7 +294,7 @@ def test_a_folder_that_is_called_like_a_preset_is_asked_about(place: Path) -> No
         place / "tiny"
     )
     tokens.as_bytes().save(place / "tiny" / "tokenizer.json")
-    with pytest.raises(BadSetting, match="a preset and a folder"):
+    with pytest.raises(InvalidSettingError, match="a preset and a folder"):
         made(place, model="tiny")
     of_folder: Any = made(place, "one", model="./tiny").model
     assert of_folder.config.n_embd == 16

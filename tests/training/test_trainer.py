@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training import Settings, Trainer
 from anyrig.training.settings import Keeping, Loading
 
@@ -124,7 +124,7 @@ def test_an_endless_stream_needs_steps() -> None:
         def __iter__(self) -> Any:
             return iter(data())
 
-    with pytest.raises(BadSetting, match="how long"):
+    with pytest.raises(InvalidSettingError, match="how long"):
         trained_stream(Stream(), Settings(**{**vars(HERE), "steps": 0}))
     assert trained_stream(Stream(), HERE) == 12
 

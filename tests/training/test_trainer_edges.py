@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting, OutOfMemory
+from anyrig.errors import InvalidSettingError, OutOfMemoryError
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training import Settings, Trainer
 from anyrig.training.checkpoint import Checkpoints
@@ -131,13 +131,16 @@ class Lockstep(Alone):
 
     def share(self, num_items: int) -> tuple[int, int]:
         if num_items % 2:
-            raise BadSetting(f"{num_items} cannot be halved", hint="Take an even batch.")
+            raise InvalidSettingError(f"{num_items} cannot be halved", hint="Take an even batch.")
         return super().share(num_items)
 
 
 def test_what_cannot_be_shared_at_an_epochs_end_is_refused_at_its_start() -> None:
     uneven = {"drop_last": False, "steps": 0, "epochs": 2}
-    with trainer(uneven, data=data(29), group=Lockstep()) as one, pytest.raises(BadSetting):
+    with (
+        trainer(uneven, data=data(29), group=Lockstep()) as one,
+        pytest.raises(InvalidSettingError),
+    ):
         one.open()
     with trainer({"steps": 0}, data=data(29), group=Lockstep()) as one:
         assert one.run().steps == 3
@@ -171,7 +174,7 @@ def test_an_optimiser_made_before_trains_shards() -> None:
 
 
 def failing(environment: Any) -> bool:
-    with pytest.raises(BadSetting):
+    with pytest.raises(InvalidSettingError):
         trainer(optimizer="adamo", environment=environment).open()
     return torch.distributed.is_initialized()
 
@@ -247,7 +250,7 @@ def test_pieces_of_an_offloaded_step_are_not_stepped_twice() -> None:
     net = model()
     optimiser = ShortOnce(net.parameters(), lr=1e-2, fused=True)
     offload_optimizer(optimiser, piece_bytes=1)
-    with trainer(net=net, optimizer=optimiser) as one, pytest.raises(OutOfMemory):
+    with trainer(net=net, optimizer=optimiser) as one, pytest.raises(OutOfMemoryError):
         one.run()
     assert optimiser.calls == 2
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import anyrig
-from anyrig.errors import BadInput, BadSetting, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, InvalidInputError, InvalidSettingError
 from anyrig.training import Settings, Trainer, optimisers
 from anyrig.training.distributed.alone import Alone
 from anyrig.training.protocol import Phase, StepFacts, Task
@@ -102,11 +102,11 @@ def test_an_optimiser_as_an_instance_a_class_and_a_function_is_the_same() -> Non
 def test_an_optimiser_of_another_model_is_refused() -> None:
     other = torch.optim.SGD(model().parameters(), lr=0.1)
     with (
-        pytest.raises(BadInput, match="none of the model's weights"),
+        pytest.raises(InvalidInputError, match="none of the model's weights"),
         trainer(optimizer=other) as t,
     ):
         t.run()
-    with pytest.raises(BadSetting, match="no optimiser is called") as caught, \
+    with pytest.raises(InvalidSettingError, match="no optimiser is called") as caught, \
             trainer(optimizer="adamww") as t:  # fmt: skip
         t.run()
     assert "adamw" in caught.value.hint
@@ -132,7 +132,7 @@ def test_without_a_loss_a_model_of_transformers_gives_its_own() -> None:
         one.run()
         found = curve(one)
     assert found[-1] < found[0] * 0.8
-    with pytest.raises(BadSetting, match="gives no loss") as caught, \
+    with pytest.raises(InvalidSettingError, match="gives no loss") as caught, \
             trainer(data=torch.zeros(8, 6), loss=None) as one:  # fmt: skip
         one.run()
     assert "`loss`" in caught.value.hint
@@ -144,10 +144,10 @@ SECOND = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "1"}
 def test_device_ids_name_a_device_for_each_process() -> None:
     with trainer(device=None, device_ids=["cpu"]) as one:
         assert one.open().parts.device.type == "cpu"
-    with pytest.raises(NoSuchDevice), trainer(device=None, device_ids=[7]) as one:
+    with pytest.raises(DeviceNotFoundError), trainer(device=None, device_ids=[7]) as one:
         one.open()
     with (
-        pytest.raises(BadInput, match="device_ids for process 2") as caught,
+        pytest.raises(InvalidInputError, match="device_ids for process 2") as caught,
         trainer(device=None, device_ids=["cpu"], environment=SECOND) as one,
     ):
         one.open()
@@ -157,22 +157,24 @@ def test_device_ids_name_a_device_for_each_process() -> None:
 def test_more_device_ids_than_processes_are_refused() -> None:
     """One process drives one device: the others would stand idle without a word."""
     for ids in ([0, 1], ["cpu", "cpu"], ["cuda:0", "cuda:1", "cuda:2"]):
-        with pytest.raises(BadInput, match=f"device_ids names {len(ids)} devices") as caught:
+        with pytest.raises(
+            InvalidInputError, match=f"device_ids names {len(ids)} devices"
+        ) as caught:
             trainer(device=None, device_ids=ids)
         assert f"torchrun --nproc-per-node {len(ids)}" in caught.value.hint
         assert "environment=os.environ" in caught.value.hint
     two = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_PORT": "1"}
     trainer(device=None, device_ids=["cpu", "cpu"], environment=two)
     apart = {**two, "LOCAL_WORLD_SIZE": "1"}  # a machine each
-    with pytest.raises(BadInput, match="device_ids names 2 devices"):
+    with pytest.raises(InvalidInputError, match="device_ids names 2 devices"):
         trainer(device=None, device_ids=["cpu", "cpu"], environment=apart)
 
 
 def test_a_device_is_named_once() -> None:
-    with pytest.raises(BadInput, match="device and device_ids"):
+    with pytest.raises(InvalidInputError, match="device and device_ids"):
         trainer(device="cpu", device_ids=["cpu"])
     for wrong in ("cuda:0", 0):
-        with pytest.raises(BadInput, match="device_ids is") as caught:
+        with pytest.raises(InvalidInputError, match="device_ids is") as caught:
             trainer(device=None, device_ids=wrong)
         assert "list" in caught.value.hint
 
@@ -407,7 +409,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(tmp_path: Path) 
     import torch
     torch.set_num_threads(1)
     import test_trainer_parts as here
-    from anyrig.errors import StoreFailed
+    from anyrig.errors import StorageError
     notes = here.Notes()
     wide = torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 1))
     keeping = here.Keeping(every_steps=2, every_s=0, last=9)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.axes import (
     Axis,
@@ -130,7 +130,7 @@ def test_units_are_called_samples_only_where_they_are() -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="nothing to report"):
+    with pytest.raises(InvalidInputError, match="nothing to report"):
         report(tmp_path)
 
 

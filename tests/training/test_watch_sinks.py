@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.monitor.report import PREFIX as monitor_prefix
 from anyrig.training.watch.alerts import Alert, Rules
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
@@ -317,6 +317,6 @@ def test_a_missing_tensorboard_says_how_to_get_it(
     from anyrig.training.watch.sinks.board import Board
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(MissingPackage) as told:
+    with pytest.raises(MissingPackageError) as told:
         Board(tmp_path)
     assert told.value.hint == "pip install tensorboard"

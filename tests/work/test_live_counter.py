@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import TooBusy, WorkFailed
+from anyrig.errors import OverloadedError, WorkError
 from anyrig.work.live import Live
 from tests.work.counting import counter
 
@@ -55,7 +55,7 @@ def test_what_is_cancelled_or_late_is_not_done() -> None:
         gone, late = live.submit(0.02), live.submit(0.03, deadline=1.0)
         assert gone.cancel()
         now[0] = 2.0
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             late.result(timeout=30)
         assert busy.result(timeout=30) == pytest.approx(0.6)
         assert taken.result(timeout=30) == pytest.approx(0.02)
@@ -77,7 +77,7 @@ def test_what_is_cancelled_waits_no_more_and_is_cleared_away() -> None:
 def test_what_was_let_in_is_not_refused_later() -> None:
     with counter("a", most_waiting=2, ahead=1) as live:
         first = live.submit(0.2)
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             fill(live)
         last = live.submit(0.01, admitted=True)
         first.result(timeout=30)
@@ -92,7 +92,7 @@ def fill(live: Live[float, float]) -> None:
 def test_too_much_is_refused() -> None:
     with counter("a", most_waiting=2, ahead=1) as live:
         first = live.submit(0.2)
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             fill(live)
         first.result(timeout=30)
 
@@ -102,9 +102,9 @@ def test_what_fails_or_kills_its_worker_fails_alone() -> None:
         good = [live.submit(0.001) for _ in range(4)]
         bad, deadly = live.submit(0.05), live.submit(0.06)
         good += [live.submit(0.001) for _ in range(4)]
-        with pytest.raises(WorkFailed, match="a bad item"):
+        with pytest.raises(WorkError, match="a bad item"):
             bad.result(timeout=60)
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             deadly.result(timeout=60)
         assert [one.result(timeout=60) for one in good] == [0.002] * 8
         assert live.open
@@ -117,9 +117,9 @@ def test_the_end_is_told_to_all_who_wait() -> None:
         time.sleep(0.05)
         live.close()
         assert not live.open
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             futures[-1].result(timeout=10)
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             live.submit(0.1)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import TooBusy
+from anyrig.errors import OverloadedError
 from anyrig.work.pack import Budget, Item
 from anyrig.work.schedule import Lane, Plan
 from tests.work.counting import counter
@@ -37,7 +37,7 @@ def test_the_very_next_item_can_still_be_late_and_its_deadline_be_moved() -> Non
         time.sleep(0.05)
         moved.deadline = 9.0
         now[0] = 2.0
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             late.result(timeout=30)
         assert moved.result(timeout=30) == pytest.approx(0.06)
 

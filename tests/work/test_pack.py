@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.work.pack import Batch, Budget, Item, Packer, numbered, pack
 from tests.conftest import ROOT
 
@@ -97,7 +97,7 @@ def test_halves_split_the_dear_from_the_cheap() -> None:
 
 @pytest.mark.parametrize("cost", [-1.0, math.inf, math.nan])
 def test_a_cost_must_be_a_number(cost: float) -> None:
-    with pytest.raises(BadInput, match="item 0"):
+    with pytest.raises(InvalidInputError, match="item 0"):
         list(numbered(["x"], lambda _: cost))
 
 

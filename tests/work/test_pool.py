@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.errors import BadInput, DeviceLost, WorkFailed
+from anyrig.errors import DeviceLostError, InvalidInputError, WorkError
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report
@@ -155,14 +155,14 @@ def test_a_device_that_is_lost_twice_is_set_aside() -> None:
 
 
 def test_nothing_left_to_work_is_an_error_not_a_hang() -> None:
-    with pool("dead", broken=["dead"]) as made, pytest.raises(DeviceLost, match="dead"):
+    with pool("dead", broken=["dead"]) as made, pytest.raises(DeviceLostError, match="dead"):
         list(made.run([0.001] * 30, cost=float))
 
 
 def test_an_engine_that_cannot_be_made_is_an_error_with_its_hint() -> None:
     recipe = Recipe("anyrig.work.rehearse:Nothing")
     made = Pool([seat("a")], recipe, environment=os.environ)
-    with made, pytest.raises(BadInput, match="no engine") as caught:
+    with made, pytest.raises(InvalidInputError, match="no engine") as caught:
         made.wait_ready()
     assert "importable" in caught.value.hint
 
@@ -209,7 +209,7 @@ def test_an_item_that_cannot_be_sent_is_set_aside() -> None:
 def test_a_closed_pool_says_so() -> None:
     with pool("a") as made:
         pass
-    with pytest.raises(WorkFailed, match="closed"):
+    with pytest.raises(WorkError, match="closed"):
         next(made.run([1.0], cost=float))
 
 
@@ -306,7 +306,7 @@ def test_a_result_that_cannot_be_unpacked_here_spoils_no_other() -> None:
 
 def test_options_that_cannot_be_sent_leave_no_process() -> None:
     before = psutil.Process().children()
-    with pytest.raises(BadInput, match="cannot be sent"):
+    with pytest.raises(InvalidInputError, match="cannot be sent"):
         Pool([seat("a")], Recipe("x:y", {"f": lambda: 0}), environment=os.environ)
     assert psutil.Process().children() == before
 
@@ -325,7 +325,7 @@ def test_a_pool_that_is_closed_under_a_run_leaves_nobody() -> None:
         outcomes = made.run([0.05] * 200, cost=float)
         next(outcomes)
         made.close()
-        with pytest.raises(WorkFailed, match="closed while it worked"):
+        with pytest.raises(WorkError, match="closed while it worked"):
             list(outcomes)
     deadline = time.monotonic() + 20
     while _workers_alive() and time.monotonic() < deadline:
@@ -388,5 +388,8 @@ class Half:
 
 def test_half_an_engine_is_told_what_it_lacks() -> None:
     made = Pool([seat("a")], Recipe("tests.work.test_pool:Half"), environment=os.environ)
-    with made, pytest.raises(BadInput, match=r"is no engine: it has no pads, .*relief.*run"):
+    with (
+        made,
+        pytest.raises(InvalidInputError, match=r"is no engine: it has no pads, .*relief.*run"),
+    ):
         made.wait_ready()

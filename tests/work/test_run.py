@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from anyrig.errors import BadInput, DeviceLost, WorkFailed
+from anyrig.errors import DeviceLostError, InvalidInputError, WorkError
 from anyrig.work.outcome import Outcome, Report, results
 from anyrig.work.pace import Pace
 from anyrig.work.run import run
@@ -135,11 +135,11 @@ def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
         return double(batch)
 
     took: list[int | None] = []
-    with pytest.raises(DeviceLost, match="illegal memory access"):
+    with pytest.raises(DeviceLostError, match="illegal memory access"):
         took.extend(o.result for o in run([1, 2, 3, 4], engine, cost=lambda _: 1.0))
     outcomes = run([1, 2, 3, 4], engine, cost=lambda _: 1.0)
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
-    with pytest.raises(DeviceLost):
+    with pytest.raises(DeviceLostError):
         next(outcomes)
 
 
@@ -201,7 +201,7 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
 
 
 def test_a_cost_that_is_no_number_is_told() -> None:
-    with pytest.raises(BadInput, match="item 1"):
+    with pytest.raises(InvalidInputError, match="item 1"):
         list(run([1, -1], double, cost=float))
 
 
@@ -218,7 +218,7 @@ def test_deterministic_means_no_company() -> None:
 
 def test_plain_results_end_with_an_error_when_some_were_set_aside() -> None:
     got: list[int] = []
-    with pytest.raises(WorkFailed, match="1 item could not be done; the first, number 1"):
+    with pytest.raises(WorkError, match="1 item could not be done; the first, number 1"):
         got.extend(results(run([5, 500, 6], Memory(100), cost=float)))
     took = results(run([5, 6], Memory(100), cost=float))
     assert list(took) == [10, 12]

@@ -20,7 +20,7 @@ from anyrig.audiobooks.names import chapter_titles
 from anyrig.audiobooks.tags import shortened
 from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import clean
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.text.captions import Caption, apart, srt, times, vtt, vtt_text
 from anyrig.text.captions_cut import pieces, wrapped
 

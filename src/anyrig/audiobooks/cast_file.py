@@ -37,7 +37,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.flow import Style
 from anyrig.speech.regexes import UserPattern, compile_pattern
 from anyrig.text import toml
@@ -155,7 +155,7 @@ def _parts(name: str) -> set[str]:
 
 
 def load(path: Path) -> Cast:
-    """The cast of a file; BadInput names what is wrong in it."""
+    """The cast of a file; InvalidInputError names what is wrong in it."""
     text = written(path, "the cast", hint="Give a UTF-8 file; see docs/cast.md.")
     return parse(text, name=str(path))
 
@@ -165,7 +165,7 @@ def parse(text: str, *, name: str = "cast") -> Cast:
     try:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is no TOML: {error}", hint='Lines read `Tom = "voice"`; see docs/cast.md.'
         ) from None
     _known(data, _TOP, name)
@@ -176,13 +176,15 @@ def parse(text: str, *, name: str = "cast") -> Cast:
     rules = _rules(data.get("rules", []), roles, name)
     made = Cast(narrator, dialogue, roles, rules)
     if made == Cast():
-        raise BadInput(f"{name} names no voice", hint="Give `narrator`, `dialogue` or `[roles]`.")
+        raise InvalidInputError(
+            f"{name} names no voice", hint="Give `narrator`, `dialogue` or `[roles]`."
+        )
     return made
 
 
 def _roles(given: object, name: str) -> tuple[Role, ...]:
     if not isinstance(given, dict) or len(given) > _MOST_ROLES:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name}: `roles` is no table of at most {_MOST_ROLES} names",
             hint='Write [roles], and under it lines such as Tom = "voice".',
         )
@@ -192,7 +194,7 @@ def _roles(given: object, name: str) -> tuple[Role, ...]:
         role = _role(key, value, f"{name}, role {key!r}")
         for each in (role.name, *role.aliases):
             if seen.setdefault(_key(each), role.name) != role.name:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{name}: {each!r} is both {seen[_key(each)]!r} and {role.name!r}",
                     hint="Give each name and alias to one role.",
                 )
@@ -202,22 +204,26 @@ def _roles(given: object, name: str) -> tuple[Role, ...]:
 
 def _role(name: str, given: object, place: str) -> Role:
     if not _key(name) or len(name) > _LONGEST:
-        raise BadInput(f"{place}: that is no name", hint=f"1 to {_LONGEST} characters.")
+        raise InvalidInputError(f"{place}: that is no name", hint=f"1 to {_LONGEST} characters.")
     style = _style(given, place, allowed=_ROLE)
     if not isinstance(given, dict):
         return Role(name, style)
     aliases = given.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(a, str) and _key(a) for a in aliases):
-        raise BadInput(f"{place}: aliases is {aliases!r:.60}", hint='Write aliases = ["Clarissa"].')
+        raise InvalidInputError(
+            f"{place}: aliases is {aliases!r:.60}", hint='Write aliases = ["Clarissa"].'
+        )
     pronoun = given.get("pronoun", "")
     if pronoun and pronoun not in _GENDERS:
-        raise BadInput(f"{place}: pronoun is {pronoun!r:.60}", hint="It is he or she.")
+        raise InvalidInputError(f"{place}: pronoun is {pronoun!r:.60}", hint="It is he or she.")
     return Role(name, style, tuple(aliases), _GENDERS.get(pronoun, ""))
 
 
 def _rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...]:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise BadInput(f"{name}: `rules` is no list of tables", hint="Begin each with [[rules]].")
+        raise InvalidInputError(
+            f"{name}: `rules` is no list of tables", hint="Begin each with [[rules]]."
+        )
     return tuple(
         _rule(each, roles, f"{name}, rule {number}") for number, each in enumerate(given, 1)
     )
@@ -226,23 +232,29 @@ def _rules(given: object, roles: tuple[Role, ...], name: str) -> tuple[Rule, ...
 def _rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str) -> Rule:
     _known(given, _RULE, place)
     if "chapter" not in given and "pattern" not in given:
-        raise BadInput(f"{place}: it fits every paragraph", hint="Give it a chapter or a pattern.")
+        raise InvalidInputError(
+            f"{place}: it fits every paragraph", hint="Give it a chapter or a pattern."
+        )
     if ("voice" in given) == ("role" in given):
-        raise BadInput(f"{place}: it has not one of voice and role", hint="Give one of them.")
+        raise InvalidInputError(
+            f"{place}: it has not one of voice and role", hint="Give one of them."
+        )
     style, teller = _style(given, place, allowed=_RULE, needed=False), ""
     if "role" in given:
         teller, style = _teller(given["role"], roles, style, place)
     pattern = given.get("pattern", "")
     if "pattern" in given and (not isinstance(pattern, str) or not pattern):
-        raise BadInput(f"{place}: pattern is {pattern!r:.60}", hint="It is a regular expression.")
+        raise InvalidInputError(
+            f"{place}: pattern is {pattern!r:.60}", hint="It is a regular expression."
+        )
     if pattern:
         try:
             compile_pattern(str(pattern))
-        except BadInput as error:
-            raise BadInput(f"{place}: {error.message}", hint=error.hint) from None
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{place}: {error.message}", hint=error.hint) from None
     whole = given.get("whole", False)
     if not isinstance(whole, bool):
-        raise BadInput(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")
+        raise InvalidInputError(f"{place}: whole is {whole!r:.60}", hint="It is true or false.")
     return Rule(style, teller, str(pattern), _chapters(given.get("chapter"), place), whole)
 
 
@@ -252,7 +264,7 @@ def _teller(name: object, roles: tuple[Role, ...], own: Style, place: str) -> tu
         if role.name == name:
             rate = own.rate if own.rate != 1.0 else role.style.rate
             return role.name, Style(own.language or role.style.language, role.style.voice, rate)
-    raise BadInput(
+    raise InvalidInputError(
         f"{place}: there is no role {name!r:.60}",
         hint=_nearest(str(name), [role.name for role in roles]),
     )
@@ -270,7 +282,7 @@ def _chapters(given: object, place: str) -> tuple[tuple[int, int], ...]:
             break
         found.append((low, high))
     if not found or not isinstance(given, (int, str)):
-        raise BadInput(
+        raise InvalidInputError(
             f"{place}: chapter is {given!r:.60}", hint='A number, or text such as "3-7,9".'
         )
     return tuple(found)
@@ -283,16 +295,24 @@ def _style(
     if isinstance(given, str):
         given = {"voice": given}
     if not isinstance(given, dict):
-        raise BadInput(f"{place}: {given!r:.60} is no voice", hint='Write "name" or a table.')
+        raise InvalidInputError(
+            f"{place}: {given!r:.60} is no voice", hint='Write "name" or a table.'
+        )
     table = cast("Mapping[str, object]", given)
     _known(table, allowed, place)
     voice, language = table.get("voice", ""), table.get("language", "")
     if not isinstance(voice, str) or len(voice) > _LONGEST or ("voice" in table and not voice):
-        raise BadInput(f"{place}: voice is {voice!r:.60}", hint="`anyrig voices` lists the names.")
+        raise InvalidInputError(
+            f"{place}: voice is {voice!r:.60}", hint="`anyrig voices` lists the names."
+        )
     if needed and not voice:
-        raise BadInput(f"{place}: it has no voice", hint="`anyrig voices` lists the names.")
+        raise InvalidInputError(
+            f"{place}: it has no voice", hint="`anyrig voices` lists the names."
+        )
     if not isinstance(language, str) or (language and not _LANGUAGE.fullmatch(language)):
-        raise BadInput(f"{place}: language is {language!r:.60}", hint="Such as en, es, fr-CA.")
+        raise InvalidInputError(
+            f"{place}: language is {language!r:.60}", hint="Such as en, es, fr-CA."
+        )
     return Style(language, voice, _rate(table.get("rate", 1.0), place))
 
 
@@ -300,7 +320,7 @@ def _rate(given: object, place: str) -> float:
     number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if number and _SLOWEST <= cast("float", given) <= _FASTEST:
         return float(cast("float", given))
-    raise BadInput(
+    raise InvalidInputError(
         f"{place}: rate is {given!r:.60}", hint=f"It goes from {_SLOWEST:g} to {_FASTEST:g}."
     )
 
@@ -308,7 +328,7 @@ def _rate(given: object, place: str) -> float:
 def _known(given: Mapping[str, object], names: Collection[str], place: str) -> None:
     for key in given:
         if key not in names:
-            raise BadInput(f"{place}: {key!r:.60} is not known", hint=_nearest(key, names))
+            raise InvalidInputError(f"{place}: {key!r:.60} is not known", hint=_nearest(key, names))
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

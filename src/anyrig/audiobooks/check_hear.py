@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.recognise.choose import choose, recipe
 from anyrig.recognise.protocol import Recording, Transcript
 
@@ -30,7 +30,10 @@ class Ears(Protocol):
     """Who hears."""
 
     def name(self, language: str) -> str:
-        """Of the recogniser of a language; BadInput or MissingPackage when there is none."""
+        """Of the recogniser of a language.
+
+        InvalidInputError or MissingPackageError when there is none.
+        """
 
     def hear(self, recordings: Iterable[Recording], language: str) -> Iterator[str | None]:
         """What is said in each; None for one that could not be heard."""
@@ -82,7 +85,7 @@ def deaf(ears: Ears, language: str) -> str:
     """Why nobody hears a language; empty when somebody does."""
     try:
         ears.name(language)
-    except (BadInput, MissingPackage) as error:
+    except (InvalidInputError, MissingPackageError) as error:
         return f"{error.message} ({error.hint})"
     return ""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,9 @@ PRESETS = {
 def preset(name: str) -> Levels:
     """A preset by its name."""
     if name not in PRESETS:
-        raise BadInput(f"no levels are called {name!r}", hint=f"There are: {', '.join(PRESETS)}.")
+        raise InvalidInputError(
+            f"no levels are called {name!r}", hint=f"There are: {', '.join(PRESETS)}."
+        )
     return PRESETS[name]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.listen_files import About, Opened, opened
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.listen_files import Block
@@ -64,7 +64,7 @@ class Finished:
 
 
 def finished(path: Path) -> Finished:
-    """What a finished book holds; BadInput when it is no sound that can be read."""
+    """What a finished book holds; InvalidInputError when it is no sound that can be read."""
     path = Path(path)
     files = _files(path)
     tracks: list[Track] = []
@@ -140,15 +140,19 @@ class Reader:
 
 def _files(path: Path) -> list[Path]:
     if not path.exists():
-        raise BadInput(f"there is no {path}", hint="Name a finished book, or a folder of them.")
+        raise InvalidInputError(
+            f"there is no {path}", hint="Name a finished book, or a folder of them."
+        )
     if not path.is_dir():
         return [path]
     listed = [one for one in path.iterdir() if one.is_file() and not one.name.startswith(".")]
     kinds = {one.suffix.lower() for one in listed if one.suffix.lower() in ENDINGS}
     if not kinds:
-        raise BadInput(f"{path} holds no sound", hint=f"Chapters end in {', '.join(ENDINGS)}.")
+        raise InvalidInputError(
+            f"{path} holds no sound", hint=f"Chapters end in {', '.join(ENDINGS)}."
+        )
     if len(kinds) > 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} holds sound of several kinds: {', '.join(sorted(kinds))}",
             hint="Put the chapters of one book into a folder of their own.",
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def opened(file: Path) -> Opened:
     return _Av(file) if ending in _AV else _Libsndfile(file)
 
 
-def _unreadable(file: Path, why: object) -> BadInput:
-    return BadInput(
+def _unreadable(file: Path, why: object) -> InvalidInputError:
+    return InvalidInputError(
         f"{file.name} cannot be read as sound: {why}",
         hint="Play it to see whether it is whole; if not, make it again.",
     )
@@ -116,7 +116,7 @@ class _Av:
         try:
             import av
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"{file.name} needs the package av to be read", hint=install_line("av")
             ) from error
         self._av, self._file = av, file

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from anyrig.audiobooks.tags import shortened
 from anyrig.audiobooks.timeline import Mark
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.sound.labels import clean
 
 PATTERN = "{number} {title}"
@@ -108,14 +108,16 @@ def _unseen(sign: str) -> bool:
 def _fields(pattern: str) -> set[str]:
     hint = f"A name may hold {', '.join('{' + name + '}' for name in FIELDS)}."
     if "/" in pattern or "\\" in pattern:
-        raise BadInput(f"{pattern!r} names a folder", hint=f"{hint} Folders are named apart.")
+        raise InvalidInputError(
+            f"{pattern!r} names a folder", hint=f"{hint} Folders are named apart."
+        )
     try:
         parsed = list(string.Formatter().parse(pattern))
     except ValueError as error:
-        raise BadInput(f"{pattern!r} is no pattern: {error}", hint=hint) from error
+        raise InvalidInputError(f"{pattern!r} is no pattern: {error}", hint=hint) from error
     used = {field for _, field, _, _ in parsed if field is not None}
     if used - set(FIELDS) or any(form or change for _, _, form, change in parsed):
-        raise BadInput(f"{pattern!r} is no pattern of ours", hint=hint)
+        raise InvalidInputError(f"{pattern!r} is no pattern of ours", hint=hint)
     return used
 
 

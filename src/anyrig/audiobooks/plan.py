@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.audiobooks.aloud import Aloud, Reader, is_prose, left_out
 from anyrig.audiobooks.ways import Ways
-from anyrig.errors import BadInput, CannotSpeak, ForeignText
+from anyrig.errors import InvalidInputError, UnspeakableTextError, UnsupportedLanguageError
 from anyrig.speech.prepare import compose
 from anyrig.text.document import Block, Chapter, Document, Role
 from anyrig.text.language import detect
@@ -133,13 +133,13 @@ def chosen(document: Document, wanted: str, ways: Ways) -> tuple[int, ...]:
     for piece in wanted.split(","):
         match = _RANGE.fullmatch(piece)
         if match is None:
-            raise BadInput(
+            raise InvalidInputError(
                 f"--chapters {wanted} names no chapters", hint="Give numbers such as 3-7,9 or 5-."
             )
         first = int(match[1])
         last = first if match[2] is None else int(match[3] or count)
         if not 1 <= first <= last <= count:
-            raise BadInput(
+            raise InvalidInputError(
                 f"there is no chapter {piece.strip()}: the book has {plural(count, 'chapter')}",
                 hint="--list shows them with their numbers.",
             )
@@ -162,7 +162,7 @@ def plan_of(
     chosen: Sequence[int] | None = None,
     casting: Casting | None = None,
 ) -> Plan:
-    """A book as it will be spoken; CannotSpeak when nothing of it can be.
+    """A book as it will be spoken; UnspeakableTextError when nothing of it can be.
 
     Args:
         document: the book.
@@ -186,7 +186,7 @@ def plan_of(
     if foreign and ways.foreign == "refuse":
         raise _refusal(tuple(foreign), terms.languages)
     if not parts:
-        raise CannotSpeak(
+        raise UnspeakableTextError(
             "there is nothing to say in the book",
             hint="--list shows its chapters; --matter speak reads covers and contents as well.",
         )
@@ -311,14 +311,16 @@ def num_spoken(document: Document, ways: Ways) -> list[int]:
     ]
 
 
-def _refusal(foreign: Sequence[tuple[str, str]], languages: Sequence[str]) -> ForeignText:
+def _refusal(
+    foreign: Sequence[tuple[str, str]], languages: Sequence[str]
+) -> UnsupportedLanguageError:
     from anyrig.speech.tongues import title
 
     counted = Counter(language for language, _ in foreign)
     language = counted.most_common(1)[0][0]
     named = ", ".join(f"{count} in {title(code)}" for code, count in counted.most_common())
     spoken = ", ".join(map(title, languages))
-    return ForeignText(
+    return UnsupportedLanguageError(
         f"{plural(len(foreign), 'passage')} of the book cannot be read by a voice that speaks "
         f"{spoken}: {named}; the first begins {foreign[0][1]!r}",
         hint="--foreign skip leaves them out, --foreign read has them read all the same.",

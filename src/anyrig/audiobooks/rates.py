@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anyrig.errors import AnyrigError
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 
 log = logging.getLogger(__name__)
 _GUESS_S = 0.065  # of speech for a character, of voices in English, Spanish and French

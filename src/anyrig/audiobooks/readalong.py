@@ -19,8 +19,8 @@ from anyrig.audiobooks.cover import prepare
 from anyrig.audiobooks.readalong_overlay import Clip, Track, by_part, clips, overlay
 from anyrig.audiobooks.readalong_pages import Page, pages
 from anyrig.audiobooks.readalong_words import root, tag, words
-from anyrig.errors import BadInput, StoreFailed
-from anyrig.store.atomic import replacing
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.plan import Plan
@@ -105,7 +105,7 @@ def _track(page: Page, heard: tuple[Clip, ...], audio: Path) -> Track | None:
     """The audio of a part, or nothing where none of its text is heard."""
     ending = audio.suffix.lower()
     if ending not in MEDIA_TYPES:
-        raise BadInput(
+        raise InvalidInputError(
             f"readers of EPUB do not play {ending or audio.name}",
             hint=f"A read-along book takes one of: {', '.join(MEDIA_TYPES)}.",
         )
@@ -129,7 +129,7 @@ def _write(path: Path, files: Mapping[str, str | bytes | Path]) -> None:
                     packed = zipfile.ZIP_DEFLATED if isinstance(content, str) else 0
                     archive.writestr(_entry(name, packed), content)
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"{path} was not written: {error}", hint="Free some room, or name another place for it."
         ) from error
 

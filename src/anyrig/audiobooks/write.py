@@ -22,10 +22,10 @@ from anyrig.audiobooks.names import (
     safe_name,
 )
 from anyrig.audiobooks.tags import Tags, named
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.speech.sound.beside import clear_leftovers, failed
 from anyrig.speech.sound.labels import ChapterMark
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Mark, Timeline
@@ -73,7 +73,9 @@ def write_book(
 
     target = Path(path)
     if target.suffix.lower() not in BOOK_ENDINGS:
-        raise BadInput(f"{target.name} is not called as a book", hint="End its name in .m4b.")
+        raise InvalidInputError(
+            f"{target.name} is not called as a book", hint="End its name in .m4b."
+        )
     clear_leftovers(target)
     picture, warning = prepare(cover)
     with encoder(
@@ -107,7 +109,7 @@ def write_chapters(
     from anyrig.speech.sound.encode import FORMATS, encoder
 
     if format not in CHAPTER_FORMATS:
-        raise BadInput(
+        raise InvalidInputError(
             f"no chapters as {format!r}", hint=f"There are: {', '.join(CHAPTER_FORMATS)}."
         )
     tracks = tracks or all_tracks(timeline.marks)
@@ -165,7 +167,7 @@ def _watched(parts: Iterable[Samples], expected: int, tell: Tell | None) -> Iter
         if tell is not None:
             tell(given / expected)
     if given != expected:
-        raise WorkFailed(
+        raise WorkError(
             f"the book has {given:,} samples where its timeline has {expected:,}",
             hint="Run the command again; if it stays so, please report it with the book's name.",
         )
@@ -207,7 +209,9 @@ def _folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{folder} cannot be made: {error}", hint="Name another folder.") from error
+        raise InvalidInputError(
+            f"{folder} cannot be made: {error}", hint="Name another folder."
+        ) from error
     return folder
 
 

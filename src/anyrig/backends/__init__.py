@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def open_runner(device: Device, drive: Drive) -> Runner:
         raise _missing(drive, error) from error
 
 
-def _missing(drive: Drive, error: ImportError) -> MissingPackage:
-    return MissingPackage(
+def _missing(drive: Drive, error: ImportError) -> MissingPackageError:
+    return MissingPackageError(
         f"{drive.backend} cannot be imported: {error}", hint=drive.fix or "Run `anyrig doctor`."
     )

@@ -21,7 +21,7 @@ from anyrig.backends import QUIET, MemoryNow, heap
 from anyrig.backends.graph import Written
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
-from anyrig.errors import KernelFailed
+from anyrig.errors import KernelError
 from anyrig.units import is_number, normal_address
 
 for _name, _value in QUIET.items():
@@ -118,7 +118,7 @@ def session(
             providers.append((_CUDA, options(device, _CUDA)))
         made = onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
     if drive.provider not in made.get_providers():
-        raise KernelFailed(
+        raise KernelError(
             f"{drive.provider} did not start; ONNX Runtime fell back to {made.get_providers()[0]}",
             hint="Run `anyrig -vv doctor`: the provider's own message is in the log.",
         )
@@ -156,7 +156,7 @@ def _webgpu_device(device: Device) -> Any:
         onnxruntime.register_execution_provider_library(name, package.get_library_path())
     found = [handle for handle in onnxruntime.get_ep_devices() if handle.ep_name == name]
     if not found:
-        raise KernelFailed(
+        raise KernelError(
             "the WebGPU provider lists no adapter",
             hint="Install a Vulkan driver: sudo apt install libvulkan1 mesa-vulkan-drivers",
         )
@@ -167,7 +167,7 @@ def _webgpu_device(device: Device) -> Any:
     equal = [h for h in found if (h.device.vendor_id, h.device.device_id) == wanted]
     if equal:
         return _own_handle(device, equal)
-    raise KernelFailed(
+    raise KernelError(
         f"the WebGPU provider does not list {device.name}",
         hint="Its Vulkan driver is missing: sudo apt install mesa-vulkan-drivers",
     )

@@ -13,7 +13,7 @@ import torch
 from anyrig.backends import MemoryNow
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
-from anyrig.errors import KernelFailed
+from anyrig.errors import KernelError
 
 
 def find(device: Device, drive: Drive) -> torch.device:
@@ -34,7 +34,7 @@ def find(device: Device, drive: Drive) -> torch.device:
 def _cuda_index(device: Device) -> int:
     """torch's number of a CUDA or ROCm device, by UUID, then by PCI address, then by order."""
     if not torch.cuda.is_available():
-        raise KernelFailed(
+        raise KernelError(
             "torch sees no GPU: torch.cuda.is_available() is False",
             hint="Run `anyrig doctor`; the driver and torch's build must fit together.",
         )

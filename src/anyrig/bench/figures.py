@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from anyrig.devices.choose import Evidence
 from anyrig.devices.describe import BackendName, Device, Machine, Precision
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 _FORMAT = 1
 # Formats that any model runs in; FP8 is for the few that were made for it.

@@ -155,7 +155,7 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
     if not arguments or first in ("-h", "--help") or arguments[0] == "help":
         return _help(arguments, overview)
     if first in ("--version", "-V") or arguments[0] == "version":
-        from anyrig import __version__
+        from anyrig.version import __version__
 
         print(f"anyrig {__version__}")
         return 0
@@ -174,13 +174,13 @@ def _dispatch(arguments: list[str], said: Said | None = None) -> int:
 
 def _missing(error: ModuleNotFoundError) -> AnyrigError:
     """A package that nobody looked for before it was imported; a module of ours is a fault."""
-    from anyrig.errors import MissingPackage
+    from anyrig.errors import MissingPackageError
     from anyrig.install import install_line_for
 
     if not error.name or error.name.partition(".")[0] == "anyrig":
         raise error
     logging.getLogger(__name__).debug("missing", exc_info=error)
-    return MissingPackage(
+    return MissingPackageError(
         f"the package {error.name} cannot be imported: {error}", hint=install_line_for(error.name)
     )
 

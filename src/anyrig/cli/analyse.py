@@ -12,7 +12,7 @@ from anyrig.cli import compute, embedding, failed, reading
 from anyrig.cli.analyse_show import plain, printed
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
 from anyrig.units import plural
 
@@ -55,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
     similar = _existing(options.similar) if options.similar else None
     files = reading.paths(context, options.places)
     if not files:
-        raise BadInput("there is no document in there", hint="Name a folder with files in it.")
+        raise InvalidInputError(
+            "there is no document in there", hint="Name a folder with files in it."
+        )
     found = _analysed(context, files, similar)
     if output is not None and found.docs:
         _write(output, found)
@@ -105,9 +107,9 @@ def _root(places: Sequence[str]) -> Path | None:
 def _existing(name: str) -> Path:
     path = Path(name).expanduser()
     if not path.exists():
-        raise BadInput(f"there is no file {path}", hint="Look at its name.")
+        raise InvalidInputError(f"there is no file {path}", hint="Look at its name.")
     if not path.is_file():
-        raise BadInput(
+        raise InvalidInputError(
             f"--similar {one_line(name)} is no file", hint="Give the path of a document."
         )
     return path
@@ -119,9 +121,9 @@ def _output(name: str | None) -> Path | None:
         return None
     path = Path(name).expanduser()
     if path.is_dir():
-        raise BadInput(f"{name} is a folder", hint="-o names a file, such as report.html.")
+        raise InvalidInputError(f"{name} is a folder", hint="-o names a file, such as report.html.")
     if path.suffix.lower() not in (".html", ".htm"):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is no name of a page", hint="End it in .html; --json prints data instead."
         )
     return path
@@ -129,7 +131,7 @@ def _output(name: str | None) -> Path | None:
 
 def _write(path: Path, found: Analysis) -> None:
     from anyrig.documents.analyse.report import html
-    from anyrig.store.atomic import write_text
+    from anyrig.storage.atomic import write_text
 
     write_text(path, html(found))
 
@@ -145,4 +147,6 @@ def _finish(found: Analysis) -> int:
 
 
 def _left(found: Analysis) -> list[failed.Failed]:
-    return [failed.Failed(one.name, BadInput(one.why, hint=one.hint)) for one in found.left]
+    return [
+        failed.Failed(one.name, InvalidInputError(one.why, hint=one.hint)) for one in found.left
+    ]

@@ -19,7 +19,7 @@ from anyrig.cli.show import Progress, paint, print_warning, table
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device, Drive
 from anyrig.devices.words import detour, drive_for
-from anyrig.errors import DeviceUnusable, KernelFailed
+from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import install_line
 from anyrig.units import bandwidth_text, bytes_text, flops_text, seconds_text
 
@@ -63,14 +63,14 @@ def run(options: argparse.Namespace) -> int:
     pages = measure_devices(context, wanted, quick=options.quick, keep=not options.no_save)
     if not any(page.figures for page in pages):
         names = ", ".join(page.name for page in pages)
-        raise KernelFailed(f"{names} could not be measured", hint="Run `anyrig doctor`.")
+        raise KernelError(f"{names} could not be measured", hint="Run `anyrig doctor`.")
     if options.json:
         events.Events(context).end({"devices": [asdict(page) for page in pages]})
     else:
         print(report(pages))
     if options.plot:
         from anyrig.bench.plot import svg
-        from anyrig.store import atomic
+        from anyrig.storage import atomic
 
         atomic.write_text(Path(options.plot), svg(pages))
     if options.json:
@@ -98,9 +98,11 @@ def _wanted(context: Context) -> list[tuple[Device, str]]:
     for device in wanted:
         other_way = detour(device, word)
         if other_way and device.usable:
-            raise DeviceUnusable(other_way, hint="Leave the backend out of the word to measure it.")
+            raise DeviceUnusableError(
+                other_way, hint="Leave the backend out of the word to measure it."
+            )
         if device.why_not:
-            raise DeviceUnusable(
+            raise DeviceUnusableError(
                 f"{device.name} cannot be measured: {device.why_not}",
                 hint=device.why_not_fix or "Run `anyrig doctor`.",
             )
@@ -111,7 +113,7 @@ def drive_of(device: Device, word: str = "") -> Drive:
     """What the word asks for, else torch where it can drive the device, else ONNX Runtime."""
     drive = drive_for(device, word)
     if drive is None:
-        raise DeviceUnusable(
+        raise DeviceUnusableError(
             f"nothing can drive {device.name}: {device.why_not}",
             hint=device.why_not_fix or install_line("onnxruntime"),
         )

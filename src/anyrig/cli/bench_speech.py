@@ -16,7 +16,7 @@ from anyrig.cli.events import Events
 from anyrig.cli.show import Progress, paint, print_warning, table, wrapped
 from anyrig.devices.choose import choose
 from anyrig.devices.describe import Device
-from anyrig.errors import AnyrigError, BadInput, KernelFailed
+from anyrig.errors import AnyrigError, InvalidInputError, KernelError
 from anyrig.units import seconds_text
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(context: Context, devices: Sequence[Device]) -> int:
                 print_warning(f"{device.name} in {precision}: {error.message}")
             progress.done()
     if not found:
-        raise KernelFailed(f"{engine.name} runs nowhere here", hint="Run `anyrig doctor`.")
+        raise KernelError(f"{engine.name} runs nowhere here", hint="Run `anyrig doctor`.")
     if context.options.json:
         Events(context).end({"engine": engine.name, "speech": [asdict(one) for one in found]})
     else:
@@ -108,7 +108,9 @@ def _formats(context: Context, engine: speaker.Chosen) -> tuple[Precision, ...]:
     if asked == "auto":
         return has
     if asked not in has:
-        raise BadInput(f"{engine.name} does not speak in {asked}", hint=f"It has {', '.join(has)}.")
+        raise InvalidInputError(
+            f"{engine.name} does not speak in {asked}", hint=f"It has {', '.join(has)}."
+        )
     return (asked,)
 
 
@@ -231,7 +233,7 @@ def _spoken(studio: Studio, segments: Sequence[Segment]) -> tuple[float, float]:
     for spoken in studio.takes(segments):
         if spoken.take is None:
             assert spoken.failure is not None
-            raise KernelFailed(spoken.failure.said, hint=spoken.failure.hint or "Try again.")
+            raise KernelError(spoken.failure.said, hint=spoken.failure.hint or "Try again.")
         audio_s += spoken.take.duration_s
     return time.perf_counter() - began, audio_s
 

@@ -14,7 +14,7 @@ from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, print_warning
-from anyrig.errors import AnyrigError, BadInput, ForeignText
+from anyrig.errors import AnyrigError, InvalidInputError, UnsupportedLanguageError
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.cast import Casting
@@ -126,15 +126,17 @@ def _run(context: Context) -> int:
 
         return book_verify.run(context)
     if len(options.files) != 1:
-        raise BadInput(
+        raise InvalidInputError(
             "one book at a time", hint="`anyrig book FILE -o OUT.m4b`; --queue puts one in a queue."
         )
     if options.voices and not options.sample:
-        raise BadInput(
+        raise InvalidInputError(
             "--voices compares previews", hint="Add --sample 60s; --voice NAME reads the book."
         )
     if options.again and options.fresh:
-        raise BadInput("--fresh makes all again as it was", hint="Leave it out with --again.")
+        raise InvalidInputError(
+            "--fresh makes all again as it was", hint="Leave it out with --again."
+        )
     order = ordered(context)
     if options.queue:
         return _queue(context, order)
@@ -157,7 +159,7 @@ def _queue(context: Context, order: Order) -> int:
     from anyrig.cli import jobs
 
     if context.options.list or context.options.sample:
-        raise BadInput("only the making of a book is queued", hint="Leave --queue out.")
+        raise InvalidInputError("only the making of a book is queued", hint="Leave --queue out.")
     _check_output(order)
     return jobs.queue_book(context, order)
 
@@ -179,7 +181,7 @@ def _make(context: Context, order: Order, document: Document, teller: speaker.Ch
         order.output.parent.mkdir(parents=True, exist_ok=True)
         try:
             made = book.make(order, plan, studio, store, tell=show.progress)
-        except book.Unfinished as error:
+        except book.UnfinishedBookError as error:
             show.unfinished(error)
             raise
         for warning in studio.warnings:
@@ -199,26 +201,30 @@ def _check_output(order: Order) -> None:
         check_bitrate(made, order.bitrate)
     for path in (order.output, readalong_path(order)):
         if path.exists() and path.samefile(order.source):
-            raise BadInput(f"{path} is the book itself", hint="Name another file with -o.")
+            raise InvalidInputError(f"{path} is the book itself", hint="Name another file with -o.")
     folder = order.output if order.format in CHAPTER_FORMATS else order.output.parent
     there = folder.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        raise BadInput(f"{there} is a file", hint="Name a folder there, or another place.")
+        raise InvalidInputError(f"{there} is a file", hint="Name a folder there, or another place.")
     if order.format not in CHAPTER_FORMATS:
         _refuse_folders(order)
     if order.output.is_file():
         writable(order.output)
     elif not os.access(there, os.W_OK):
-        raise BadInput(f"cannot write into {there}: permission denied", hint="Name another folder.")
+        raise InvalidInputError(
+            f"cannot write into {there}: permission denied", hint="Name another folder."
+        )
 
 
 def _refuse_folders(order: Order) -> None:
     beside = (order.output.with_suffix(f".{kind}") for kind in order.captions)
     for path in (order.output, *beside):
         if path.is_dir():
-            raise BadInput(f"cannot write {path}: it is a folder", hint="Name another file.")
+            raise InvalidInputError(
+                f"cannot write {path}: it is a folder", hint="Name another file."
+            )
 
 
 def _check_room(
@@ -299,7 +305,7 @@ def planned(context: Context, order: Order, document: Document, teller: speaker.
             chosen=plans.chosen(document, order.chapters, order.ways),
             casting=casting(context, teller, main),
         )  # fmt: skip
-    except ForeignText as error:
+    except UnsupportedLanguageError as error:
         raise speaker.refusal(context, error, teller, insist=error.hint) from error
     voicing.check_voices(plan.segments, teller)
     fleet.check_voices(context, plan.segments)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 
 if TYPE_CHECKING:
     from anyrig.services.book import Order
-    from anyrig.store.layered import Layered
-    from anyrig.store.results import Store
+    from anyrig.storage.layered import Layered
+    from anyrig.storage.results import Store
 
 
 @contextmanager
@@ -24,8 +24,8 @@ def keeping(context: Context, order: Order) -> Iterator[Store | Layered]:
     try:
         store = open_results(context)
         store.has({order.job})  # it opens when it is asked first
-    except (StoreFailed, OSError) as error:
-        said = error.message if isinstance(error, StoreFailed) else str(error)
+    except (StorageError, OSError) as error:
+        said = error.message if isinstance(error, StorageError) else str(error)
         print_warning(f"what is made is kept beside the book until it is done: {said}")
         with _beside(order) as own:
             yield own
@@ -38,7 +38,7 @@ def keeping(context: Context, order: Order) -> Iterator[Store | Layered]:
 def _beside(order: Order) -> Iterator[Store]:
     import shutil
 
-    from anyrig.store.results import Store
+    from anyrig.storage.results import Store
 
     folder = order.output.absolute().parent / f".{order.output.name}.anyrig"
     with Store(folder / "takes.db") as store:

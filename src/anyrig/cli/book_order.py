@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from anyrig.cli import voicing
 from anyrig.cli.context import Context
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.ways import Ways
@@ -64,16 +64,18 @@ def _output(options: argparse.Namespace, source: Path) -> tuple[Path, str]:
     named = Path(options.output).expanduser() if options.output else None
     format = (options.format or "").lower().lstrip(".")
     if format and format not in known:
-        raise BadInput(f"no format {options.format!r}", hint=f"There are: {', '.join(known)}.")
+        raise InvalidInputError(
+            f"no format {options.format!r}", hint=f"There are: {', '.join(known)}."
+        )
     ending = named.suffix.lower().lstrip(".") if named else ""
     if named is not None and not format and ending in CHAPTER_FORMATS:
-        raise BadInput(
+        raise InvalidInputError(
             f"a book in one file is an m4b, not {named.name}",
             hint=f"-o {named.stem}.m4b, or -o {named.stem} --format {ending} for a file a chapter.",
         )
     format = format or "m4b"
     if format in CHAPTER_FORMATS and ending == "m4b":
-        raise BadInput(
+        raise InvalidInputError(
             f"{named} is named like a book, and {format} is a file for each chapter",
             hint="Name a folder with -o, or leave --format out.",
         )
@@ -92,7 +94,7 @@ def _captions(text: str) -> tuple[Caption, ...]:
     names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
     for name in names:
         if name not in ("srt", "vtt"):
-            raise BadInput(f"no captions as {name!r}", hint="There are: srt, vtt.")
+            raise InvalidInputError(f"no captions as {name!r}", hint="There are: srt, vtt.")
     return cast("tuple[Caption, ...]", names)
 
 
@@ -101,7 +103,7 @@ def _again(texts: list[str]) -> tuple[tuple[int, int], ...]:
     for piece in (piece.strip() for text in texts for piece in text.split(",")):
         chapter, sign, segment = piece.partition(":")
         if not (sign and chapter.isdecimal() and segment.isdecimal()):
-            raise BadInput(
+            raise InvalidInputError(
                 f"--again {piece} names no segment", hint="Chapter and segment, such as 3:17."
             )
         found.append((int(chapter), int(segment)))
@@ -113,7 +115,7 @@ def _bitrate(text: str | None) -> int | None:
         return None
     number = text.lower().removesuffix("k")
     if not number.isdecimal():
-        raise BadInput(
+        raise InvalidInputError(
             f"--bitrate {text} is no number", hint="Bits a second, such as 64k or 96000."
         )
     return int(number) * (1000 if text.lower().endswith("k") else 1)

@@ -15,7 +15,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.deliver import Target, deliver
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import print_json
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import seconds_text
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
     match = _TIME.fullmatch(text.strip().lower())
     value = float(match[1]) * (60 if (match[2] or "s").startswith("m") else 1) if match else 0.0
     if not 1 <= value <= 3600:
-        raise BadInput(
+        raise InvalidInputError(
             f"--sample {text} is no time", hint="A time from 1s to 60min, such as 60s or 2min."
         )
     return value

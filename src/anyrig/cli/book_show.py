@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.progress import Progress
     from anyrig.audiobooks.rates import Rate
     from anyrig.cli.speaker import Chosen
-    from anyrig.services.book import Made, Order, Unfinished
+    from anyrig.services.book import Made, Order, UnfinishedBookError
 
 _LIVE_S, _LOG_S, _JSON_S = 0.2, 15.0, 0.2
 _MOST_WARNINGS = 8
@@ -121,7 +121,7 @@ class Show:
         else:
             print(_line(now, 200), file=sys.stderr, flush=True)
 
-    def unfinished(self, error: Unfinished) -> None:
+    def unfinished(self, error: UnfinishedBookError) -> None:
         """What could not be spoken, for programs; people are told by the error."""
         if self._json:
             parts = self._plan.parts

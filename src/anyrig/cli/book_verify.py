@@ -8,7 +8,7 @@ from anyrig.cli import book
 from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_json
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import seconds_text
 
 
@@ -20,13 +20,13 @@ def run(context: Context) -> int:
 
     options = context.options
     if len(options.files) != 2:
-        raise BadInput(
+        raise InvalidInputError(
             "--verify takes the finished book and its source",
             hint="`anyrig book --verify BOOK.m4b SOURCE`; a folder of chapters will do as well.",
         )
     finished = Path(options.files[0]).expanduser()
     if not finished.exists():
-        raise BadInput(
+        raise InvalidInputError(
             f"no file {finished}", hint="The finished book comes first, then its source."
         )
     levels = preset(options.levels)

@@ -17,12 +17,12 @@ from anyrig.cli.devices import writable
 from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.share import shared, shared_text
 from anyrig.cli.show import Progress, print_json, print_warning, table
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import GIB, KIB, MIB, bytes_text, plural
 
 if TYPE_CHECKING:
-    from anyrig.store.protocol import Size, Tell
-    from anyrig.store.results import Store
+    from anyrig.storage.protocol import Size, Tell
+    from anyrig.storage.results import Store
 
 HELP = """Look after the store of finished results: sentences spoken, texts embedded, pages
 read. It is shared by all commands; a result is kept under a key made of everything
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 def open_store(context: Context) -> Store:
     """The store of this user, by the settings."""
-    from anyrig.store.results import Store
+    from anyrig.storage.results import Store
 
     limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
     return Store(store_path(context), limit_bytes=limit_bytes)
@@ -101,10 +101,12 @@ def _asked(options: argparse.Namespace) -> tuple[str, Path]:
     """What is to be done, and the file to do it with."""
     action, *rest = options.words or [""]
     if action and action not in _ACTIONS:
-        raise BadInput(f"no such thing as `anyrig cache {action}`", hint=f"{_nearest(action)}")
+        raise InvalidInputError(
+            f"no such thing as `anyrig cache {action}`", hint=f"{_nearest(action)}"
+        )
     takes_file = action in ("export", "import")
     if len(rest) != takes_file:
-        raise BadInput(
+        raise InvalidInputError(
             f"`anyrig cache {action}` takes {'one file' if takes_file else 'no more words'}",
             hint="See `anyrig cache --help`.",
         )
@@ -112,16 +114,18 @@ def _asked(options: argparse.Namespace) -> tuple[str, Path]:
     if action == "forget":
         given = [name for name in given if name != "dry_run"]
     if (options.maker is not None) != (action == "forget"):
-        raise BadInput(
+        raise InvalidInputError(
             "`anyrig cache forget` and --from WORKER go together",
             hint="`anyrig cache forget --from WORKER` drops what that worker made.",
         )
     if given and action != "prune":
-        raise BadInput(
+        raise InvalidInputError(
             f"--{given[0].replace('_', '-')} belongs to pruning", hint="Say `anyrig cache prune`."
         )
     if options.kind and action not in ("prune", "export"):
-        raise BadInput("--kind belongs to prune and export", hint="See `anyrig cache --help`.")
+        raise InvalidInputError(
+            "--kind belongs to prune and export", hint="See `anyrig cache --help`."
+        )
     return action, Path(rest[0]) if rest else Path()
 
 
@@ -140,7 +144,7 @@ def _tell(context: Context) -> int:
     path = store_path(context)
     if not path.exists():
         return _tell_nothing(context, path)
-    from anyrig.store.database import set_aside
+    from anyrig.storage.database import set_aside
 
     before = set_aside(path)
     with open_store(context) as store:
@@ -165,7 +169,7 @@ def _tell(context: Context) -> int:
 def _tell_nothing(context: Context, path: Path) -> int:
     limit_bytes = int(context.loaded.settings.cache.limit_gb * GIB)
     if context.options.json:
-        from anyrig.store.protocol import Size
+        from anyrig.storage.protocol import Size
 
         nothing = _json(path, Size(0, 0, 0, limit_bytes), "", [])
         print_json({**nothing, "read_only": False, "shared": shared(context)})
@@ -245,7 +249,7 @@ def _prune(context: Context) -> int:
     options = context.options
     chosen = {"older_than_s": options.older_than, "kind": options.kind, "engine": options.engine}
     if options.all and (options.to is not None or any(v is not None for v in chosen.values())):
-        raise BadInput("--all leaves nothing to choose", hint="Leave one of them out.")
+        raise InvalidInputError("--all leaves nothing to choose", hint="Leave one of them out.")
     to_bytes = 0 if options.all else options.to
     with open_store(context) as store:
         _check_kind(store, options.kind)
@@ -282,7 +286,7 @@ def _forget(context: Context) -> int:
         plan = store.forget_from(maker, dry_run=True)
     if maker not in makers:
         known = f"Kept is what these made: {', '.join(makers)}." if makers else ""
-        raise BadInput(
+        raise InvalidInputError(
             f"nothing that the worker {maker!r} made is kept",
             hint=known or "Everything that is kept was made on this machine.",
         )
@@ -302,21 +306,23 @@ def _check_kind(store: Store, kind: str | None) -> None:
     """A slip of the pen must not look like an empty answer."""
     kinds = [row.kind for row in store.size().kinds] if kind else []
     if kinds and kind not in kinds:
-        raise BadInput(f"nothing of the kind {kind!r} is kept", hint=f"Kept: {', '.join(kinds)}.")
+        raise InvalidInputError(
+            f"nothing of the kind {kind!r} is kept", hint=f"Kept: {', '.join(kinds)}."
+        )
 
 
 def _check_engine(store: Store, engine: str | None) -> None:
     size = store.size() if engine else None
     if size and size.num_results and engine not in size.engines:
         names = ", ".join(size.engines)
-        raise BadInput(
+        raise InvalidInputError(
             f"nothing that the engine {engine!r} made is kept",
             hint=f"Kept is what these made: {names}." if names else "No result names its engine.",
         )
 
 
 def _export(context: Context, file: Path) -> int:
-    from anyrig.store import archive
+    from anyrig.storage import archive
 
     writable(file)
     with open_store(context) as store, _progress("result", "exporting") as tell:
@@ -331,7 +337,7 @@ def _export(context: Context, file: Path) -> int:
 
 
 def _import(context: Context, file: Path) -> int:
-    from anyrig.store import archive
+    from anyrig.storage import archive
 
     with open_store(context) as store, _progress("step", "importing") as tell:
         done = archive.import_(store, file, tell=tell)
@@ -400,12 +406,12 @@ def _size(text: str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)\s*", text, re.IGNORECASE)
     if not found and re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", text):
         number = text.strip()
-        raise BadInput(
+        raise InvalidInputError(
             f"--to {number} has no unit",
             hint=f"Write {number}G or {number}M; --all drops everything.",
         )
     if not found:
-        raise BadInput(f"{text!r} is no size", hint="Write it as 500M or 2G.")
+        raise InvalidInputError(f"{text!r} is no size", hint="Write it as 500M or 2G.")
     return int(float(found[1]) * _UNITS[(found[2] or "B").upper()])
 
 
@@ -413,5 +419,5 @@ def _age(text: str) -> float:
     """`90s`, `30m`, `12h`, `30d`, `8w`."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", text)
     if not found or not math.isfinite(float(found[1])):
-        raise BadInput(f"{text!r} is no age", hint="Write it as 12h, 30d or 8w.")
+        raise InvalidInputError(f"{text!r} is no age", hint="Write it as 12h, 30d or 8w.")
     return float(found[1]) * _SPANS[found[2]]

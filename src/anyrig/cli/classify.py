@@ -15,7 +15,7 @@ from anyrig.cli.classify_read import Peeked
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.documents.classify.decide import Chooser, Ways
@@ -94,19 +94,19 @@ def run(options: argparse.Namespace) -> int:
         return classify_keep.list_(context)
     near = difflib.get_close_matches(action, _ACTIONS, n=1) if action not in _ACTIONS else []
     if near and not Path(action).expanduser().exists():
-        raise BadInput(
+        raise InvalidInputError(
             f"no such thing as `anyrig classify {action}`",
             hint=f"Did you mean `anyrig classify {near[0]}`?",
         )
     if action not in _ACTIONS:
-        raise BadInput(
+        raise InvalidInputError(
             "what are the labels?",
             hint="Say --labels 'invoice,letter', or --with NAME for a trained classifier; "
             "`anyrig classify train EXAMPLES --name NAME` makes one.",
         )
     if len(rest) != 1:
         what = "EXAMPLES --name NAME" if action == "train" else "NAME"
-        raise BadInput(
+        raise InvalidInputError(
             f"`classify {action}` wants one word more", hint=f"anyrig classify {action} {what}"
         )
     if action == "train":
@@ -119,13 +119,13 @@ def _words(options: argparse.Namespace) -> list[str]:
     words: list[str] = list(options.words)
     if options.train is not None:
         if words or options.labels is not None or options.by is not None:
-            raise BadInput(
+            raise InvalidInputError(
                 "--train learns, and sorts nothing yet",
                 hint="Sort in a second command, by --with NAME.",
             )
         return ["train", options.train]
     if options.fine_tune and words[:1] != ["train"]:
-        raise BadInput(
+        raise InvalidInputError(
             "--fine-tune is a way to train",
             hint="anyrig classify --train EXAMPLES --fine-tune FOLDER",
         )
@@ -138,7 +138,9 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise BadInput(f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.6.")
+        raise InvalidInputError(
+            f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.6."
+        )
     return value
 
 
@@ -148,11 +150,13 @@ def _share(text: str) -> float:
 def _sort(context: Context) -> int:
     options = context.options
     if options.labels is not None and options.by is not None:
-        raise BadInput("--labels and --with are two ways", hint="Leave one of them out.")
+        raise InvalidInputError("--labels and --with are two ways", hint="Leave one of them out.")
     output = _output(options.output)
     sources = list(_sources(context))
     if not sources:
-        raise BadInput("there is nothing to sort", hint="Name files, folders, or --text TEXT.")
+        raise InvalidInputError(
+            "there is nothing to sort", hint="Name files, folders, or --text TEXT."
+        )
     with ExitStack() as stack:
         peeked = Peeked(context, [one.file for one in sources if one.file is not None])
         title, flow = _flow(context, stack, sources, peeked)
@@ -185,7 +189,7 @@ def _flow(
         return f"the model {tuned.name}", classify.classify_by(sources, tuned, pool, peeked, ways)
     head = classify_keep.opened(context)
     if options.multi and head.kind == "one":
-        raise BadInput(
+        raise InvalidInputError(
             f"{head.about.title} gives one label to a text",
             hint="Train it with --multi, from examples that have several.",
         )
@@ -202,7 +206,9 @@ def _by_name(context: Context, named: Sequence[object], vectors: Vectors) -> Cho
     templates = tuple(context.options.template or TEMPLATES)
     for template in templates:
         if "{}" not in template:
-            raise BadInput(f"{template!r} has no place for a label", hint="Write {} in it.")
+            raise InvalidInputError(
+                f"{template!r} has no place for a label", hint="Write {} in it."
+            )
     kind = "many" if context.options.multi else "one"
     return ByName(named, vectors, kind=kind, templates=templates)  # type: ignore[arg-type]
 
@@ -218,7 +224,9 @@ def _output(path: str | None) -> Path | None:
         return None
     found = Path(path).expanduser()
     if found.suffix.lower() not in _FORMATS:
-        raise BadInput(f"{found.name} is no table", hint=f"End it in one of {', '.join(_FORMATS)}.")
+        raise InvalidInputError(
+            f"{found.name} is no table", hint=f"End it in one of {', '.join(_FORMATS)}."
+        )
     writable(found)
     return found
 

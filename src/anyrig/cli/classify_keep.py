@@ -12,7 +12,7 @@ from anyrig.cli.classify_read import Peeked
 from anyrig.cli.context import Context
 from anyrig.cli.pick import agreed, can_ask, pick
 from anyrig.cli.show import Progress, print_json, print_warning, table
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ def train(context: Context, path: Path) -> int:
         found = _found(path)
         return classify_tune.fine_tune(context, found, _kind(context, found.examples))
     if not options.name:
-        raise BadInput("what is it called?", hint="Say --name NAME; `--with NAME` sorts by it.")
+        raise InvalidInputError(
+            "what is it called?", hint="Say --name NAME; `--with NAME` sorts by it."
+        )
     shelf.checked(options.name)
     trained = _learnt(context, _found(path))
     about, new = shelf.keep(shelf_of(context), options.name, trained.head)
@@ -139,7 +141,7 @@ def _found(path: Path) -> Found:
     from anyrig.documents.classify.examples import examples
 
     if not path.exists():
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no file {path}", hint="Name a folder of folders, a CSV or JSON lines."
         )
     return examples(path)
@@ -209,7 +211,7 @@ def fine_tuned(context: Context) -> FineTuned | None:
     place = context.folders.models / "documents" / name.replace("/", "--")
     if not (place / "config.json").is_file():
         if not context.options.fetch:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{name} is not on this machine",
                 hint=f"--fetch gets it from the hub, or put its files into {place}.",
             )

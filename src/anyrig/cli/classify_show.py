@@ -76,7 +76,7 @@ class Show:
             print(f"\r{esc(sys.stderr)}[2K", end="", file=sys.stderr, flush=True)
 
     def _write(self, path: Path) -> None:
-        from anyrig.store.atomic import replacing
+        from anyrig.storage.atomic import replacing
 
         made = _csv(self._done) if path.suffix.lower() == ".csv" else _jsonl(self._done)
         with replacing(path) as file:

@@ -15,7 +15,7 @@ from anyrig.cli.classify_read import Peeked, languages
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
 from anyrig.units import plural, seconds_text
 
@@ -65,7 +65,7 @@ def _number(text: str, kind: type[Any], fits: Any, flag: str, hint: str) -> Any:
     except ValueError:
         value = None
     if value is None or not fits(value):
-        raise BadInput(f"{flag} {text}", hint=hint)
+        raise InvalidInputError(f"{flag} {text}", hint=hint)
     return value
 
 

@@ -23,7 +23,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from anyrig.cli.context import Context
-from anyrig.errors import AnyrigError, BadInput, WorkFailed, disk_full, is_disk_full
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    WorkError,
+    is_disk_full,
+    to_disk_full_error,
+)
 from anyrig.work.carried import revived, told
 from anyrig.work.engine import Recipe, Usual
 from anyrig.work.outcome import Report
@@ -184,7 +190,7 @@ class ClerkRoom:
     def check(self) -> None:
         """Called between two steps of a long task: an error where nobody waits for it any more."""
         if self.leash and not os.path.exists(self.leash):
-            raise WorkFailed("nobody waits for this any more", hint="Ask again.")
+            raise WorkError("nobody waits for this any more", hint="Ask again.")
 
     @property
     def kept(self) -> list[str]:
@@ -296,11 +302,11 @@ class Clerk(Usual):
             if oom.recognise(error) is not None or oom.device_lost(error):
                 raise  # the process's own rescue knows better
             if is_disk_full(error):
-                return {"error": told(disk_full(error))}
+                return {"error": told(to_disk_full_error(error))}
             # Without its words: they may hold somebody's text, and this is for the server's log.
             name = type(error).__name__
             trace = "".join([*traceback.format_tb(error.__traceback__), name])
-            wrong = WorkFailed(f"{payload['task']} failed ({name})", hint="The log says more.")
+            wrong = WorkError(f"{payload['task']} failed ({name})", hint="The log says more.")
             return {"error": told(wrong), "trace": trace}
         finally:
             self.room.tidy()
@@ -309,7 +315,7 @@ class Clerk(Usual):
 def task(name: str) -> Task:
     """A task by its name."""
     if name not in TASKS:
-        raise BadInput(f"there is no task {name!r}", hint=f"{', '.join(TASKS)}.")
+        raise InvalidInputError(f"there is no task {name!r}", hint=f"{', '.join(TASKS)}.")
     module, _, function = TASKS[name].partition(":")
     return cast("Task", getattr(importlib.import_module(module), function))
 

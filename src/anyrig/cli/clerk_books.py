@@ -18,7 +18,7 @@ from anyrig.cli import book, speaker, voicing
 from anyrig.cli.book_order import ordered
 from anyrig.cli.context import Context
 from anyrig.cli.parse import command_line
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.services.jobs import words_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def book_chapter(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any
     target = Path(arguments["target"])
     try:
         seconds = _from_takes(room, arguments["arguments"], int(arguments["number"]), target)
-    except BadInput:
+    except InvalidInputError:
         if not arguments.get("made"):
             raise
         seconds = _from_book(room, Path(arguments["made"]), int(arguments["track"]), target)
@@ -131,7 +131,7 @@ def _from_takes(
     )
     parts = tuple(part for part in plan.parts if part.number == number)
     if not parts:
-        raise BadInput(
+        raise InvalidInputError(
             f"the book has no chapter {number} that is spoken", hint="See the job's chapters."
         )
     one = replace(plan, parts=parts, silent=())
@@ -175,7 +175,7 @@ class _Kept:
             self._check()
             kept = self._shelf.find(self._names.key(segment.line))
             if kept is None:
-                raise BadInput(
+                raise InvalidInputError(
                     "that chapter is not made yet", hint="Listen to it when the job is past it."
                 )
             spoken = Spoken(index, segment, kept.take, kept.problems, kept=True)
@@ -193,7 +193,7 @@ def _from_book(room: ClerkRoom, made: Path, track: int, target: Path) -> float:
 
     found = finished(made)
     if not 0 <= track < len(found.tracks):
-        raise BadInput("the book has no such chapter", hint="See the job's chapters.")
+        raise InvalidInputError("the book has no such chapter", hint="See the job's chapters.")
     part = found.tracks[track]
     with closing(Reader()) as reader:
         mono = (block.mean(axis=1) for block in reader.read(part.file, part.start, part.end))

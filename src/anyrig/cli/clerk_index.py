@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import index_forget, index_show
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_search import closed
-from anyrig.errors import AnyrigError, BadInput, StoreFailed
+from anyrig.errors import AnyrigError, InvalidInputError, StorageError
 
 if TYPE_CHECKING:
     from anyrig.documents.index.forget import Removed
@@ -80,7 +80,9 @@ def remove(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     named = []
     for word in arguments["files"]:
         if word.startswith("upload:") and word not in uploads:
-            raise BadInput(f"{word} is not in the index", hint="Look at the files of the index.")
+            raise InvalidInputError(
+                f"{word} is not in the index", hint="Look at the files of the index."
+            )
         named.append(uploads.get(word) or Path(word))
     return _plain(room, path, _removed(room, path, named))
 
@@ -96,7 +98,7 @@ def delete(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
         with alone(path):
             pass
-    except StoreFailed as error:  # somebody is filling it: told before anything is taken out
+    except StorageError as error:  # somebody is filling it: told before anything is taken out
         return {"busy": error.message}
     found = status(path)
     told: dict[str, Any] = {
@@ -115,7 +117,7 @@ def _path(room: ClerkRoom, name: str) -> Path:
     path = path_of(folder, name)
     if not path.is_file():
         known = ", ".join(names(folder))
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no index {name!r}",
             hint=f"There are: {known}." if known else "A job of the kind index makes one.",
         )

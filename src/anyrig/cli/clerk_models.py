@@ -19,11 +19,11 @@ from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.context import Context
 from anyrig.errors import (
     AnyrigError,
-    BadInput,
-    DeviceLost,
-    MissingPackage,
-    NeedsWeights,
-    PastLimit,
+    DeviceLostError,
+    InvalidInputError,
+    LimitExceededError,
+    MissingPackageError,
+    MissingWeightsError,
 )
 from anyrig.server.access import folders_of, is_allowed
 from anyrig.text.labels import one_line
@@ -98,10 +98,10 @@ def _one(room: ClerkRoom, path: Path, reads: Reads | None, mode: Mode) -> Paged 
     apart = room.keep("file reader", lambda: Apart(limits(room)))
     try:
         return read_file(path, ocr=reads, mode=mode, apart=apart)
-    except (MissingPackage, DeviceLost):
+    except (MissingPackageError, DeviceLostError):
         raise
     except AnyrigError as error:
-        return Unread(path, error.message, error.hint, isinstance(error, PastLimit))
+        return Unread(path, error.message, error.hint, isinstance(error, LimitExceededError))
 
 
 def limits(room: ClerkRoom) -> Limits:
@@ -113,7 +113,10 @@ def limits(room: ClerkRoom) -> Limits:
 
 
 def allowed(context: Context, word: str) -> str:
-    """A model's name or folder as the rest of us take it; `BadInput` for any other path."""
+    """A model's name or folder as the rest of us take it.
+
+    `InvalidInputError` for any other path.
+    """
     from anyrig.documents.packaged import PACKAGED
 
     if word in ("", "auto") or word in PACKAGED:
@@ -125,12 +128,12 @@ def allowed(context: Context, word: str) -> str:
     if _HUB.fullmatch(word):
         place = context.folders.models / "documents" / word.replace("/", "--")
         if not place.is_dir():
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{word} is not on this machine",
                 hint=f"`anyrig embed --model {word} --fetch` gets it from the hub.",
             )
         return str(place)
-    raise BadInput(
+    raise InvalidInputError(
         f"there is no model {word!r} to be asked for here",
         hint=f"There are: {', '.join(PACKAGED)}; folders below `server.models` may be named too.",
     )
@@ -196,7 +199,7 @@ def loaded(room: ClerkRoom, found: Model) -> Vectors:
 
 
 def pages(room: ClerkRoom, language: str = "", engine: str = "auto") -> Pages:
-    """What reads pictures of pages; nothing that it reads is kept. `MissingPackage` without one."""
+    """The OCR engine; `MissingPackageError` if none is installed. Its results are not cached."""
     from anyrig.cli.ocr import engine as choose
 
     chosen = choose(room.context, language, engine)
@@ -220,7 +223,7 @@ def ocr_reads(room: ClerkRoom) -> Reads | None:
     """The same for whoever reads files; None where no engine is installed."""
     try:
         return Bounded(pages(room))
-    except MissingPackage:
+    except MissingPackageError:
         return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import clerk_models
 from anyrig.cli.clerk import ClerkRoom
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.run import Pages
@@ -56,13 +56,13 @@ def _write(done: Done, path: Path) -> None:
     from anyrig.services.ocr import write
 
     if not path.parent.is_dir():
-        raise BadInput("nobody waits for this file any more", hint="Ask again.")
+        raise InvalidInputError("nobody waits for this file any more", hint="Ask again.")
     write(done, path, "pdf")
 
 
 def _check(plan: Plan) -> None:
     if plan.num_pages > clerk_models.OCR_PAGES:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{plan.num_pages} pictures of pages are more than one request reads",
             hint=f"Name some: pages=1-{clerk_models.OCR_PAGES}, and the others after that.",
         )
@@ -78,7 +78,7 @@ def _read(room: ClerkRoom, plan: Plan, reader: Pages) -> Done:
         if isinstance(one, Done):
             found = one
         elif time.monotonic() > end:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"{number} of {plan.num_pages} pages took {clerk_models.OCR_S:.0f} s",
                 hint="Name fewer pages in one request.",
             )

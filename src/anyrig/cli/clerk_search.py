@@ -10,7 +10,7 @@ from anyrig.cli import clerk_models, search_filters
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
 from anyrig.cli.search import plain
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,14 +132,14 @@ def _mean(
 ) -> tuple[str, Array]:
     """A source's text, and the mean of its passages' vectors."""
     (found,) = _means(room, [source], vectors, arguments)
-    if isinstance(found, BadInput):
+    if isinstance(found, InvalidInputError):
         raise found
     return found
 
 
 def _means(
     room: ClerkRoom, sources: Sequence[Given], vectors: Vectors, arguments: Mapping[str, Any]
-) -> Iterator[tuple[str, Array] | BadInput]:
+) -> Iterator[tuple[str, Array] | InvalidInputError]:
     import numpy as np
 
     from anyrig.documents.classify.decide import pooled
@@ -150,12 +150,12 @@ def _means(
         sources, clerk_models.read(room, sources, arguments.get("ocr")), strict=True
     ):
         if isinstance(paged, Unread):
-            yield BadInput(source.told(paged.message), hint=source.told(paged.hint))
+            yield InvalidInputError(source.told(paged.message), hint=source.told(paged.hint))
             continue
         found = list(passages(paged, language=paged.language[:2] or "en"))
         if not found:
             error = textless(paged)
-            yield BadInput(source.told(error.message), hint=error.hint)
+            yield InvalidInputError(source.told(error.message), hint=error.hint)
             continue
         found = found[:: 1 + len(found) // _PASSAGES]
         matrix = vectors.matrix([one.text for one in found])
@@ -172,7 +172,7 @@ def _among(room: ClerkRoom, to: Given, arguments: Mapping[str, Any]) -> dict[str
     _, wanted = _mean(room, to, vectors, arguments)
     rows, failed = [], []
     for number, found in enumerate(_means(room, sources, vectors, arguments)):
-        if isinstance(found, BadInput):
+        if isinstance(found, InvalidInputError):
             failed.append({"number": number, "error": found.message, "hint": found.hint})
             continue
         rows.append({"number": number, "similarity": round(float(found[1] @ wanted), 4)})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import clerk_models, compute
 from anyrig.cli.clerk import ClerkRoom
 from anyrig.cli.clerk_models import Given
-from anyrig.errors import AnyrigError, BadInput, PastLimit
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.work.carried import told
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _chooser(
     if arguments.get("classifier"):
         head = shelf.open_(room.context.folders.classifiers, arguments["classifier"])
         if arguments["multi"] and head.kind == "one":
-            raise BadInput(
+            raise InvalidInputError(
                 f"{head.about.title} gives one label to a text",
                 hint="Train it from examples that have several, or leave multi out.",
             )
@@ -140,7 +140,9 @@ def _chooser(
     templates = tuple(arguments.get("templates") or TEMPLATES)
     for template in templates:
         if "{}" not in template:
-            raise BadInput(f"{template!r} has no place for a label", hint="Write {} in it.")
+            raise InvalidInputError(
+                f"{template!r} has no place for a label", hint="Write {} in it."
+            )
     vectors = clerk_models.vectors(room, arguments["model"], texts)
     kind: Any = "many" if arguments["multi"] else "one"
     return ByName(named, vectors, kind=kind, templates=templates), vectors
@@ -170,7 +172,7 @@ def entities(room: ClerkRoom, arguments: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     for source, one in zip(sources, found, strict=True):
         if one.error:
-            kind = PastLimit if one.past_limit else BadInput
+            kind = LimitExceededError if one.past_limit else InvalidInputError
             rows.append(_wrong(source, kind(one.error, hint=one.hint)))
             continue
         wanted = [e for e in one.entities if kinds is None or e.entity.kind in kinds]
@@ -314,7 +316,9 @@ def analyse(room: ClerkRoom, arguments: Mapping[str, Any]) -> dict[str, Any]:
     )  # fmt: skip
     if not found.docs:
         first = found.left[0]
-        raise BadInput(f"{first.name}: {first.why}", hint=first.hint or "Give files with text.")
+        raise InvalidInputError(
+            f"{first.name}: {first.why}", hint=first.hint or "Give files with text."
+        )
     result = plain(found)
     for one in result["documents"]:
         one.pop("path")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.cli.transcribe import seats
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.recognise.forms import FormName, written
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def _transcriber(room: ClerkRoom, wishes: Wishes) -> Transcriber:
             room.let_go(other)
     try:
         find(wishes.model, language=wishes.language, engine="", translate=wishes.translate)
-    except NeedsWeights as error:  # nothing is fetched for a request
-        raise NeedsWeights(
+    except MissingWeightsError as error:  # nothing is fetched for a request
+        raise MissingWeightsError(
             error.message,
             hint=f"`anyrig transcribe --fetch --model {wishes.model} FILE` gets it, on the server's"
             " machine; or name a folder below those of server.models.",

@@ -14,7 +14,7 @@ from anyrig.cli.cluster_link import linked
 from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import print_json
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
@@ -56,12 +56,14 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     action, *names = options.words or ["status"]
     if action not in _ACTIONS:
-        raise BadInput(
+        raise InvalidInputError(
             f"cluster {action}: no such thing", hint=f"There are: {', '.join(_ACTIONS)}."
         )
     if bool(names) == (action == "status"):
         wanted = "no name" if names else "the name of a worker"
-        raise BadInput(f"cluster {action} takes {wanted}", hint="anyrig cluster drain NAME")
+        raise InvalidInputError(
+            f"cluster {action} takes {wanted}", hint="anyrig cluster drain NAME"
+        )
     link = linked(context, options.broker)
     try:
         if action == "status":
@@ -125,7 +127,7 @@ def _check(found: Status, names: list[str]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             meant = f"Did you mean {near[0]}? " if near else ""
-            raise BadInput(
+            raise InvalidInputError(
                 f"there is no worker {name!r}", hint=f"{meant}There are: {', '.join(known) or '-'}."
             )
 
@@ -135,7 +137,7 @@ def _forget(link: Link, found: Status, name: str) -> None:
 
     row = next(row for row in found.rows if row.name == name)
     if row.status != status.LOST:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is there and would come back by itself",
             hint=f"`anyrig cluster drain {name}` lets it leave.",
         )
@@ -157,7 +159,7 @@ def _wait(link: Link, names: list[str], timeout_s: float) -> None:
         if not busy:
             return
         if time.monotonic() > end:
-            raise WorkFailed(
+            raise WorkError(
                 f"{', '.join(busy)} still has work after {timeout_s:g} s",
                 hint="`anyrig cluster status` shows what it does; what it has can be killed: "
                 "others then do it again.",

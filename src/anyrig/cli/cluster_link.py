@@ -50,10 +50,10 @@ def needs_celery() -> None:
     """One clear error where the extra is not installed."""
     from importlib.util import find_spec
 
-    from anyrig.errors import MissingPackage
+    from anyrig.errors import MissingPackageError
 
     if find_spec("celery") is None or find_spec("redis") is None:
-        raise MissingPackage(
+        raise MissingPackageError(
             "a cluster needs celery and redis, which are not installed",
             hint=install_line("anyrig[cluster]"),
         )

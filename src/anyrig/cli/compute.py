@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.precision.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def memory_gb(text: str) -> float:
     """A number of GiB above 0."""
     value = _number(text)
     if not 0 < value < float("inf"):
-        raise BadInput(
+        raise InvalidInputError(
             f"--memory-gb {text} is not an amount of memory",
             hint="Give a number of GiB above 0, such as 8 or 0.5.",
         )
@@ -78,7 +78,7 @@ def memory_fraction(text: str) -> float:
     """A share of a device, above 0 and up to 1."""
     value = _number(text)
     if not 0 < value <= 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"--memory-fraction {text} is not a share of the device's memory",
             hint="Give a number from 0 to 1, such as 0.8.",
         )

@@ -80,9 +80,9 @@ class Context:
         """Settings, with where each came from."""
         named = getattr(self.options, "config", None) or self.environment.get("ANYRIG_CONFIG")
         if named and not Path(named).is_file():
-            from anyrig.errors import BadSetting
+            from anyrig.errors import InvalidSettingError
 
-            raise BadSetting(f"no settings file {named}", hint="Name one that is there.")
+            raise InvalidSettingError(f"no settings file {named}", hint="Name one that is there.")
         return load(
             self.environment,
             user_file=self.folders.config / "anyrig.toml",
@@ -150,7 +150,7 @@ class Context:
         """The devices that a word of this command names; the CPU and a warning for an absent kind.
 
         Raises:
-            NoSuchDevice: it names one device, which is not there.
+            DeviceNotFoundError: it names one device, which is not there.
         """
         found = resolve(self.machine, Wish(word, "flag"), strict=self.strict)
         self._tell(found.warning)

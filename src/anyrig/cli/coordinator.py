@@ -20,7 +20,7 @@ from anyrig.cli.beat import Beat
 from anyrig.cli.cluster_link import needs_celery
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import AnyrigError, BadInput, TooBusy
+from anyrig.errors import AnyrigError, InvalidInputError, OverloadedError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         number = getattr(options, name)
         if number is not None and not 0 <= number < 65536:
             flag = name.replace("_", "-")
-            raise BadInput(f"--{flag} {number}", hint="A port goes from 0 to 65535.")
+            raise InvalidInputError(f"--{flag} {number}", hint="A port goes from 0 to 65535.")
     ending = _Ending()
     with ending, ExitStack() as stack:
         coordinator = Coordinator(context, stack)
@@ -148,12 +148,12 @@ class Coordinator:
 
     def _lock(self) -> None:
         """One coordinator of a user at a time; the system opens the lock of one that was killed."""
-        from anyrig.store.door import Door
+        from anyrig.storage.door import Door
 
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         alone = Door(self._folder / ".lock").alone(0.5)
         if not self._stack.enter_context(alone):
-            raise TooBusy(
+            raise OverloadedError(
                 "a coordinator runs here already", hint="`anyrig cluster status` shows its workers."
             )
 
@@ -202,9 +202,9 @@ class Coordinator:
         return f"http://{place.bracketed(self._where.name)}:{port}"
 
     def _noticed(self, box: str, flower: str) -> Notice:
-        from anyrig import __version__
         from anyrig.cluster.card import PROTOCOL
         from anyrig.cluster.notice import Notice
+        from anyrig.version import __version__
 
         return Notice(
             __version__, PROTOCOL, box=box, box_key=self._kept.box_key, host=socket.gethostname(),

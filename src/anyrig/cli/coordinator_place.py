@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 LOCAL = "127.0.0.1"
 _ALL = ("0.0.0.0", "::")
@@ -66,7 +66,7 @@ def resolved(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"--host {host} is no address of this machine: {error}",
             hint="127.0.0.1 is this machine alone, 0.0.0.0 every network that it is in.",
         ) from None
@@ -97,7 +97,7 @@ def bound(host: str, port: int, flag: str) -> socket.socket:
         door.bind((host, port))
     except OSError as error:
         door.close()
-        raise BadInput(
+        raise InvalidInputError(
             f"cannot listen on {host} port {port}: {error.strerror}",
             hint=f"Something else may be there: {flag} takes another port.",
         ) from None

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import AudioChunk, Samples
@@ -40,7 +40,7 @@ class Target:
 
         if output == "-":
             if play:
-                raise BadInput("-o - and --play were both given", hint="Give one of them.")
+                raise InvalidInputError("-o - and --play were both given", hint="Give one of them.")
             return cls(None, checked_format(None, format or "wav"), False, stdout=True)
         if output is not None:
             path = Path(output).expanduser()
@@ -65,17 +65,17 @@ def checked_format(path: Path | None, format: str | None) -> str:
         assert path is not None
         return format_of(path)
     if format.lower() not in FORMATS:
-        raise BadInput(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
+        raise InvalidInputError(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
     return format.lower()
 
 
 def _plays() -> bool:
-    from anyrig.errors import MissingPackage
+    from anyrig.errors import MissingPackageError
     from anyrig.speech.sound.play import can_play
 
     try:
         can_play()
-    except MissingPackage:
+    except MissingPackageError:
         return False
     return True
 

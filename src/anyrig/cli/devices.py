@@ -11,7 +11,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.show import machine_text, paint, print_json, print_warning, table, wrapped
 from anyrig.devices.choose import Choice, explain, suggested_workers
 from anyrig.devices.describe import Machine, to_json
-from anyrig.errors import BadInput, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, InvalidInputError
 from anyrig.install import localize_install_lines
 
 HELP = """List every device of this machine: name, architecture, memory, driver, what can drive
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     fix = localize_install_lines if context.record is None else str
     try:
         choice = context.choose(quiet=True)
-    except NoSuchDevice:
+    except DeviceNotFoundError:
         # A wrong word in some file must not hide what is there.
         if not options.json and not options.device:
             print(machine_text(machine, [], fix), flush=True)
@@ -110,10 +110,10 @@ def _record(context: Context, path: Path) -> int:
     import json
 
     from anyrig.devices.discover import record
-    from anyrig.store import atomic
+    from anyrig.storage import atomic
 
     if context.options.machine:
-        raise BadInput(
+        raise InvalidInputError(
             "--record writes this machine down, --machine is another", hint="Use one of them."
         )
     writable(path)
@@ -133,11 +133,13 @@ def _record(context: Context, path: Path) -> int:
 def writable(path: Path) -> None:
     """Refuse a file that cannot be written, before the work that would fill it."""
     if path.is_dir():
-        raise BadInput(f"cannot write {path}: it is a folder", hint="Name a file in it.")
+        raise InvalidInputError(f"cannot write {path}: it is a folder", hint="Name a file in it.")
     if not path.parent.is_dir():
-        raise BadInput(
+        raise InvalidInputError(
             f"cannot write {path}: there is no folder {path.parent}",
             hint="Make the folder or name another file.",
         )
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInput(f"cannot write {path}: permission denied", hint="Name another file.")
+        raise InvalidInputError(
+            f"cannot write {path}: permission denied", hint="Name another file."
+        )

@@ -13,7 +13,7 @@ from anyrig.cli.show import Progress, paint, print_json, wrapped
 from anyrig.devices.choose import explain
 from anyrig.devices.describe import Device
 from anyrig.devices.diagnose import Finding, Probe, State, diagnose
-from anyrig.errors import AnyrigError, BadInput, BadRecord
+from anyrig.errors import AnyrigError, InvalidInputError, InvalidRecordError
 from anyrig.install import install_line, localize_install_lines
 from anyrig.units import plural, seconds_text
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the findings."""
     context = Context(options)
     if options.selftest and (options.machine or options.no_kernels):
-        raise BadInput(
+        raise InvalidInputError(
             "--selftest computes; --machine and --no-kernels do not", hint="Leave one of them out."
         )
     devices = context.machine.devices
@@ -190,7 +190,7 @@ def _recorded(context: Context) -> tuple[Probe, ...]:
         try:
             found.append(Probe(backend=backend, device=device, **values))
         except TypeError as error:
-            raise BadRecord(
+            raise InvalidRecordError(
                 f"probe {key!r} is not one: {error}",
                 hint="docs/recorded-machines.md has the format.",
             ) from error

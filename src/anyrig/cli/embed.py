@@ -16,7 +16,7 @@ from anyrig.cli import compute, embedding, reading
 from anyrig.cli.context import Context
 from anyrig.cli.failed import Failed, end, plain
 from anyrig.cli.show import Progress, print_json, print_warning, table
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import cell, one_line
 from anyrig.units import plural, seconds_text
 
@@ -91,9 +91,11 @@ def _check(items: Sequence[Item], failed: Sequence[Failed], *, similar: bool) ->
     if not items and failed:
         end(failed, len(failed))
     if not items:
-        raise BadInput("there is nothing to embed", hint='anyrig embed "some words", or a file.')
+        raise InvalidInputError(
+            "there is nothing to embed", hint='anyrig embed "some words", or a file.'
+        )
     if similar and len(items) < 2:
-        raise BadInput(
+        raise InvalidInputError(
             "one text alone has nothing to be compared with", hint="--similar takes two or more."
         )
 
@@ -125,12 +127,12 @@ def _output(path: str | None) -> Path | None:
         return None
     found = Path(path)
     if found.suffix.lower() not in _FORMATS:
-        raise BadInput(
+        raise InvalidInputError(
             f"{found.name} is no format for vectors",
             hint=f"End it in one of {', '.join(_FORMATS)}.",
         )
     if not found.absolute().parent.is_dir():
-        raise BadInput(f"there is no folder {found.parent}", hint="Make it first.")
+        raise InvalidInputError(f"there is no folder {found.parent}", hint="Make it first.")
     return found
 
 
@@ -178,7 +180,7 @@ def _lines(name: str) -> list[Item]:
         from anyrig.text.decode import decode
 
         if not Path(name).is_file():
-            raise BadInput(f"there is no file {name}", hint="- reads the standard input.")
+            raise InvalidInputError(f"there is no file {name}", hint="- reads the standard input.")
         lines = decode(Path(name).read_bytes(), name).splitlines()
     return [Item(str(n), line) for n, line in enumerate(lines, 1) if line.strip()]
 
@@ -200,7 +202,7 @@ def _read(context: Context, words: Sequence[str]) -> Iterator[Item | Failed]:
             elif isinstance(found, Paged):
                 yield Failed(str(found.file), textless(found))
             else:
-                yield Failed(str(found.file), BadInput(found.message, hint=found.hint))
+                yield Failed(str(found.file), InvalidInputError(found.message, hint=found.hint))
             progress.done()
 
 
@@ -253,7 +255,7 @@ def _similar(items: Sequence[Item], made: NDArray[np.float32], *, as_json: bool)
         return
     pairs = _pairs(near)
     if not pairs:
-        raise BadInput("there is one text alone", hint="--similar compares two or more.")
+        raise InvalidInputError("there is one text alone", hint="--similar compares two or more.")
     print(table([(f"{near[a, b]:.3f}", items[a].name, items[b].name) for a, b in pairs]))
     count = len(items) * (len(items) - 1) // 2
     if len(pairs) < count:
@@ -270,7 +272,7 @@ def _pairs(near: NDArray[np.float32]) -> list[tuple[int, int]]:
 
 
 def _write(path: Path, items: Sequence[Item], made: NDArray[np.float32], model: str) -> None:
-    from anyrig.store.atomic import replacing
+    from anyrig.storage.atomic import replacing
 
     with replacing(path) as file:
         if path.suffix.lower() in (".npy", ".npz"):

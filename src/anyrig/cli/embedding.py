@@ -76,7 +76,7 @@ def advise(found: Model, languages: Mapping[str, float]) -> str:
 
 def fetch(repository: str, folder: Path) -> None:
     """Get a repository of the hub into a folder, and say how far that is."""
-    from anyrig.store.weights import fetch
+    from anyrig.storage.weights import fetch
 
     last = ""
 

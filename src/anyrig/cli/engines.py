@@ -14,7 +14,7 @@ from anyrig.cli import engines_manage, speaker
 from anyrig.cli.context import Context
 from anyrig.cli.escape import esc
 from anyrig.cli.show import Progress, paint, print_json, table, wrapped
-from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
+from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.install import localize_install_lines
 from anyrig.speech import engines
 from anyrig.speech.hosting import recipes
@@ -79,9 +79,13 @@ def run(options: argparse.Namespace) -> int:
         if action in engines.names() and not names:
             action, names = "show", [action]
         else:
-            raise BadInput(f"no action {action!r}", hint=f"There are: {', '.join(_ACTIONS)}.")
+            raise InvalidInputError(
+                f"no action {action!r}", hint=f"There are: {', '.join(_ACTIONS)}."
+            )
     if len(names) != 1:
-        raise BadInput(f"`engines {action}` wants one name", hint=f"anyrig engines {action} NAME")
+        raise InvalidInputError(
+            f"`engines {action}` wants one name", hint=f"anyrig engines {action} NAME"
+        )
     kind = engines.engine_class(names[0])
     if action == "show":
         return _show(context, names[0])
@@ -97,9 +101,9 @@ def row_of(context: Context, name: str) -> Row:
     spec = kind.spec
     try:
         found = speaker.found(context, name, kind)
-    except NeedsWeights as error:
+    except MissingWeightsError as error:
         return Row(spec, "needs weights", error.message, _how(spec, error.hint))
-    except MissingPackage as error:
+    except MissingPackageError as error:
         own = spec.install.startswith("anyrig engines install")
         state: State = "needs environment" if own else "needs extra"
         return Row(spec, state, error.message, localize_install_lines(error.hint))

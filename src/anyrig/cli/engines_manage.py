@@ -13,7 +13,7 @@ from anyrig.cli import speaker
 from anyrig.cli.context import Context
 from anyrig.cli.pick import can_ask
 from anyrig.cli.show import Progress, print_json
-from anyrig.errors import AnyrigError, BadInput, MissingPackage, NeedsWeights
+from anyrig.errors import AnyrigError, InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.install import localize_install_lines
 from anyrig.speech.protocol import SpeechEngine
 from anyrig.units import bytes_text, plural
@@ -53,7 +53,9 @@ class Told:
         if self._options.yes:
             return True
         if not can_ask():
-            raise BadInput("this needs a yes, and nobody can be asked", hint="--yes says it.")
+            raise InvalidInputError(
+                "this needs a yes, and nobody can be asked", hint="--yes says it."
+            )
         return asked()
 
     def trusted(self, warning: str) -> bool:
@@ -80,7 +82,7 @@ def asked() -> bool:
 
 def _must_agree(told: Told, notice: str) -> None:
     if not told.agreed(notice):
-        raise BadInput("not agreed", hint="--yes agrees.")
+        raise InvalidInputError("not agreed", hint="--yes agrees.")
 
 
 # ---------------------------------------------------------------- weights
@@ -91,11 +93,11 @@ def get(context: Context, name: str, kind: type[SpeechEngine]) -> int:
     options, spec = context.options, kind.spec
     folder = Path(options.to).expanduser() if options.to else speaker.own_folder(context, name)
     if options.archive and name != _IN_ARCHIVE:
-        raise BadInput(f"--from is not for {name}", hint=f"It is for {_IN_ARCHIVE}.")
+        raise InvalidInputError(f"--from is not for {name}", hint=f"It is for {_IN_ARCHIVE}.")
     packs = name == _IN_ARCHIVE and not options.repository
     repository = options.repository or spec.repository
     if not repository and not packs:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} has no repository on the hub",
             hint=spec.weights or "Its weights come with its packages.",
         )
@@ -150,10 +152,10 @@ def _packs(context: Context, folder: Path, _repository: str, told: Told) -> list
 
 
 def _from_hub(context: Context, folder: Path, repository: str, told: Told) -> list[Path]:
-    from anyrig.store import weights
+    from anyrig.storage import weights
 
     if context.environment.get("HF_HUB_OFFLINE", "") not in ("", "0"):
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"HF_HUB_OFFLINE is set: {repository} is not fetched", hint=f"Fill {folder} yourself."
         )
     return weights.fetch(
@@ -172,7 +174,9 @@ def install(context: Context, name: str, kind: type[SpeechEngine]) -> int:
 
     if name not in recipes.NAMES:
         line = localize_install_lines(kind.spec.install) or "nothing: it comes with anyrig"
-        raise BadInput(f"{name} needs no environment of its own", hint=f"What it needs: {line}")
+        raise InvalidInputError(
+            f"{name} needs no environment of its own", hint=f"What it needs: {line}"
+        )
     with Told(context, "environment") as told:
         folder = environments.install(
             name, context.folders.environments, yes=told.agreed, tell=told.step,
@@ -202,16 +206,16 @@ def convert(context: Context, name: str, kind: type[SpeechEngine]) -> int:
     from anyrig.speech.hosting.engine import Hosted
 
     if not issubclass(kind, Hosted):
-        raise BadInput(f"{name} reads no pickles", hint="There is nothing to convert.")
+        raise InvalidInputError(f"{name} reads no pickles", hint="There is nothing to convert.")
     folder = speaker.folder_of(context, name)
     if folder is None:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{name} has no weights here",
             hint=f"{kind.spec.weights} The folder is {speaker.own_folder(context, name)}.",
         )
     home = context.folders.environments
     if environments.state(name, home) != "ready":
-        raise MissingPackage(f"{name} has no environment yet", hint=kind.spec.install)
+        raise MissingPackageError(f"{name} has no environment yet", hint=kind.spec.install)
     with Told(context, "voices") as told:
         answers = iter((told.agreed,))  # the first question; all others are about trust
         made = convert_pickles(
@@ -232,7 +236,9 @@ def remove(context: Context, name: str, _kind: type[SpeechEngine]) -> int:
     places = [weights] if weights.is_dir() else []
     places += [environments.place(home, name)] if hosted else []
     if not places:
-        raise BadInput(f"nothing of {name} is here", hint="`anyrig engines` lists what is.")
+        raise InvalidInputError(
+            f"nothing of {name} is here", hint="`anyrig engines` lists what is."
+        )
     with Told(context, "remove") as told:
         _must_agree(told, f"To be removed: {', '.join(map(str, places))}.")
     if weights in places:

@@ -13,7 +13,7 @@ from anyrig.cli import compute, entities_show, reading
 from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.show import Progress, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     namer = choose(options.names, model=options.model, labels=labels, threshold=options.threshold)
     sources = list(_sources(context))
     if not sources:
-        raise BadInput("nothing to look at", hint="Name a file, a folder, - or --text.")
+        raise InvalidInputError("nothing to look at", hint="Name a file, a folder, - or --text.")
     people = options.names != "grammar" and (kinds is None or "person" in kinds)
     out = entities_show.output(options, num_sources=len(sources), people=people)
     with _finder(context, namer, kinds, sources) as finder:
@@ -113,7 +113,9 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise BadInput(f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.5.")
+        raise InvalidInputError(
+            f"--threshold {text}", hint="Give a number from 0 to 1, such as 0.5."
+        )
     return value
 
 
@@ -189,7 +191,7 @@ def _work(
             progress.step(told.source.name)
             progress.done()
             if told.error:
-                error = BadInput(told.error, hint=told.hint)
+                error = InvalidInputError(told.error, hint=told.hint)
                 failed.append(lost.Failed(told.source.name, error))
                 continue
             progress.clear()

@@ -18,7 +18,7 @@ from anyrig.cli.devices import writable
 from anyrig.cli.escape import esc
 from anyrig.cli.failed import Failed, plain
 from anyrig.cli.show import paint, print_json, print_warning, table
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import cell, one_line
 from anyrig.units import plural
 
@@ -54,7 +54,7 @@ def output(options: argparse.Namespace, *, num_sources: int, people: bool) -> Ou
     path = Path(options.output).expanduser() if options.output else None
     if options.redact:
         if options.json:
-            raise BadInput("--redact writes text, not JSON", hint="Leave one of them out.")
+            raise InvalidInputError("--redact writes text, not JSON", hint="Leave one of them out.")
         return _Redacted(path, single=num_sources == 1, people=people)
     if path is not None:
         _check(path)
@@ -70,7 +70,7 @@ def output(options: argparse.Namespace, *, num_sources: int, people: bool) -> Ou
 
 def _check(path: Path) -> None:
     if path.suffix.lower() not in _FORMATS:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} is no format for entities",
             hint=f"End it in one of {', '.join(_FORMATS)}.",
         )
@@ -86,7 +86,7 @@ class _Written:
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> _Written:
-        from anyrig.store.atomic import replacing
+        from anyrig.storage.atomic import replacing
 
         if self._path is not None:
             self._file = self._stack.enter_context(replacing(self._path))
@@ -210,12 +210,12 @@ class _Redacted:
 
     def __init__(self, path: Path | None, *, single: bool, people: bool) -> None:
         if path is None and not single:
-            raise BadInput("several texts and no place for them", hint="-o FOLDER.")
+            raise InvalidInputError("several texts and no place for them", hint="-o FOLDER.")
         if path is not None and not single and path.is_file():
-            raise BadInput(f"{path} is a file", hint="Several texts need a folder.")
+            raise InvalidInputError(f"{path} is a file", hint="Several texts need a folder.")
         if path is not None and single and not path.is_dir():
             if path.suffix.lower() not in _TEXTS:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{path.name} is no format for a text", hint="End it in .txt or .md."
                 )
             writable(path)
@@ -231,7 +231,7 @@ class _Redacted:
     def tell(self, told: Told) -> None:
         from anyrig.documents.entities.cautious import cautious
         from anyrig.documents.entities.listing import redacted
-        from anyrig.store.atomic import write_text
+        from anyrig.storage.atomic import write_text
 
         found = [one.entity for one in told.entities]
         if self._people:

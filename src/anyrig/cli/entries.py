@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.cli.voicing import read_text
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 _KNOWN = ("id", "text", "voice", "language", "rate", "seed")
 _ROW_END = re.compile(r"\r\n?|\n")
@@ -47,7 +47,7 @@ def read(path: Path) -> list[Entry]:
     pieces = _ROW_END.split(read_text(path))
     rows = [(n, row.strip()) for n, row in enumerate(pieces, 1) if row.strip()]
     if not rows:
-        raise BadInput(f"{path} holds no line", hint="A line for each audio file, please.")
+        raise InvalidInputError(f"{path} holds no line", hint="A line for each audio file, please.")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         entries = [_entry(i, n, row, path) for i, (n, row) in enumerate(rows, 1)]
     else:
@@ -56,7 +56,7 @@ def read(path: Path) -> list[Entry]:
     for entry in entries:
         low = entry.stem.lower()  # one file on systems that do not tell the case
         if low in seen:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path}: entries {seen[low]} and {entry.number} would both be {entry.stem}",
                 hint="Give each its own id.",
             )
@@ -69,21 +69,23 @@ def _entry(number: int, row: int, text: str, path: Path) -> Entry:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{where} is no JSON: {error}", hint='{"id": "a", "text": "Hello."}'
         ) from None
     if not isinstance(data, dict) or not isinstance(data.get("text"), str):
-        raise BadInput(f"{where} has no text", hint='{"id": "a", "text": "Hello."}')
+        raise InvalidInputError(f"{where} has no text", hint='{"id": "a", "text": "Hello."}')
     for name in data:
         if name not in _KNOWN:
-            raise BadInput(f"{where}: no field {name!r}", hint=f"There are: {', '.join(_KNOWN)}.")
+            raise InvalidInputError(
+                f"{where}: no field {name!r}", hint=f"There are: {', '.join(_KNOWN)}."
+            )
     entry_id = _name(data, "id", where, whole=True)
     if _FORBIDDEN.search(entry_id) or entry_id in (".", ".."):
-        raise BadInput(
+        raise InvalidInputError(
             f"{where}: the id {entry_id[:40]!r} is no file name", hint="Letters, digits."
         )
     if len(entry_id.encode()) > _LONGEST_ID:
-        raise BadInput(
+        raise InvalidInputError(
             f"{where}: the id {entry_id[:40]!r}... is too long for a file name",
             hint=f"At most {_LONGEST_ID} bytes of UTF-8.",
         )
@@ -101,7 +103,7 @@ def _name(data: Mapping[str, Any], field: str, where: str, *, whole: bool = Fals
     if isinstance(value, int) and not isinstance(value, bool) and whole:
         return str(value)
     if not isinstance(value, str):
-        raise BadInput(f"{where}: {field} is no string", hint=f'"{field}": "..."')
+        raise InvalidInputError(f"{where}: {field} is no string", hint=f'"{field}": "..."')
     return _HALF.sub("\ufffd", value)
 
 
@@ -110,9 +112,9 @@ def _numbers(data: Mapping[str, Any], where: str) -> tuple[float, int]:
     try:
         speed, seed = float(data.get("rate") or 0), int(data.get("seed") or 0)
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(f"{where}: rate and seed are numbers", hint='"rate": 1.1') from None
+        raise InvalidInputError(f"{where}: rate and seed are numbers", hint='"rate": 1.1') from None
     if speed and not 0.25 <= speed <= 4:
-        raise BadInput(f"{where}: rate is {speed:g}", hint="It goes from 0.25 to 4.")
+        raise InvalidInputError(f"{where}: rate is {speed:g}", hint="It goes from 0.25 to 4.")
     return speed, seed
 
 
@@ -127,9 +129,9 @@ def chosen(entries: Sequence[Entry], asked: str) -> set[int]:
         elif span and 1 <= int(span[1]) <= int(span[2] or span[1]) <= len(entries):
             found |= set(range(int(span[1]), int(span[2] or span[1]) + 1))
         else:
-            raise BadInput(
+            raise InvalidInputError(
                 f"--only {word}: no such entry", hint=f"There are 1 to {len(entries)}, or ids."
             )
     if not found:
-        raise BadInput("--only names nothing", hint="Such as --only 3,7.")
+        raise InvalidInputError("--only names nothing", hint="Such as --only 3,7.")
     return found

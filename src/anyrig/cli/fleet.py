@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.cli import compute
 from anyrig.cli.context import Context
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 
 if TYPE_CHECKING:
     from anyrig.cli.speaker import Chosen
@@ -61,7 +61,7 @@ def check_queued(context: Context) -> None:
 
     asked = str(getattr(context.options, "cluster", None) or "")
     if token.is_token(asked) or "@" in asked:
-        raise BadInput(
+        raise InvalidInputError(
             "the address of a queued job's cluster would show its password to whoever lists jobs",
             hint="Set cluster.broker, and queue with --cluster yes.",
         )
@@ -146,7 +146,7 @@ def check_voices(context: Context, segments: Iterable[Segment]) -> None:
     voices = dict.fromkeys(segment.line.voice for segment in segments if segment.line.voice)
     for voice in voices:
         if Path(voice).is_file():
-            raise WorkFailed(
+            raise WorkError(
                 f"{voice} is a recording of this machine, which the cluster's workers do not have",
                 hint="Leave --cluster out, or choose a voice that comes with its engine.",
             )
@@ -188,7 +188,7 @@ def _check_offers(chosen: Chosen, offer: Offer, cards: Sequence[Card]) -> None:
     own = [voice.name for voice in chosen.found.voices if voice.digest]
     theirs = [there for card in cards if (there := card.offer(offer.engine)) is not None]
     if own and theirs and offer not in theirs and any(_but_voices(offer, one) for one in theirs):
-        raise WorkFailed(
+        raise WorkError(
             f"{chosen.name} has voices here that are made of recordings ({', '.join(own[:3])}), "
             "and the cluster's workers do not have the same",
             hint=f"Leave --cluster out, or copy the voices of {chosen.name} to the workers.",

@@ -15,7 +15,7 @@ from anyrig.cli import compute, embedding, index_forget, index_show, reading
 from anyrig.cli.context import Context
 from anyrig.cli.pick import agreed, can_ask
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -78,9 +78,11 @@ def _run(context: Context) -> int:
     options = context.options
     given = [name for name in (*_ACTIONS, "watch", "queue") if getattr(options, name)]
     if len(given) > 1:
-        raise BadInput(f"--{given[0]} and --{given[1]} were both given", hint="Give one of them.")
+        raise InvalidInputError(
+            f"--{given[0]} and --{given[1]} were both given", hint="Give one of them."
+        )
     if given and given[0] in ("remove", "include", "queue") and not options.places:
-        raise BadInput(f"--{given[0]} needs a file or folder", hint="Name one behind it.")
+        raise InvalidInputError(f"--{given[0]} needs a file or folder", hint="Name one behind it.")
     path = index_path(context)
     actions = {"list": _list, "status": _status, "drop": _drop, "remove": _remove,
                "include": _include, "queue": _queue}  # fmt: skip
@@ -109,7 +111,9 @@ def _index(context: Context, path: Path) -> int:
     began = time.monotonic()
     roots = service.places(_named(context))
     if not roots and not path.is_file():
-        raise BadInput("no folder was named", hint="`anyrig index FOLDER` makes an index of it.")
+        raise InvalidInputError(
+            "no folder was named", hint="`anyrig index FOLDER` makes an index of it."
+        )
     with ExitStack() as stack:
         how = _ways(context, stack)
         service.remember(path, roots)
@@ -221,7 +225,7 @@ def _queue(context: Context, path: Path) -> int:
 
     for place in _named(context):
         if not place.exists():
-            raise BadInput(f"there is no folder {place}", hint="Name one that is there.")
+            raise InvalidInputError(f"there is no folder {place}", hint="Name one that is there.")
     for place in _named(context):
         jobs.queue(context, "index", {"file": str(place.absolute())})
     return 0
@@ -253,7 +257,7 @@ def _status(context: Context, path: Path) -> int:
     from anyrig.documents.index.status import status
 
     if not path.is_file():
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no index {path.stem!r}",
             hint="`anyrig index FOLDER` makes one; --list shows what there is.",
         )
@@ -285,7 +289,7 @@ def _include(context: Context, path: Path) -> int:
 
     count = service.include(path, _named(context))
     if not count:
-        raise BadInput(
+        raise InvalidInputError(
             f"{context.options.places[0]} was not removed from the index {path.stem!r}",
             hint="`anyrig index --status` shows what was.",
         )

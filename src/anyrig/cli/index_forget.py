@@ -36,7 +36,7 @@ def forgetting(context: Context, path: Path, stack: ExitStack) -> Forget:
     from anyrig.cli.share import open_results
     from anyrig.documents.cache.shelf import Shelf
     from anyrig.documents.ocr.forget import KIND, pages_of
-    from anyrig.store.results import Store
+    from anyrig.storage.results import Store
 
     store = open_results(context)
     stack.callback(store.close)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyrig.cli import fleet, jobs_runs, jobs_show
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_error, print_json, table
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 def open_jobs(context: Context) -> LocalJobs:
     """This user's jobs."""
     from anyrig.jobs import LocalJobs
-    from anyrig.store.drives import network_drive
+    from anyrig.storage.drives import network_drive
 
     path = context.folders.jobs
     return LocalJobs(path, wal=not network_drive(path))
@@ -120,7 +120,7 @@ def queue(context: Context, kind: str, asked: dict[str, Plain]) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
-        raise BadInput(f"--at-once {text}", hint="From 1 to 64.")
+        raise InvalidInputError(f"--at-once {text}", hint="From 1 to 64.")
     return int(text)
 
 
@@ -131,22 +131,26 @@ def _asked(options: argparse.Namespace) -> tuple[str, Sequence[str]]:
 
         near = difflib.get_close_matches(action, _ACTIONS, n=1)
         meant = f"Did you mean `anyrig jobs {near[0]}`? " if near else ""
-        raise BadInput(
+        raise InvalidInputError(
             f"no such thing as `anyrig jobs {action}`",
             hint=f"{meant}There are: {', '.join(_ACTIONS)}.",
         )
     if action in ("list", "run") and ids:
-        raise BadInput(f"`anyrig jobs {action}` takes no id", hint="See `anyrig jobs --help`.")
+        raise InvalidInputError(
+            f"`anyrig jobs {action}` takes no id", hint="See `anyrig jobs --help`."
+        )
     if action not in ("list", "run") and not ids:
-        raise BadInput(f"`anyrig jobs {action}` needs an id", hint="`anyrig jobs` lists them.")
+        raise InvalidInputError(
+            f"`anyrig jobs {action}` needs an id", hint="`anyrig jobs` lists them."
+        )
     if action == "follow" and len(ids) > 1:
-        raise BadInput("one job is followed at a time", hint="See `anyrig jobs --help`.")
+        raise InvalidInputError("one job is followed at a time", hint="See `anyrig jobs --help`.")
     return action, ids
 
 
 def _none(context: Context, ids: Sequence[str]) -> int:
     if ids:
-        raise BadInput(f"there is no job {ids[0]}", hint="There are no jobs at all yet.")
+        raise InvalidInputError(f"there is no job {ids[0]}", hint="There are no jobs at all yet.")
     if context.options.json:
         print_json([])
     else:
@@ -160,7 +164,9 @@ def _named(jobs: LocalJobs, word: str) -> Job:
     if len(found) == 1 and len(word) >= _FEWEST_LETTERS:
         return found[0]
     if len(found) > 1 and len(word) >= _FEWEST_LETTERS:
-        raise BadInput(f"{plural(len(found), 'job')} begin with {word}", hint="Write more of it.")
+        raise InvalidInputError(
+            f"{plural(len(found), 'job')} begin with {word}", hint="Write more of it."
+        )
     return jobs.get(word)
 
 

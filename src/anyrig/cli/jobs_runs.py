@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_json
 from anyrig.cli.train_show import quoted, short, summary
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.services import train_runs
 from anyrig.services.train_runs import Listed, State
 
@@ -77,7 +77,7 @@ def act(context: Context, action: str, chosen: Sequence[Listed]) -> int:
         return _show(context, chosen)
     where = quoted(short(chosen[0].folder))
     ended = "Press Ctrl-C where it runs: it keeps what it has."
-    raise BadInput(
+    raise InvalidInputError(
         f"{chosen[0].id} is a run that was begun without a queue",
         hint=f"`anyrig train --resume {where}` goes on with it." if action == "resume" else ended,
     )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from anyrig.cli.context import Context
 from anyrig.cli.share import open_results
 from anyrig.cli.show import print_warning
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 
 if TYPE_CHECKING:
-    from anyrig.store.key import Plain
-    from anyrig.store.protocol import Claim, Entry, Pruned, Result, Results
+    from anyrig.storage.key import Plain
+    from anyrig.storage.protocol import Claim, Entry, Pruned, Result, Results
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def keeping(context: Context) -> Iterator[Results | None]:
     """The user's store for as long as a command runs; none where it cannot be opened."""
     try:
         store = open_results(context)
-    except (StoreFailed, OSError) as error:
+    except (StorageError, OSError) as error:
         _tell(error)
         yield None
         return
@@ -30,7 +30,7 @@ def keeping(context: Context) -> Iterator[Results | None]:
 
 
 def _tell(error: Exception) -> None:
-    said = error.message if isinstance(error, StoreFailed) else str(error)
+    said = error.message if isinstance(error, StorageError) else str(error)
     print_warning(f"what is made is not kept for the next time: {said}")
 
 
@@ -44,7 +44,7 @@ class Forgiving:
         """A result; None also where the store can no longer be read."""
         try:
             return self._store.get(key)
-        except StoreFailed as error:
+        except StorageError as error:
             self._give_up(error)
             return None
 
@@ -52,7 +52,7 @@ class Forgiving:
         """Several results; none also where the store can no longer be read."""
         try:
             return self._store.get_many(keys)
-        except StoreFailed as error:
+        except StorageError as error:
             self._give_up(error)
             return {}
 
@@ -60,7 +60,7 @@ class Forgiving:
         """Those of the keys whose results are kept; a store that is no longer read has none."""
         try:
             return self._store.has(keys)
-        except StoreFailed as error:
+        except StorageError as error:
             self._give_up(error)
             return set()
 
@@ -68,17 +68,17 @@ class Forgiving:
         """Forget a result; whether there was one."""
         try:
             return self._store.drop(key)
-        except StoreFailed as error:
+        except StorageError as error:
             return self._give_up(error)
 
     def forget_from(self, maker: str) -> Pruned:
         """Drop what a worker of a cluster made, where the store knows that."""
-        from anyrig.store.protocol import Forgets, Pruned
+        from anyrig.storage.protocol import Forgets, Pruned
 
         if isinstance(self._store, Forgets):
             try:
                 return self._store.forget_from(maker)
-            except StoreFailed as error:
+            except StorageError as error:
                 self._give_up(error)
         return Pruned(0, 0)
 
@@ -92,7 +92,7 @@ class Forgiving:
             return False
         try:
             return self._store.put(key, data, kind=kind, note=note)
-        except StoreFailed as error:
+        except StorageError as error:
             return self._give_up(error)
 
     def put_many(self, entries: Iterable[Entry]) -> int:
@@ -101,7 +101,7 @@ class Forgiving:
             return 0
         try:
             return self._store.put_many(entries)
-        except StoreFailed as error:
+        except StorageError as error:
             return int(self._give_up(error))
 
     def replace(self, key: str, data: bytes, *, kind: str, note: Mapping[str, Plain] = {}) -> None:
@@ -110,30 +110,30 @@ class Forgiving:
             return
         try:
             self._store.replace(key, data, kind=kind, note=note)
-        except StoreFailed as error:
+        except StorageError as error:
             self._give_up(error)
 
     def claim(self, keys: Iterable[str], *, lapse_s: float) -> Claim:
         """What this process is to make; all, where the store is nobody else's or does not say."""
-        from anyrig.store.protocol import Claim, Claims
+        from anyrig.storage.protocol import Claim, Claims
 
         asked = frozenset(keys)
         if not isinstance(self._store, Claims):
             return Claim("", asked)
         try:
             return self._store.claim(asked, lapse_s=lapse_s)
-        except StoreFailed:
+        except StorageError:
             return Claim("", asked)
 
     def release(self, claim: Claim) -> None:
         """Let others make what was claimed."""
-        from anyrig.store.protocol import Claims
+        from anyrig.storage.protocol import Claims
 
         if claim.token and isinstance(self._store, Claims):
-            with suppress(StoreFailed):
+            with suppress(StorageError):
                 self._store.release(claim)
 
-    def _give_up(self, error: StoreFailed) -> bool:
+    def _give_up(self, error: StorageError) -> bool:
         if not self._failed:
             _tell(error)
         self._failed = True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_json, table
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.server.keys import Key, Keys
@@ -48,10 +48,12 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     action, *names = options.words or ["list"]
     if action not in _ACTIONS:
-        raise BadInput(f"keys {action}: no such thing", hint=f"There are: {', '.join(_ACTIONS)}.")
+        raise InvalidInputError(
+            f"keys {action}: no such thing", hint=f"There are: {', '.join(_ACTIONS)}."
+        )
     if len(names) != (action != "list"):
         wanted = "no name" if action == "list" else "one name"
-        raise BadInput(f"keys {action} takes {wanted}", hint="anyrig keys add laptop")
+        raise InvalidInputError(f"keys {action} takes {wanted}", hint="anyrig keys add laptop")
     keys = opened(context)
     if action == "add":
         return _add(context, keys, names[0])
@@ -76,11 +78,11 @@ def until(word: str, now: float) -> float | None:
     try:
         end = time.mktime(time.strptime(word.strip(), "%Y-%m-%d"))
     except (ValueError, OverflowError):
-        raise BadInput(
+        raise InvalidInputError(
             f"--expires {word} is no time", hint="A span such as 12h, 30d or 1y, or 2027-01-31."
         ) from None
     if end <= now:
-        raise BadInput(f"--expires {word} is past", hint="Name a day to come.")
+        raise InvalidInputError(f"--expires {word} is past", hint="Name a day to come.")
     return end
 
 

@@ -23,7 +23,7 @@ from anyrig.cli.entries import Entry, chosen, read
 from anyrig.cli.events import Events
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import AnyrigError, BadInput, CannotSpeak, WorkFailed
+from anyrig.errors import AnyrigError, InvalidInputError, UnspeakableTextError, WorkError
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -103,9 +103,13 @@ def _check_flags(options: argparse.Namespace) -> None:
     }  # fmt: skip
     for name, value in given.items():
         if value:
-            raise BadInput(f"--lines and {name} were both given", hint=f"Leave {name} out.")
+            raise InvalidInputError(
+                f"--lines and {name} were both given", hint=f"Leave {name} out."
+            )
     if options.output == "-":
-        raise BadInput("--lines writes many files", hint="-o names the folder they go into.")
+        raise InvalidInputError(
+            "--lines writes many files", hint="-o names the folder they go into."
+        )
 
 
 def _main_language(context: Context, entries: Sequence[Entry]) -> str:
@@ -135,7 +139,7 @@ def _warn(jobs: Sequence[_Job]) -> None:
 
 def _make_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is a file", hint="With --lines, -o names a folder.")
+        raise InvalidInputError(f"{folder} is a file", hint="With --lines, -o names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -210,7 +214,7 @@ def _complain(made: _Run) -> None:
     first, *more = made.failed
     for failed in more[: _MOST_WARNINGS - 1]:
         print_warning(f"entry {failed.entry.stem}: {failed.why}")
-    raise WorkFailed(
+    raise WorkError(
         f"{plural(len(made.failed), 'line')} could not be spoken; the first, "
         f"{first.entry.stem}: {first.why}",
         hint=first.hint or "Run the command again to try the rest: what is there stays.",
@@ -231,7 +235,7 @@ def _planned(
     format: str,
 ) -> _Run:
     """What is to be made, what is there already, and what cannot be said at all."""
-    from anyrig.store.key import key
+    from anyrig.storage.key import key
 
     known = _manifest(folder)
     plan = _Run(folder)
@@ -279,7 +283,7 @@ def _recordings(engine: speaker.Chosen, script: Script) -> list[str]:
     return [voice.digest for voice in voices if voice.digest]
 
 
-class _Unsayable(CannotSpeak):
+class _Unsayable(UnspeakableTextError):
     """A text that costs its own file and no other."""
 
 
@@ -295,7 +299,7 @@ def _script(context: Context, engine: speaker.Chosen, entry: Entry, main: str) -
     more: dict[str, Any] = {k: v for k, v in given.items() if v}
     try:
         return voicing.script(context, engine, entry.text, default_language=main, **more)
-    except BadInput as error:
+    except InvalidInputError as error:
         if _is_short(error, entry) and matched(main, engine.found.languages):
             return _read_as(context, engine, entry, main, more)
         raise _Unsayable(error.message, hint=error.hint) from error
@@ -309,13 +313,13 @@ def _check_voice(entry: Entry, engine: speaker.Chosen) -> None:
         raise
 
 
-def _is_short(error: BadInput, entry: Entry) -> bool:
+def _is_short(error: InvalidInputError, entry: Entry) -> bool:
     """Whether a text was refused for a guess at its language, and is too short to be sure of."""
-    from anyrig.errors import ForeignText
+    from anyrig.errors import UnsupportedLanguageError
     from anyrig.speech.tongues import PARAGRAPH_WORDS
     from anyrig.text.language import num_words
 
-    guessed = isinstance(error.__cause__, ForeignText) and not entry.language
+    guessed = isinstance(error.__cause__, UnsupportedLanguageError) and not entry.language
     return guessed and num_words(entry.text) < PARAGRAPH_WORDS
 
 

@@ -9,7 +9,7 @@ import logging
 import sys
 import warnings
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 # Said by libraries on perfectly good machines. (Beginning of the message, why it is harmless.)
 HARMLESS: tuple[tuple[str, str], ...] = (
@@ -63,7 +63,7 @@ def _file_handler(path: str) -> logging.Handler:
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"cannot write the log to {path}: {error.strerror}", hint="Name another --log-file."
         ) from error
     handler.setLevel(logging.DEBUG)

@@ -13,7 +13,7 @@ from anyrig.cli import compute, failed, reading
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
 from anyrig.units import plural
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anyrig.documents.reading import Reads
     from anyrig.placement import Placed
     from anyrig.services.ocr import Done, Form, Order, Plan
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
 
 HELP = """Read the text on pictures of pages (png, jpg, tiff with all its pages, webp...) and in
 scanned PDFs, in files or whole folders. Pages are levelled and turned upright by themselves. With
@@ -70,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
     context.choose()  # a device that is not there is told of, whatever is kept
     files = _with_pages(reading.paths(context, options.files), options.files)
     if not files:
-        raise BadInput("there is nothing to read", hint="Name a picture, a PDF or a folder.")
+        raise InvalidInputError(
+            "there is nothing to read", hint="Name a picture, a PDF or a folder."
+        )
     form, targets = _targets(options, files)
     order = _order(options, files, form)
     language = _language(options.language)
@@ -88,11 +90,11 @@ def run(options: argparse.Namespace) -> int:
 
 def reads(context: Context, stack: ExitStack) -> Reads | None:
     """What reads pictures for other commands; None where no engine is installed."""
-    from anyrig.errors import MissingPackage
+    from anyrig.errors import MissingPackageError
 
     try:
         chosen = engine(context, "")
-    except MissingPackage:
+    except MissingPackageError:
         return None
     store = stack.enter_context(keeping(context))
     return stack.enter_context(_reader(context, chosen, "", store))
@@ -151,7 +153,9 @@ def _order(options: argparse.Namespace, files: list[Path], form: Form) -> Order:
     from anyrig.text.pages import DPI
 
     if options.dpi and not 36 <= options.dpi <= 1200:
-        raise BadInput(f"--dpi {options.dpi}", hint="Give a number from 36 to 1200, such as 300.")
+        raise InvalidInputError(
+            f"--dpi {options.dpi}", hint="Give a number from 36 to 1200, such as 300."
+        )
     numbers_of(options.pages, 1 << 20)  # a slip of the pen is told before anything is opened
     return Order(
         tuple(files), options.pages, options.dpi or DPI, options.always, pictures=form == "pdf"
@@ -163,7 +167,7 @@ def _language(text: str) -> str:
     if code in ("", "auto"):
         return ""
     if not (len(code) in (2, 3) and code.isalpha()):
-        raise BadInput(f"--language {text} is no code", hint="Give en, es, fr, de...")
+        raise InvalidInputError(f"--language {text} is no code", hint="Give en, es, fr, de...")
     return code
 
 
@@ -177,16 +181,18 @@ def _targets(options: argparse.Namespace, files: list[Path]) -> tuple[Form, list
     form = _form(options, output if single else None)
     if output is None:
         if form == "pdf":
-            raise BadInput("a PDF cannot be printed", hint="Name a file or a folder: -o.")
+            raise InvalidInputError("a PDF cannot be printed", hint="Name a file or a folder: -o.")
         return form, None
     folder = output.is_dir() or options.output.endswith(("/", "\\")) or not single
     if folder and output.is_file():
-        raise BadInput(f"{output} is a file", hint="Several texts need a folder.")
+        raise InvalidInputError(f"{output} is a file", hint="Several texts need a folder.")
     targets = outputs(files, output, form) if folder else [output]
     there = {file.resolve() for file in files}
     for target in targets:
         if target.resolve() in there:
-            raise BadInput(f"{target} would be written over", hint="Name another place: -o.")
+            raise InvalidInputError(
+                f"{target} would be written over", hint="Name another place: -o."
+            )
     return form, targets
 
 
@@ -201,7 +207,7 @@ def _form(options: argparse.Namespace, output: Path | None) -> Form:
     for form in FORMS:
         if form == (told or "txt"):
             return form
-    raise BadInput(
+    raise InvalidInputError(
         f"no format {told!r}", hint=f"There are {', '.join(FORMS)}, by the name or by --format."
     )
 

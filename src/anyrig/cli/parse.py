@@ -7,7 +7,7 @@ import importlib
 from typing import NoReturn, Protocol, cast
 
 from anyrig.cli import COMMANDS
-from anyrig.errors import BadInput, NoSuchCommand
+from anyrig.errors import InvalidInputError, UnknownCommandError
 from anyrig.units import is_number
 
 
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(word, self._option_string_actions, n=1)
             if near:
                 hint = f"Did you mean {near[0]}? {hint}"
-        raise BadInput(message, hint=hint)
+        raise InvalidInputError(message, hint=hint)
 
 
 def overview() -> str:
@@ -105,14 +105,16 @@ def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
 
 def _word(text: str) -> str:
     if not text.strip():
-        raise BadInput("the device has no name", hint="`auto` picks the best one.")
+        raise InvalidInputError("the device has no name", hint="`auto` picks the best one.")
     return text
 
 
 def _index(text: str) -> str:
     number, _, part = text.partition(":")
     if not is_number(number) or (part and not is_number(part)):
-        raise BadInput(f"--gpu {text} is no number", hint="`anyrig devices` numbers the GPUs.")
+        raise InvalidInputError(
+            f"--gpu {text} is no number", hint="`anyrig devices` numbers the GPUs."
+        )
     return text
 
 
@@ -130,7 +132,7 @@ def _find_command(arguments: list[str]) -> int:
         return found[0]
     words = [word for word in arguments[:end] if not word.startswith("-")]
     if not words:
-        raise BadInput("no command was named", hint=f"There are: {', '.join(COMMANDS)}.")
+        raise InvalidInputError("no command was named", hint=f"There are: {', '.join(COMMANDS)}.")
     import difflib
 
     near = [(difflib.SequenceMatcher(None, word, name).ratio(), word, name)
@@ -138,7 +140,9 @@ def _find_command(arguments: list[str]) -> int:
     ratio, word, name = max(near)
     meant = f"Did you mean `anyrig {name}`? " if ratio >= 0.6 else ""
     word = word if meant else words[0]
-    raise NoSuchCommand(f"no command {word!r}", hint=f"{meant}There are: {', '.join(COMMANDS)}.")
+    raise UnknownCommandError(
+        f"no command {word!r}", hint=f"{meant}There are: {', '.join(COMMANDS)}."
+    )
 
 
 def _are_flags(parser: argparse.ArgumentParser, words: list[str]) -> bool:

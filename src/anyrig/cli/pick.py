@@ -10,7 +10,7 @@ from anyrig.cli.show import memory_line, paint, print_warning
 from anyrig.devices.choose import Choice, Evidence, choose, suggested_workers
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import match
-from anyrig.errors import NoSuchDevice
+from anyrig.errors import DeviceNotFoundError
 from anyrig.units import flops_text, is_number
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def ask(machine: Machine, evidence: Evidence) -> str | None:
             return rows[int(answer)].id
         try:
             return match(machine, answer)[0].id
-        except NoSuchDevice:
+        except DeviceNotFoundError:
             print(f"A number from 0 to {len(rows) - 1}, or a name, please.", file=sys.stderr)
 
 

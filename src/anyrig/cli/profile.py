@@ -14,7 +14,7 @@ from anyrig.cli.devices import writable
 from anyrig.cli.pick import pick
 from anyrig.cli.show import Progress, paint, print_json, print_warning, table
 from anyrig.cli.workload import BUILT_IN, Wanted, Workload, checked, way_to, workload
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.memory.estimate import Budget
 from anyrig.units import bytes_text, is_number, seconds_text
 
@@ -87,11 +87,11 @@ def run(options: argparse.Namespace) -> int:
     if options.plot:
         writable(Path(options.plot))
     if not 0 < options.longest < float("inf"):
-        raise BadInput(f"--longest {options.longest:g}", hint="Give seconds above 0.")
+        raise InvalidInputError(f"--longest {options.longest:g}", hint="Give seconds above 0.")
     profile = _measure(context)
     if options.plot:
         from anyrig.memory.plot import svg
-        from anyrig.store import atomic
+        from anyrig.storage import atomic
 
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
         atomic.write_text(Path(options.plot), svg(profile.found, subtitle))
@@ -290,7 +290,9 @@ def _count(flag: str) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not is_number(text) or int(text) < 1:
-            raise BadInput(f"{flag} {text}", hint="Give a whole number above 0, such as 64.")
+            raise InvalidInputError(
+                f"{flag} {text}", hint="Give a whole number above 0, such as 64."
+            )
         return int(text)
 
     return read

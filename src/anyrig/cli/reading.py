@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def paths(context: Context, words: Sequence[str]) -> list[Path]:
     places = [Path(word).expanduser() for word in words]
     for place in places:
         if not place.exists():
-            raise BadInput(f"there is no file {place}", hint="Look at its name.")
+            raise InvalidInputError(f"there is no file {place}", hint="Look at its name.")
     types = [word for word in context.options.type.split(",") if word.strip()]
     found = find(places, types=types)
     if found.skipped:

@@ -15,7 +15,7 @@ from anyrig.cli import compute, embedding, search_filters
 from anyrig.cli.context import Context
 from anyrig.cli.index import DEFAULT, index_path, known_model
 from anyrig.cli.show import paint, print_json, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     question = " ".join(options.words)
     if not question.strip():
-        raise BadInput("there is nothing to search for", hint="anyrig search WORDS")
+        raise InvalidInputError("there is nothing to search for", hint="anyrig search WORDS")
     path = index_path(context)
     with ExitStack() as stack:
         searcher = stack.enter_context(Searcher(path))
@@ -101,7 +101,9 @@ def _least(options: argparse.Namespace, vectors: Vectors | None) -> float | None
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1000:
-        raise BadInput(f"--limit cannot be {text!r}", hint="It is a number from 1 to 1000.")
+        raise InvalidInputError(
+            f"--limit cannot be {text!r}", hint="It is a number from 1 to 1000."
+        )
     return int(text)
 
 
@@ -111,7 +113,9 @@ def _similarity(text: str) -> float:
             return found
     except ValueError:
         pass
-    raise BadInput(f"--min cannot be {text!r}", hint="It is a number from 0 to 1, such as 0.3.")
+    raise InvalidInputError(
+        f"--min cannot be {text!r}", hint="It is a number from 0 to 1, such as 0.3."
+    )
 
 
 # -- showing --------------------------------------------------------------------------------------

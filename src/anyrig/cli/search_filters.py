@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot
@@ -78,7 +78,7 @@ def _folder(named: str, files: Iterable[FileRow]) -> tuple[bytes, bytes]:
     # As it was named too: a file behind a link within a folder is indexed by that name.
     places = (whole(Path(named)), os.fsencode(os.path.abspath(os.path.expanduser(named))))
     if not any(is_under(file.path, places) for file in files):
-        raise BadInput(
+        raise InvalidInputError(
             f"the index has no file in {named}", hint="`anyrig index --status` shows its folders."
         )
     return places
@@ -93,7 +93,9 @@ def _types(word: str, files: Iterable[FileRow]) -> tuple[str, ...]:
     formats = Counter(file.format for file in files)
     endings = {os.path.splitext(os.fsdecode(file.path))[1].lstrip(".").lower() for file in files}
     if not any(one in formats or one in endings for one in wanted):
-        raise BadInput(f"the index has no file of the type {asked!r}", hint=_there(formats))
+        raise InvalidInputError(
+            f"the index has no file of the type {asked!r}", hint=_there(formats)
+        )
     return wanted
 
 
@@ -101,7 +103,9 @@ def _language(word: str, files: Iterable[FileRow]) -> str:
     code = _CODES.get(word, word.partition("-")[0])
     languages = Counter(file.language for file in files if file.language)
     if code not in languages:
-        raise BadInput(f"the index has no file in the language {word!r}", hint=_there(languages))
+        raise InvalidInputError(
+            f"the index has no file in the language {word!r}", hint=_there(languages)
+        )
     return code
 
 
@@ -127,6 +131,6 @@ def day(text: str, now: datetime.datetime | None = None) -> float:
             return datetime.datetime(*(*parts, 1, 1)[:3]).timestamp()  # type: ignore[arg-type]
     except (ValueError, OverflowError, OSError):
         pass
-    raise BadInput(
+    raise InvalidInputError(
         f"{text!r} is no date", hint="Write 2026-03-01, 2026-03, 2026, or 30d for 30 days ago."
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import compute, fleet, serve_door
 from anyrig.cli.context import Context
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import uvicorn
@@ -79,7 +79,9 @@ def run(options: argparse.Namespace) -> int:
     host = options.host or settings.host
     port = settings.port if options.port is None else options.port
     if not 0 <= port < 65536:
-        raise BadInput(f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one.")
+        raise InvalidInputError(
+            f"--port {port}", hint="A port goes from 0 to 65535; 0 takes a free one."
+        )
     options.preload = _preloads(options.preload)
     inside = in_container(context.environment)
     serve_log.configure(
@@ -158,7 +160,7 @@ def _preloads(words: str) -> str:
     found = [word.strip() for word in words.split(",") if word.strip()]
     for word in found:
         if word not in PRELOADS:
-            raise BadInput(f"--preload {word}", hint=f"There are {', '.join(PRELOADS)}.")
+            raise InvalidInputError(f"--preload {word}", hint=f"There are {', '.join(PRELOADS)}.")
     return ",".join(found)
 
 

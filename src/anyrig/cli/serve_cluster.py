@@ -40,7 +40,7 @@ def jobs_of(context: Context) -> LocalJobs:
     if not fleet.url_of(context):
         return open_jobs(context)
     from anyrig.cluster.jobs import CeleryJobs
-    from anyrig.store.drives import network_drive
+    from anyrig.storage.drives import network_drive
 
     path = context.folders.jobs
     return CeleryJobs(path, wal=not network_drive(path))

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 _HOSTS = "127.0.0.1 is this machine alone, 0.0.0.0 everybody who can reach it."
 _EVERY = ("0.0.0.0", "::", "")
@@ -32,7 +32,7 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM,
                                    flags=socket.AI_PASSIVE)  # fmt: skip
     except (OSError, UnicodeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"--host {host} is no address of this machine: {error}", hint=_HOSTS
         ) from None
     family, kind, protocol, _, address = sorted(found, key=lambda one: one[0] != socket.AF_INET)[0]
@@ -42,7 +42,7 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
         try:
             door.bind(address)
         except OSError as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"cannot listen on {host} port {port}: {error.strerror}", hint=_way_out(error, port)
             ) from None
         yield door

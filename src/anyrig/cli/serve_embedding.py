@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli import embedding
 from anyrig.cli.context import Context
-from anyrig.errors import AnyrigError, BadInput, DeviceError, OutOfMemory
+from anyrig.errors import AnyrigError, DeviceError, InvalidInputError, OutOfMemoryError
 from anyrig.server.keeper import Keeper
 from anyrig.server.models import stood_in
 from anyrig.server.problems import Problem
@@ -138,9 +138,11 @@ class Embeddings:
         found = self._known(model)[0]
         tokenizer = found.tokenizer
         if tokenizer is None:
-            raise BadInput(f"{found.model.name} has no tokens", hint="Send the text itself.")
+            raise InvalidInputError(
+                f"{found.model.name} has no tokens", hint="Send the text itself."
+            )
         if max(tokens) >= found.num_tokens:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{max(tokens)} is no token of {found.model.name}",
                 hint="Tokens are those of the model itself, not OpenAI's. Send the text; LangChain "
                 "does so with check_embedding_ctx_len=False.",
@@ -152,7 +154,9 @@ class Embeddings:
             del inner[-1]
         text: str = tokenizer.decode(inner, skip_special_tokens=False)
         if not text:
-            raise BadInput("there is a list of tokens without a text", hint="Leave it out.")
+            raise InvalidInputError(
+                "there is a list of tokens without a text", hint="Leave it out."
+            )
         return text
 
     # -- vectors -----------------------------------------------------------------------------------
@@ -297,4 +301,4 @@ def _models_in(root: Path, *, itself: bool = False) -> Iterator[Path]:
 
 def _is_broken(error: BaseException | None) -> bool:
     """Whether no device is left that could do the next one."""
-    return isinstance(error, DeviceError) and not isinstance(error, OutOfMemory)
+    return isinstance(error, DeviceError) and not isinstance(error, OutOfMemoryError)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from anyrig.cli.context import Context
 from anyrig.cli.keys import opened
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.server.keeper import Keeper
 from anyrig.server.keys import Keys
 
@@ -34,7 +34,7 @@ def demand(context: Context, keys: Keys, *, host: str, container: bool) -> None:
         return
     if not container:
         why = "all of them have expired" if there else "there are none"
-        raise BadInput(
+        raise InvalidInputError(
             f"on {host} callers need keys, and {why}",
             hint="`anyrig keys add NAME` makes one; --insecure lets anybody in.",
         )

@@ -121,8 +121,8 @@ def log_start(context: Context, parts: Parts) -> None:
     """Say what the server runs on: versions, devices and models."""
     import platform
 
-    from anyrig import __version__
     from anyrig.devices.choose import memory_text
+    from anyrig.version import __version__
 
     system = context.machine.platform
     start.info("anyrig %s, Python %s, %s %s", __version__, platform.python_version(),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.devices.choose import suggested_workers
-from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.server.keeper import Keeper
 from anyrig.server.kept import everybody
 
@@ -122,7 +122,7 @@ class WatchedRig:
         with self._lock:
             try:
                 choice = context.choose(quiet=True)
-            except (NoSuchDevice, DeviceUnusable) as error:
+            except (DeviceNotFoundError, DeviceUnusableError) as error:
                 # A wrong word in some file must not hide what is there.
                 rows = [self._row(device, None) for device in machine.devices]
                 return {"devices": rows, "reason": error.message, "warnings": [error.hint],
@@ -140,7 +140,7 @@ class WatchedRig:
         """Choose one from now on, as `anyrig use`; what is loaded elsewhere leaves.
 
         Raises:
-            NoSuchDevice: nothing here answers to the word.
+            DeviceNotFoundError: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
         from anyrig.devices.choose import Wish, resolve
@@ -180,10 +180,10 @@ class WatchedRig:
         if device.why_not and device.kind == "gpu":
             text = f"{device.name} cannot be used: {device.why_not}"
             if strict:
-                raise DeviceUnusable(text, hint=self._fix(device) or "Run `anyrig doctor`.")
+                raise DeviceUnusableError(text, hint=self._fix(device) or "Run `anyrig doctor`.")
             return [f"{text}; until that is mended the CPU is used"]
         if other_way and strict:
-            raise DeviceUnusable(other_way, hint="Run `anyrig doctor`.")
+            raise DeviceUnusableError(other_way, hint="Run `anyrig doctor`.")
         return [other_way] if other_way else []
 
     def _row(self, device: Device, choice: Choice | None) -> dict[str, Any]:
@@ -270,5 +270,5 @@ def _live(device: Device, sample: Sample | None) -> dict[str, Any]:
 def _ids(context: Context) -> list[str]:
     try:
         return [device.id for device in context.choose(quiet=True).devices]
-    except (NoSuchDevice, DeviceUnusable):
+    except (DeviceNotFoundError, DeviceUnusableError):
         return []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute, fleet, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
-from anyrig.errors import AnyrigError, BadInput, CannotSpeak, PastLimit
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, UnspeakableTextError
 from anyrig.server.problems import Problem, about
 from anyrig.server.speaking import OPENAI_MODELS, OPENAI_VOICES, Reading, Wish
 from anyrig.speech import engines
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.server.keeper import Keeper
     from anyrig.speech.live import LiveStudio
     from anyrig.speech.script import Script
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
 
 LEXICON = "lexicon.toml"
 _PREPARED_AT_ONCE = 2
@@ -107,13 +107,13 @@ class Speech:
 
     def _check_text(self, text: str) -> None:
         if len(text) > self._settings.text_characters:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"the text has {len(text):,} characters",
                 hint=f"At most {self._settings.text_characters:,} are taken at once "
                 "(server.text_characters); POST /jobs makes longer ones.",
             )
         if not text.strip():
-            raise CannotSpeak("the text is empty", hint="Give some words.")
+            raise UnspeakableTextError("the text is empty", hint="Give some words.")
 
     def check(
         self, *, engine: str = "", voices: Sequence[str] = (), model: str = "",
@@ -325,17 +325,19 @@ class Speech:
     def set_lexicon(self, text: str) -> int:
         """Take another one, checked; how many entries it has."""
         from anyrig.speech.lexicon import parse
-        from anyrig.store.atomic import write_text
+        from anyrig.storage.atomic import write_text
 
         if len(text) > _LONGEST_LEXICON:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"the lexicon has {len(text):,} characters",
                 hint=f"At most {_LONGEST_LEXICON:,} are taken.",
             )
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput("the lexicon holds half a character", hint="Send whole ones.") from None
+            raise InvalidInputError(
+                "the lexicon holds half a character", hint="Send whole ones."
+            ) from None
         found = parse(text, name="the lexicon")
         with self._writing:
             write_text(self._path, text)

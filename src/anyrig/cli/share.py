@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.units import bytes_text, plural
 
 if TYPE_CHECKING:
-    from anyrig.store.layered import Layered
-    from anyrig.store.results import Store
+    from anyrig.storage.layered import Layered
+    from anyrig.storage.results import Store
 
 
 def open_results(context: Context) -> Store | Layered:
@@ -21,8 +21,8 @@ def open_results(context: Context) -> Store | Layered:
     url = context.loaded.settings.cache.url
     if not url:
         return open_store(context)
-    from anyrig.store.layered import Layered
-    from anyrig.store.redis import RedisStore
+    from anyrig.storage.layered import Layered
+    from anyrig.storage.redis import RedisStore
 
     far = RedisStore(url)  # first: an address that is none opens nothing
     store = Layered(open_store(context), far)
@@ -37,12 +37,12 @@ def shared(context: Context) -> dict[str, Any] | None:
     url = context.loaded.settings.cache.url
     if not url:
         return None
-    from anyrig.store.redis import RedisStore
+    from anyrig.storage.redis import RedisStore
 
     with RedisStore(url) as store:
         try:
             size = store.size()
-        except StoreFailed as error:
+        except StorageError as error:
             return {"place": store.place, "error": error.message, "hint": error.hint}
     return {
         "place": store.place, "results": size.num_results, "used_bytes": size.used_bytes,

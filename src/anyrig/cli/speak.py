@@ -16,7 +16,7 @@ from anyrig.cli.deliver import Delivered, Spool, Target, deliver
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import Progress, print_json, print_warning
 from anyrig.cli.verify import Heard, check_installed, verify
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.units import plural, seconds_text
 
 if TYPE_CHECKING:
@@ -77,14 +77,20 @@ def run(options: argparse.Namespace) -> int:
     if options.lines:
         return _queue(context) if options.queue else lines.run(context)
     if options.queue:
-        raise BadInput("--queue goes with --lines", hint="A single text is spoken at once.")
+        raise InvalidInputError(
+            "--queue goes with --lines", hint="A single text is spoken at once."
+        )
     if options.events:
-        raise BadInput("--events goes with --lines", hint="Leave it out, or name a list of lines.")
+        raise InvalidInputError(
+            "--events goes with --lines", hint="Leave it out, or name a list of lines."
+        )
     if options.only:
-        raise BadInput("--only goes with --lines", hint="`anyrig speak --lines FILE --only 3,7`.")
+        raise InvalidInputError(
+            "--only goes with --lines", hint="`anyrig speak --lines FILE --only 3,7`."
+        )
     text = _text(options)
     if not text.strip():
-        raise CannotSpeak("the text is empty", hint='anyrig speak "Hello."')
+        raise UnspeakableTextError("the text is empty", hint='anyrig speak "Hello."')
     with Progress(1, "text") as progress:
         progress.step("finding out its language")
         engine = speaker.chosen(context, speaker.language_of(context, text))
@@ -210,10 +216,12 @@ def _is_file(word: str) -> bool:
 def _text(options: argparse.Namespace) -> str:
     """What to say: from the one place that was named."""
     if options.words and options.file:
-        raise BadInput("there is a text and a file", hint="Give one of them.")
+        raise InvalidInputError("there is a text and a file", hint="Give one of them.")
     if len(options.words) == 1 and _is_file(options.words[0]):
         name = options.words[0]
-        raise BadInput(f"{name} is a file", hint=f"-f {name} reads it; a full stop says its name.")
+        raise InvalidInputError(
+            f"{name} is a file", hint=f"-f {name} reads it; a full stop says its name."
+        )
     if options.words:
         return " ".join(options.words)
     if options.file and options.file != "-":
@@ -222,7 +230,7 @@ def _text(options: argparse.Namespace) -> str:
         from anyrig.text.decode import decode
 
         return decode(sys.stdin.buffer.read(), "the standard input")
-    raise BadInput("nothing to say", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
+    raise InvalidInputError("nothing to say", hint='anyrig speak "Hello.", -f FILE, or a pipe.')
 
 
 def _show(context: Context, engine: speaker.Chosen, script: Script) -> int:

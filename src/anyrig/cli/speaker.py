@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cli.context import Context
-from anyrig.errors import AnyrigError, BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.errors import (
+    AnyrigError,
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+)
 from anyrig.install import localize_install_lines
 from anyrig.speech import engines
 from anyrig.speech.protocol import Found, Spec, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:
-    from anyrig.errors import ForeignText
+    from anyrig.errors import UnsupportedLanguageError
 
 _LOOKED_AT = 20_000  # characters of a text, to tell its language by
 _RESTRICTED = ("GPL", "CPML", "-NC", "non-commercial", "bilibili")
@@ -110,7 +116,7 @@ def _of_language(context: Context, language: str) -> Chosen:
 
     try:
         first = _ready(context, engines.DEFAULT, asked=False)
-    except MissingPackage:
+    except MissingPackageError:
         if not language:
             raise
         first = None
@@ -144,7 +150,7 @@ def with_voices(context: Context, voices: Sequence[str]) -> Chosen:
     strange = next((part for part in wanted if part not in known), "")
     if strange:
         raise unknown(strange, known, more="`anyrig engines` says how to get more of them.")
-    raise BadInput(
+    raise InvalidInputError(
         f"no engine has all of these voices: {', '.join(dict.fromkeys(wanted))}",
         hint="`anyrig voices` lists the voices of each; one engine reads a whole text.",
     )
@@ -153,7 +159,7 @@ def with_voices(context: Context, voices: Sequence[str]) -> Chosen:
 def _with_voice(context: Context, voice: str) -> Chosen:
     """The engine that has a voice of that name; a recording needs an engine that was named."""
     if Path(voice).is_file():
-        raise BadInput(
+        raise InvalidInputError(
             f"{voice} is a recording, and no engine was named that speaks in its voice",
             hint="Name one with --engine; `anyrig engines` lists them.",
         )
@@ -188,7 +194,7 @@ def _recording(voice: str, chosen: Chosen) -> str:
 
     if issubclass(chosen.kind, Hosted) and chosen.kind.clones:
         return voice
-    raise BadInput(
+    raise InvalidInputError(
         f"{voice} is a recording, and {chosen.name} takes voices by their names",
         hint=f"`anyrig voices --engine {chosen.name}` lists them; `anyrig engines show "
         f"{chosen.name}` says whether recordings can become some.",
@@ -220,7 +226,9 @@ def settings_of(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key.strip():
-            raise BadInput(f"--set {pair} is no key=value", hint="Such as --set noise=0.5.")
+            raise InvalidInputError(
+                f"--set {pair} is no key=value", hint="Such as --set noise=0.5."
+            )
         found[key.strip()] = value.strip()
     return found
 
@@ -251,14 +259,14 @@ def found(context: Context, name: str, kind: type[SpeechEngine]) -> Found:
             return kind.find(folder, environments=context.folders.environments)
         try:
             return kind.find(folder)
-        except (BadInput, NeedsWeights):
+        except (InvalidInputError, MissingWeightsError):
             # A folder of the settings belongs to one engine, and this may be another.
             if folder is None or getattr(context.options, "model", None):
                 raise
             if name == named_engine(context):
                 raise
             return kind.find(_fetched(context, name))
-    except NeedsWeights as error:
+    except MissingWeightsError as error:
         if folder is None:
             error.hint += f" Their folder is {own_folder(context, name)}."
         raise
@@ -274,7 +282,9 @@ def folder_of(context: Context, name: str) -> Path | None:
     if asked := getattr(context.options, "model", None):
         path = Path(asked).expanduser()
         if not path.is_dir():
-            raise BadInput(f"no folder {path}", hint="--model names a folder with weights in it.")
+            raise InvalidInputError(
+                f"no folder {path}", hint="--model names a folder with weights in it."
+            )
         return path
     return _model_setting(context) or _fetched(context, name)
 
@@ -316,8 +326,8 @@ def _engine_of(model: str) -> str:
 
 
 def refusal(
-    context: Context, error: ForeignText, chosen: Chosen, *, insist: str = ""
-) -> CannotSpeak:
+    context: Context, error: UnsupportedLanguageError, chosen: Chosen, *, insist: str = ""
+) -> UnspeakableTextError:
     """Why a text is not read, with the way to an engine that can: permissive ones first.
 
     `insist` says how to have it read all the same; naming the language when it is empty.
@@ -330,11 +340,11 @@ def refusal(
     speakers = [name for name in _permissive_first(language, said=True) if name != chosen.name]
     if not speakers:
         hint = f"No engine of anyrig speaks {title(language)}. {insist}"
-        return CannotSpeak(error.message, hint=hint)
+        return UnspeakableTextError(error.message, hint=hint)
     hint = _offer(context, speakers[0], language)
     if len(speakers) > 1:
         hint += f" So do {', '.join(speakers[1:_MOST_TOLD])}."
-    return CannotSpeak(error.message, hint=f"{hint} {insist}")
+    return UnspeakableTextError(error.message, hint=f"{hint} {insist}")
 
 
 def _offer(context: Context, name: str, language: str) -> str:

@@ -16,7 +16,7 @@ from anyrig.cli import failed as lost
 from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.show import Progress, paint, print_json, print_warning
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
 from anyrig.units import plural
 
@@ -123,7 +123,7 @@ def _finish(
     count: int,
 ) -> int:
     if output is not None and made:
-        from anyrig.store.atomic import write_text
+        from anyrig.storage.atomic import write_text
 
         write_text(output, _written(options, output, made, failed))
     if options.json:
@@ -225,11 +225,13 @@ def _names(context: Context, places: Sequence[str]) -> list[Path | str]:
     """Files in order; `-` stays as it is."""
     if "-" in places:
         if len(places) > 1:
-            raise BadInput("- and files were both given", hint="Give one or the other.")
+            raise InvalidInputError("- and files were both given", hint="Give one or the other.")
         return ["-"]
     found: list[Path | str] = list(reading.paths(context, places))
     if not found:
-        raise BadInput("there is no document in there", hint="Name a folder with files in it.")
+        raise InvalidInputError(
+            "there is no document in there", hint="Name a folder with files in it."
+        )
     return found
 
 
@@ -251,7 +253,7 @@ def _output(name: str | None) -> Path | None:
         return None
     path = Path(name).expanduser()
     if path.suffix.lower() not in _FORMATS:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} is no format for summaries",
             hint=f"End it in one of {', '.join(_FORMATS)}.",
         )
@@ -268,7 +270,7 @@ def _length(options: argparse.Namespace) -> Length:
 def _count(text: str) -> int:
     value = int(text) if text.isascii() and text.isdigit() else 0
     if not 0 < value <= 1_000_000:
-        raise BadInput(f"{text} is no length", hint="Give a number above 0, such as 5.")
+        raise InvalidInputError(f"{text} is no length", hint="Give a number above 0, such as 5.")
     return value
 
 
@@ -278,7 +280,7 @@ def _share(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise BadInput(f"--share {text}", hint="Give a number from 0 to 1, such as 0.1.")
+        raise InvalidInputError(f"--share {text}", hint="Give a number from 0 to 1, such as 0.1.")
     return value
 
 
@@ -292,7 +294,7 @@ def _vectors(context: Context, stack: ExitStack) -> Callable[[], Vectors]:
 def _scribe(context: Context, stack: ExitStack) -> Callable[[], Scribe]:
     """The model that writes: found at once, loaded when the first text is there."""
     from anyrig.documents.summarise.writer import find
-    from anyrig.store.weights import fetch
+    from anyrig.storage.weights import fetch
 
     def get(repository: str, folder: Path) -> None:
         print(f"fetching {repository} ...", file=sys.stderr)

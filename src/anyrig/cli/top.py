@@ -19,7 +19,7 @@ from anyrig.cli.process_table import SORTS
 from anyrig.cli.show import print_json
 from anyrig.cli.terminal import Terminal, is_terminal, takes_unicode, wants_colours
 from anyrig.devices.describe import Machine
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.monitor import Monitor, Snapshot
 from anyrig.monitor.processes import running
 from anyrig.monitor.report import prometheus_text, snapshot_json
@@ -60,9 +60,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the figures."""
     if options.json and options.prometheus:
-        raise BadInput("--json and --prometheus are two forms", hint="Use one of them.")
+        raise InvalidInputError("--json and --prometheus are two forms", hint="Use one of them.")
     if options.once and (options.count or options.watch):
-        raise BadInput("--once is one sample", hint="Leave it out, or --count and --watch.")
+        raise InvalidInputError(
+            "--once is one sample", hint="Leave it out, or --count and --watch."
+        )
     context = Context(options)
     machine = _wanted(context)
     if context.record is not None:
@@ -215,11 +217,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.05 <= value <= 3600:
-        raise BadInput(f"--interval {text} is not between 0.05 and 3600 s", hint="1 is usual.")
+        raise InvalidInputError(
+            f"--interval {text} is not between 0.05 and 3600 s", hint="1 is usual."
+        )
     return value
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise BadInput(f"--count {text} is no number of samples", hint="Name 1 or more.")
+        raise InvalidInputError(f"--count {text} is no number of samples", hint="Name 1 or more.")
     return int(text)

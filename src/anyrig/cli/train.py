@@ -14,7 +14,7 @@ from anyrig.cli import EXIT_INTERRUPTED, compute, train_show
 from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def _looking(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise BadInput(f"--steps {text}", hint="Give a whole number from 1 up.")
+        raise InvalidInputError(f"--steps {text}", hint="Give a whole number from 1 up.")
     return int(text)
 
 
 def _processes(text: str) -> str:
     if text != "auto" and (not text.isdecimal() or not 1 <= int(text) <= 1024):
-        raise BadInput(f"--nproc {text}", hint="Give a number of processes, or auto.")
+        raise InvalidInputError(f"--nproc {text}", hint="Give a number of processes, or auto.")
     return text
 
 
@@ -118,16 +118,18 @@ def run(options: argparse.Namespace) -> int:
 def _run(context: Context) -> int:
     options = context.options
     if options.file and options.resume:
-        raise BadInput(
+        raise InvalidInputError(
             "a file and --resume were both given", hint="A run knows its file: leave it out."
         )
     if not options.file and not options.resume:
-        raise BadInput(
+        raise InvalidInputError(
             "nothing to train was named",
             hint="`anyrig train CONFIG.toml`, or go on with --resume RUN; see --help.",
         )
     if options.fresh and options.resume:
-        raise BadInput("--resume goes on and --fresh begins anew", hint="Leave one of them out.")
+        raise InvalidInputError(
+            "--resume goes on and --fresh begins anew", hint="Leave one of them out."
+        )
     if options.estimate or options.profile_memory:
         from anyrig.cli import train_measure
 
@@ -145,7 +147,9 @@ def _queue(context: Context) -> int:
 
     options = context.options
     if not options.file:
-        raise BadInput("a file is queued, not a run", hint="`anyrig train CONFIG.toml --queue`.")
+        raise InvalidInputError(
+            "a file is queued, not a run", hint="`anyrig train CONFIG.toml --queue`."
+        )
     config = train_config.read(Path(options.file).expanduser()).with_values(options.set)
     train_config.check(merged(context, config.train))
     asked: dict[str, Any] = {"file": options.file}
@@ -158,7 +162,7 @@ def _report(context: Context) -> int:
     from anyrig.services import train, train_runs
 
     if not context.options.resume:
-        raise BadInput(
+        raise InvalidInputError(
             "every run ends with a report", hint="Name a run: anyrig train --resume RUN --report."
         )
     run = train_runs.opened(Path(context.options.resume).expanduser())
@@ -253,7 +257,7 @@ def _going_on(context: Context, run: Run, note: str, config: Config | None = Non
     ).with_values(options.set)  # fmt: skip
     if train_runs.plain(given.task) != run.task:
         names = [n for n in {**given.task, **run.task} if given.task.get(n) != run.task.get(n)]
-        raise BadInput(
+        raise InvalidInputError(
             f"{run.folder} was begun with another task: {', '.join(sorted(names))}",
             hint="Take another --folder, or begin anew there with --fresh.",
         )

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from anyrig.cli.context import Context
-from anyrig.errors import DeviceUnusable, WorkFailed
+from anyrig.errors import DeviceUnusableError, WorkError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def devices(context: Context, count: int | None) -> list[str]:
     if count is None:
         return names
     if kind == "gpu" and count > len(names):
-        raise DeviceUnusable(
+        raise DeviceUnusableError(
             f"{count} processes, and {len(names)} of {chosen[0].name} or its like",
             hint=f"Take --nproc {len(names)}, or --device cpu.",
         )
@@ -68,7 +68,7 @@ def launched(context: Context, run: Run, num: int) -> dict[str, Any]:
             raise
     result = _result(run.folder)
     if result is None:
-        raise WorkFailed(
+        raise WorkError(
             "the processes ended and left no result", hint="Their output above says more."
         )
     if result["finished"] and train.LEFT in (result.get("made") or {}):

@@ -14,7 +14,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.keep import keeping
 from anyrig.cli.show import print_warning
 from anyrig.cli.transcribe_show import Show
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.recognise.forms import FORMS, FormName, written
 from anyrig.units import plural
 
@@ -159,7 +159,7 @@ def _ordered(options: argparse.Namespace) -> Order:
     paths = [Path(name).expanduser() for name in options.files]
     for path in paths:
         if not path.exists():
-            raise BadInput(f"there is no file {path}", hint="Look at its name.")
+            raise InvalidInputError(f"there is no file {path}", hint="Look at its name.")
     sources = sources_of(paths)
     for warning in not_followed(links_out(paths)):
         print_warning(warning)
@@ -169,17 +169,19 @@ def _ordered(options: argparse.Namespace) -> Order:
     forms = _forms(options.format, output if single and not folder else None)
     if output is None:
         if not single and not options.json and not options.queue:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{plural(len(sources), 'recording')} and no place for their texts",
                 hint="-o FOLDER, or --json.",
             )
         if len(forms) > 1 and not options.queue:
-            raise BadInput("several formats cannot be printed", hint="Name a file or folder: -o.")
+            raise InvalidInputError(
+                "several formats cannot be printed", hint="Name a file or folder: -o."
+            )
         return Order(sources, None, forms, single)
     if single and (folder or (paths[0].is_dir() and not output.suffix)):
         single = False
     if not single and output.is_file():
-        raise BadInput(f"{output} is a file", hint="Several transcripts need a folder.")
+        raise InvalidInputError(f"{output} is a file", hint="Several transcripts need a folder.")
     return Order(sources, output, forms, single)
 
 
@@ -190,7 +192,7 @@ def _forms(text: str, output: Path | None) -> tuple[FormName, ...]:
     for name in names:
         if name not in FORMS:
             told = f"There are {', '.join(FORMS)}, by the name or by --format."
-            raise BadInput(f"no format {name!r}", hint=told)
+            raise InvalidInputError(f"no format {name!r}", hint=told)
     return cast("tuple[FormName, ...]", tuple(dict.fromkeys(names or ["txt"])))
 
 

@@ -10,7 +10,7 @@ from anyrig.cli.pick import ask, can_ask, measure_first_use, remember
 from anyrig.cli.show import print_json, print_warning
 from anyrig.devices.choose import Wish, explain, resolve
 from anyrig.devices.words import detour
-from anyrig.errors import BadInput, DeviceUnusable
+from anyrig.errors import DeviceUnusableError, InvalidInputError
 
 HELP = """Choose the device to use from now on. Without a word it asks, on a terminal. The
 choice is kept in your configuration folder by the device's stable id; --device and
@@ -28,10 +28,14 @@ def run(options: argparse.Namespace) -> int:
     """Set, ask, forget or tell."""
     context = Context(options)
     if options.word and options.device:
-        raise BadInput("a device was named twice", hint="Once is enough: anyrig use DEVICE.")
+        raise InvalidInputError(
+            "a device was named twice", hint="Once is enough: anyrig use DEVICE."
+        )
     word = options.word or options.device
     if word and (options.reset or options.list):
-        raise BadInput(f"{word!r} has no place beside --reset or --list", hint="Leave it out.")
+        raise InvalidInputError(
+            f"{word!r} has no place beside --reset or --list", hint="Leave it out."
+        )
     if options.reset:
         return _reset(context)
     if options.list or (options.json and not word):
@@ -39,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
     if word:
         return _set(context, word)
     if not can_ask():
-        raise BadInput("there is no terminal to ask on", hint="Name a device: anyrig use DEVICE.")
+        raise InvalidInputError(
+            "there is no terminal to ask on", hint="Name a device: anyrig use DEVICE."
+        )
     answer = ask(context.machine, context.evidence)
     if answer is None:
         print("Nothing was saved.")
@@ -70,12 +76,12 @@ def _set(context: Context, word: str) -> int:
     if device.why_not and device.kind == "gpu":
         text = f"{device.name} cannot be used: {device.why_not}"
         if context.strict:
-            raise DeviceUnusable(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
+            raise DeviceUnusableError(text, hint=device.why_not_fix or "Run `anyrig doctor`.")
         print_warning(f"{text}; until that is mended the CPU is used")
     else:
         other_way = detour(device, word)
         if other_way and context.strict:
-            raise DeviceUnusable(other_way, hint="Run `anyrig doctor`.")
+            raise DeviceUnusableError(other_way, hint="Run `anyrig doctor`.")
         if other_way:
             print_warning(other_way)
         if context.measures:

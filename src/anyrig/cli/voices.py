@@ -13,7 +13,7 @@ from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.deliver import checked_format, write_samples
 from anyrig.cli.show import Progress, print_json, print_warning, table
-from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.speech import engines
 from anyrig.speech.protocol import Voice
 from anyrig.units import plural
@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     context = Context(options)
     found = [voice for voice in _voices(context) if _wanted(voice, options)]
     if not found:
-        raise BadInput("no such voice is here", hint="`anyrig engines` says what can be got.")
+        raise InvalidInputError(
+            "no such voice is here", hint="`anyrig engines` says what can be got."
+        )
     if options.samples:
         return _samples(context, found, Path(options.samples).expanduser())
     if options.json:
@@ -109,7 +111,7 @@ def _wanted(voice: Voice, options: argparse.Namespace) -> bool:
 def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
     checked_format(None, context.options.format)
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is a file", hint="--samples names a folder.")
+        raise InvalidInputError(f"{folder} is a file", hint="--samples names a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     with Progress(len(found), "voice") as progress:
@@ -117,7 +119,7 @@ def _samples(context: Context, found: Sequence[Voice], folder: Path) -> int:
             own = [voice for voice in found if voice.engine == name]
             written += _of_engine(context, name, own, folder, progress)
     if not written:
-        raise WorkFailed("no sample could be made", hint="The warnings above say why.")
+        raise WorkError("no sample could be made", hint="The warnings above say why.")
     if context.options.json:
         print_json({"folder": str(folder), "samples": [path.name for path in written]})
     else:

@@ -19,7 +19,7 @@ from anyrig.cli.context import Context
 from anyrig.cli.pick import pick
 from anyrig.cli.show import print_warning
 from anyrig.cli.speaker import Chosen, blended, checked_voice, refusal, voice_of
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.placement import Placed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
 
@@ -64,7 +64,7 @@ def rate(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.25 <= value <= 4:
-        raise BadInput(
+        raise InvalidInputError(
             f"--rate {text} cannot be spoken", hint="It goes from 0.25 to 4; 1 is the voice's own."
         )
     return value
@@ -77,7 +77,9 @@ def lufs(text: str) -> float:
     except ValueError:
         value = 1.0
     if not -70 <= value <= 0:
-        raise BadInput(f"--loudness {text} is no loudness", hint="LUFS go from -70 to 0: -19, -16.")
+        raise InvalidInputError(
+            f"--loudness {text} is no loudness", hint="LUFS go from -70 to 0: -19, -16."
+        )
     return value
 
 
@@ -92,7 +94,9 @@ def read_text(path: Path) -> str:
     from anyrig.text.decode import decode
 
     if not path.is_file():
-        raise BadInput(f"no file {path}", hint="Look at its name; -f - reads the standard input.")
+        raise InvalidInputError(
+            f"no file {path}", hint="Look at its name; -f - reads the standard input."
+        )
     return decode(path.read_bytes(), str(path))
 
 
@@ -149,7 +153,7 @@ def script(
     context: Context, chosen: Chosen, text: str, *, files: bool = True, **more: Any
 ) -> Script:
     """A text as this engine will speak it; `files` where its voices may be recordings."""
-    from anyrig.errors import ForeignText
+    from anyrig.errors import UnsupportedLanguageError
     from anyrig.speech.prepare import prepare
 
     terms = vars(terms_of(context, chosen))
@@ -160,7 +164,7 @@ def script(
     }
     try:
         made = prepare(text, **(arguments | more))
-    except ForeignText as error:
+    except UnsupportedLanguageError as error:
         raise refusal(context, error, chosen) from error
     check_voices(made.segments, chosen, files=files)  # the text may name some itself
     fleet.check_voices(context, made.segments)

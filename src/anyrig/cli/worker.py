@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anyrig.cli import compute
 from anyrig.cli.cluster_link import broker_of, needs_celery
 from anyrig.cli.context import Context
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import is_number
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ def _broker(context: Context) -> tuple[str, str]:
 
     options = context.options
     if options.join and options.broker:
-        raise BadInput("--join and --broker were both given", hint="A token holds the address.")
+        raise InvalidInputError(
+            "--join and --broker were both given", hint="A token holds the address."
+        )
     named = broker_of(context, options.join or options.broker)
     if options.join or token.is_token(named):
         found = token.read(named)
@@ -158,7 +160,7 @@ def _name(context: Context) -> tuple[str, bool]:
     )  # fmt: skip
     if given:
         if not _NAME.fullmatch(given):
-            raise BadInput(
+            raise InvalidInputError(
                 f"{given[:64]!r} is no name for a worker",
                 hint="Letters, digits, dots, - and _; at most 64.",
             )
@@ -171,11 +173,13 @@ def _nodes(context: Context) -> int:
     asked = context.options.nodes
     if asked is not None:
         if not 1 <= asked <= _MOST_NODES:
-            raise BadInput(f"--nodes {asked}", hint=f"From 1 to {_MOST_NODES}.")
+            raise InvalidInputError(f"--nodes {asked}", hint=f"From 1 to {_MOST_NODES}.")
         return int(asked)
     told = context.environment.get("NUM_WORKERS", "").strip()
     if not told:
         return context.loaded.settings.cluster.nodes
     if not is_number(told) or not 1 <= int(told) <= _MOST_NODES:
-        raise BadInput(f"NUM_WORKERS is {told!r}", hint=f"A number from 1 to {_MOST_NODES}.")
+        raise InvalidInputError(
+            f"NUM_WORKERS is {told!r}", hint=f"A number from 1 to {_MOST_NODES}."
+        )
     return int(told)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.cli import compute, speaker, voicing
 from anyrig.cli.context import Context
 from anyrig.cli.show import print_warning
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.precision.presets import preset
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Shop:
         context = self._context
         word = self._words.get((engine, precision))
         if word is None:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{engine} cannot compute in {precision} on {self._post.device.name}",
                 hint="Name a --precision that all workers have.",
             )

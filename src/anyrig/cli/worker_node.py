@@ -23,7 +23,7 @@ from anyrig.cli.show import print_warning
 from anyrig.cli.worker import chosen, word_of
 from anyrig.cli.worker_engine import Shop, small
 from anyrig.cli.worker_look import Look
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
     from anyrig.cli.worker import Post
@@ -159,9 +159,9 @@ class Node:
         minder.start()
         node.start()
         if not self._asked.is_set():
-            raise WorkFailed("the node ended by itself", hint="-vv says more; start it again.")
+            raise WorkError("the node ended by itself", hint="-vv says more; start it again.")
         if place.replaced:
-            raise WorkFailed(
+            raise WorkError(
                 f"another worker is called {name} by now: this one gave no sign for too long",
                 hint="Start it again.",
             )
@@ -268,7 +268,7 @@ class Node:
 
 def joined(context: Context, link: Link, beat: Beat) -> None:
     """Wait for the broker, and see that this worker may join."""
-    from anyrig.cluster.link import NoBroker, shown
+    from anyrig.cluster.link import BrokerUnavailableError, shown
     from anyrig.cluster.status import exposed
     from anyrig.cluster.welcome import check_version
 
@@ -279,7 +279,7 @@ def joined(context: Context, link: Link, beat: Beat) -> None:
         try:
             link.check()
             break
-        except NoBroker as error:
+        except BrokerUnavailableError as error:
             if "let us in" in error.message:
                 raise
             if patience_s is not None and time.monotonic() - began >= patience_s:

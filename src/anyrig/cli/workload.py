@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.devices.words import drive_for
-from anyrig.errors import AnyrigError, BadInput, DeviceUnusable, MissingPackage
+from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def workload(wanted: Wanted, device: Device) -> Workload:
         return _onnx(wanted)
     if wanted.what == BUILT_IN:
         if wanted.shape or wanted.vocabulary:
-            raise BadInput(
+            raise InvalidInputError(
                 "--shape and --tokens are for MODULE:FUNCTION", hint="Here --length sets the input."
             )
         return _built_in(wanted, device)
     if wanted.what.partition(":")[0] and ":" in wanted.what:
         return _factory(wanted)
-    raise BadInput(
+    raise InvalidInputError(
         f"nothing to measure is called {wanted.what!r}",
         hint=f"Name {BUILT_IN}, MODULE:FUNCTION that returns a torch module, or an .onnx file.",
     )
@@ -83,11 +83,11 @@ def way_to(device: Device, word: str, *, is_onnx: bool) -> Drive:
     fix = next((d.fix for d in device.drives if d.backend == backend and d.fix), "")
     if not is_onnx and importlib.util.find_spec("torch") is None:
         fix = fix or install_line("anyrig[torch]")
-        raise MissingPackage(
+        raise MissingPackageError(
             "a torch module needs torch, which is not installed",
             hint=f"{fix}; or name an .onnx file.",
         )
-    raise DeviceUnusable(
+    raise DeviceUnusableError(
         f"{device.name} cannot be used through {'ONNX Runtime' if is_onnx else 'torch'}",
         hint=fix or "Run `anyrig doctor`, or name another --device.",
     )
@@ -112,7 +112,7 @@ def _built_in(wanted: Wanted, device: Device) -> Workload:
 
 def _factory(wanted: Wanted) -> Workload:
     if not wanted.shape:
-        raise BadInput(
+        raise InvalidInputError(
             f"{wanted.what} needs the shape of one input",
             hint="Say it with --shape 512,1024, without the batch; --tokens N for token numbers.",
         )
@@ -149,30 +149,32 @@ def _called(name: str) -> Any:
     try:
         module = importlib.import_module(place)
     except ImportError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{place} cannot be imported: {error}", hint="Run this where Python finds it."
         ) from error
     except (Exception, SystemExit) as error:
         raise _theirs(f"{place} cannot be imported", error) from error
     factory = getattr(module, function, None)
     if factory is None or not function:
-        raise BadInput(f"{place} has no {function or 'name'}", hint="Name a function in it.")
+        raise InvalidInputError(
+            f"{place} has no {function or 'name'}", hint="Name a function in it."
+        )
     try:
         made = factory()
     except (Exception, SystemExit) as error:
         raise _theirs(f"{name} failed", error) from error
     if not callable(getattr(made, "parameters", None)):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} gave {type(made).__name__}, no torch module", hint="It must return one."
         )
     return made
 
 
-def _theirs(what: str, error: BaseException) -> BadInput:
+def _theirs(what: str, error: BaseException) -> InvalidInputError:
     """An error of the person's own code or model, in one line."""
     log.debug("%s", what, exc_info=error)
     said = " ".join(str(error).split())[:300]
-    return BadInput(f"{what}: {type(error).__name__}: {said}", hint="-vv shows where.")
+    return InvalidInputError(f"{what}: {type(error).__name__}: {said}", hint="-vv shows where.")
 
 
 def checked(work: Workload, step: Callable[[int], object]) -> Callable[[int], object]:
@@ -198,7 +200,7 @@ def checked(work: Workload, step: Callable[[int], object]) -> Callable[[int], ob
 def _onnx(wanted: Wanted) -> Workload:
     path = Path(wanted.what)
     if not path.is_file():
-        raise BadInput(f"no file {path}", hint="Name an .onnx file that is there.")
+        raise InvalidInputError(f"no file {path}", hint="Name an .onnx file that is there.")
 
     def make(bound: Bound, precision: Precision) -> Callable[[int], object]:
         from anyrig.backends.onnx import OnnxBound
@@ -209,7 +211,7 @@ def _onnx(wanted: Wanted) -> Workload:
         except AnyrigError:
             raise
         except Exception as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path} cannot be loaded: {str(error).partition(chr(10))[0]}",
                 hint="Is it an ONNX model? -vv says more.",
             ) from error
@@ -223,11 +225,11 @@ def _onnx(wanted: Wanted) -> Workload:
 def _check_inputs(path: Path, inputs: Sequence[tuple[str, str, Sequence[Any]]]) -> None:
     for name, kind, _ in inputs:
         if kind not in _KINDS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path}: input {name} is a {kind}", hint="Only plain tensors can be made."
             )
     if not any(shape and not isinstance(shape[0], int) for _, _, shape in inputs):
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} takes one batch size only: its inputs begin with a fixed number",
             hint="Export it with a dynamic first axis.",
         )

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from anyrig.cluster.shard import Answer, answer_of
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 
 MOST_BYTES = 512 << 20
 _CONNECT_S, _TIMEOUT_S = 5.0, 30.0
@@ -28,7 +28,7 @@ def put(url: str, key: str, answer: Answer) -> Answer:
     """The same answer without its recordings, which lie in the box now."""
     data = json.dumps(answer.plain()).encode()
     if len(data) > MOST_BYTES:
-        raise WorkFailed("an answer too large for the box", hint="Give smaller shards.")
+        raise WorkError("an answer too large for the box", hint="Give smaller shards.")
     _asked("PUT", f"{url}/{answer.id}", key, data)
     return replace(answer, recordings={}, box=url)
 
@@ -37,7 +37,7 @@ def get(answer: Answer, key: str) -> Answer:
     """The whole answer, which is in the box no more."""
     where = f"{answer.box}/{answer.id}"
     found = answer_of(json.loads(_asked("GET", where, key)))
-    with suppress(WorkFailed):  # it ends by itself
+    with suppress(WorkError):  # it ends by itself
         _asked("DELETE", where, key)
     return found
 
@@ -55,10 +55,10 @@ def _asked(method: str, url: str, key: str, data: bytes | None = None) -> bytes:
         with opener.open(request, timeout=_TIMEOUT_S) as found:
             body: Any = found.read(MOST_BYTES + 1)
     except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
-        raise WorkFailed(
+        raise WorkError(
             f"the coordinator's box at {url} does not answer: {error}",
             hint="Is its port open to this machine?",
         ) from error
     if len(body) > MOST_BYTES:
-        raise WorkFailed("the box holds more than an answer", hint="Give smaller shards.")
+        raise WorkError("the box holds more than an answer", hint="Give smaller shards.")
     return bytes(body)

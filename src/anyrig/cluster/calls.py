@@ -28,7 +28,7 @@ from anyrig.cluster.card import Card, Offer, Roll
 from anyrig.cluster.link import LONGEST_S, RUN_LEASE_S, SOUND, Link, plain
 from anyrig.cluster.notice import of as notice_of
 from anyrig.cluster.shard import MOST_BYTES, Answer, Order, answer_of
-from anyrig.errors import AnyrigError, WorkFailed
+from anyrig.errors import AnyrigError, WorkError
 from anyrig.speech.protocol import Line, Value
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ class Calls:
             return Answer(answer.id)
         try:
             return get(answer, self.box_key)
-        except WorkFailed as error:
+        except WorkError as error:
             log.warning("%s; large answers are made in parts for a while", error.message)
             self._open_box_at, self.box = time.monotonic() + _CLOSED_BOX_S, ""
             return Answer(answer.id)

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from anyrig import __version__
 from anyrig.cluster.link import LEASE_S, Link, plain
+from anyrig.version import __version__
 
 if TYPE_CHECKING:
     from anyrig.speech.protocol import Found

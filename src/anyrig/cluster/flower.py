@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anyrig.cluster.broker import end, left_by
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.install import install_line
 
 USER = "anyrig"
@@ -52,7 +52,9 @@ class Flower:
     def start(self, environment: Mapping[str, str]) -> None:
         """Start it."""
         if find_spec("flower") is None:
-            raise MissingPackage("flower is not installed", hint=install_line("anyrig[cluster]"))
+            raise MissingPackageError(
+                "flower is not installed", hint=install_line("anyrig[cluster]")
+            )
         # Passwords go by the environment: a command line can be read by everybody on the machine.
         words = {
             "ANYRIG_CLUSTER_BROKER": self._url, "FLOWER_BASIC_AUTH": f"{USER}:{self._password}",

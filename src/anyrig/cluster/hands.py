@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.cluster.calls import Calls, Heard
 from anyrig.cluster.card import Card
-from anyrig.cluster.link import BEAT_S, PATIENCE_S, NoBroker
+from anyrig.cluster.link import BEAT_S, PATIENCE_S, BrokerUnavailableError
 from anyrig.cluster.seat import AGAIN, Seat
 from anyrig.cluster.shard import Answer, Order
-from anyrig.errors import AnyrigError, WorkFailed
+from anyrig.errors import AnyrigError, WorkError
 from anyrig.units import plural
 from anyrig.work import wire
 from anyrig.work.blame import Ledger
@@ -165,7 +165,7 @@ class Hands:
         if alone_s < self._patience_s:
             return
         why = "; ".join(f"{name}: {said}" for name, said in list(self._refused.items()))
-        raise WorkFailed(
+        raise WorkError(
             f"no worker of the cluster can speak with {engine}" + (f" ({why})" if why else ""),
             hint="`anyrig cluster status` shows who is there; `anyrig worker --join TOKEN` joins.",
         )
@@ -280,7 +280,7 @@ class Hands:
         if self._away_since is None:
             self._away_since = now
         if now - self._away_since > PATIENCE_S:
-            self._error = NoBroker(
+            self._error = BrokerUnavailableError(
                 f"the broker has been away for {now - self._away_since:.0f} s: {error}",
                 hint="Start it again and run the same command: what was made is kept.",
             )

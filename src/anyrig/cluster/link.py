@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from anyrig.errors import BadInput, MissingPackage
-from anyrig.errors import NoBroker as NoBroker
+from anyrig.errors import BrokerUnavailableError as BrokerUnavailableError
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _LABEL = 63
 
 
 def checked(url: str) -> str:
-    """An address in one form, a token included; `BadInput` when it is none."""
+    """An address in one form, a token included; `InvalidInputError` when it is none."""
     from anyrig.cluster import token
 
     text = token.read(url).broker if token.is_token(url) else url.strip()
@@ -82,13 +82,13 @@ def shown(url: str) -> str:
     return urlunsplit((parts.scheme, user + host, parts.path, parts.query, ""))
 
 
-def _bad(url: str, why: str) -> BadInput:
+def _bad(url: str, why: str) -> InvalidInputError:
     from anyrig.cluster import token
 
     # What cannot be taken apart may have its password anywhere in front of the last @.
     _, at, end = url.rpartition("@")
     told = "what this token holds" if token.is_token(url) else f"***@{end}" if at else url
-    return BadInput(
+    return InvalidInputError(
         f"{told or 'this'} is no address of a broker: {why}",
         hint="Such as redis://HOST:6379/0, or rediss://:PASSWORD@HOST:6380/0 with TLS.",
     )
@@ -112,7 +112,7 @@ class Link:
         try:
             from redis import Redis
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 "a cluster needs celery and redis, which are not installed",
                 hint=install_line("anyrig[cluster]"),
             ) from error
@@ -127,19 +127,19 @@ class Link:
         return ":".join((PREFIX, *words))
 
     def check(self) -> None:
-        """`NoBroker` when it does not answer, with what to do about it."""
+        """`BrokerUnavailableError` when it does not answer, with what to do about it."""
         from redis.exceptions import AuthenticationError, RedisError
 
         try:
             self.redis.ping()
         except AuthenticationError as error:
-            raise NoBroker(
+            raise BrokerUnavailableError(
                 f"the broker {shown(self.url)} does not let us in: {error}",
                 hint="Give the password in the address, redis://:PASSWORD@HOST:6379/0, or the "
                 "token that `anyrig coordinator` prints.",
             ) from error
         except (RedisError, OSError) as error:
-            raise NoBroker(
+            raise BrokerUnavailableError(
                 f"the broker {shown(self.url)} does not answer: {error}",
                 hint="Is `anyrig coordinator` running there, and is its port open to this machine?",
             ) from error
@@ -153,7 +153,7 @@ class Link:
         Args:
             what: the call; it may be made more than once.
             gave_up: whether nobody waits for it any more.
-            patience_s: how long it is tried; then `NoBroker`.
+            patience_s: how long it is tried; then `BrokerUnavailableError`.
             also: what else says that the broker is away.
         """
         from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError
@@ -174,7 +174,7 @@ class Link:
                 if not full and not isinstance(error, away):
                     raise
                 if gave_up() or time.monotonic() - began > patience_s:
-                    raise NoBroker(
+                    raise BrokerUnavailableError(
                         f"the broker {shown(self.url)} has been away for "
                         f"{time.monotonic() - began:.0f} s: {error}",
                         hint="Start it again and run the same command: what was made is kept.",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anyrig.cluster.card import Offer
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.cluster.shard import Order
@@ -95,12 +95,16 @@ class Engines:
         """The engine of an order, loaded once; one that is not the same to the byte is refused."""
         mine = next((one for one in self._about.offers if one.engine == order.offer.engine), None)
         if mine is None:
-            raise BadInput(f"there is no {order.offer.engine} here", hint="Install it there.")
+            raise InvalidInputError(
+                f"there is no {order.offer.engine} here", hint="Install it there."
+            )
         if differs := order.offer.differs(mine):
-            raise BadInput(f"{self._about.name}: {differs}", hint="Install the same one there.")
+            raise InvalidInputError(
+                f"{self._about.name}: {differs}", hint="Install the same one there."
+            )
         able = self._about.precisions.get(order.offer.engine)
         if able is not None and order.precision not in able:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{self._about.name} cannot compute {order.offer.engine} in {order.precision}, "
                 f"only in {', '.join(able)}",
                 hint="Name a --precision that all of them have.",
@@ -113,7 +117,7 @@ class Engines:
             self._engines.move_to_end(key)
         strange = next((line.voice for _, line in order.lines if not _known(line, found)), "")
         if strange:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{self._about.name} has no voice {strange[:60]!r} of {order.offer.engine}",
                 hint="Recordings of one machine are no voices of another.",
             )

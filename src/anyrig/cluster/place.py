@@ -22,16 +22,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from anyrig import __version__
 from anyrig.cluster import default_queue, parcel
 from anyrig.cluster.card import Card, Offer, Roll, facts_of, health_of, keys_of, start_of_system
 from anyrig.cluster.link import BEAT_S, LONGEST_S, PATIENCE_S, Link
 from anyrig.cluster.loaded import About, Engines, Open
 from anyrig.cluster.shard import Answer, Order, order_of
 from anyrig.cluster.wanted import LOOK_S, Wanted
-from anyrig.errors import AnyrigError, BadInput, OutOfMemory
+from anyrig.errors import AnyrigError, InvalidInputError, OutOfMemoryError
 from anyrig.speech.booth import Recording
-from anyrig.work.live import Deadly
+from anyrig.version import __version__
+from anyrig.work.live import PoisonItemError
 from anyrig.work.outcome import Failure, FailureKind
 
 log = logging.getLogger(__name__)
@@ -230,7 +230,7 @@ class Workplace:
         """A shard's answer, as it travels; never an error."""
         try:
             order = order_of(found)
-        except BadInput as error:
+        except InvalidInputError as error:
             id = found.get("id", "") if isinstance(found, dict) else ""
             return Answer(str(id)[:64], refused=error.message).plain()
         if self.draining:  # nothing is wrong with it, and nobody need be told
@@ -356,8 +356,8 @@ class Workplace:
 
 
 def _failure(error: AnyrigError) -> Failure:
-    kind: FailureKind = "killed" if isinstance(error, Deadly) else "error"
-    if isinstance(error, OutOfMemory):
+    kind: FailureKind = "killed" if isinstance(error, PoisonItemError) else "error"
+    if isinstance(error, OutOfMemoryError):
         kind = "memory"
     return Failure(kind, error.message, 1, error.hint)
 

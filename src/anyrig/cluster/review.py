@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.cluster.shard import Answer, Order
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.speech.booth import Recording
@@ -67,7 +67,7 @@ class Review:
             if index not in lines:
                 continue
             if num_samples(one.data) > _MOST_SAMPLES:  # before they are in memory
-                raise BadInput("a take that is too long", hint="Look at that worker.")
+                raise InvalidInputError("a take that is too long", hint="Look at that worker.")
             verdict = examine(unpack(one.data), lines[index])
             found[index] = replace(
                 one, problems=tuple(problem.said for problem in verdict.problems),

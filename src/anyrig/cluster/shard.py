@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from anyrig.cluster.card import PROTOCOL, Offer
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.booth import Recording
 from anyrig.speech.protocol import Line, Value
 from anyrig.work.outcome import Failure
@@ -104,10 +104,13 @@ class Answer:
 
 
 def order_of(found: Any) -> Order:
-    """An order as it came; `BadInput` for what is none. Nothing but known fields is looked at."""
+    """An order as it came.
+
+    `InvalidInputError` for what is none. Nothing but known fields is looked at.
+    """
     try:
         if found["protocol"] != PROTOCOL:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the order is of protocol {found['protocol']}, this worker speaks {PROTOCOL}",
                 hint="Run the same version of anyrig on all machines.",
             )
@@ -120,17 +123,17 @@ def order_of(found: Any) -> Order:
             _text(found["precision"]), options, _text(found["lane"]), _text(found["box"]),
             bool(found["small"]),
         )  # fmt: skip
-    except BadInput:
+    except InvalidInputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"an order that cannot be read: {type(error).__name__}: {error}"[:200],
             hint="Run the same version of anyrig on all machines.",
         ) from None
 
 
 def answer_of(found: Any, sound: bytes = b"") -> Answer:
-    """An answer as it came; `BadInput` for what is none.
+    """An answer as it came; `InvalidInputError` for what is none.
 
     Args:
         found: the answer.
@@ -151,7 +154,7 @@ def answer_of(found: Any, sound: bytes = b"") -> Answer:
             _whole(found["num_batches"]), _whole(found["num_out_of_memory"]), _text(found["box"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"an answer that cannot be read: {type(error).__name__}: {error}"[:200],
             hint="Run the same version of anyrig on all machines.",
         ) from None

@@ -15,7 +15,7 @@ import json
 import zlib
 from dataclasses import dataclass
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 PREFIX = "anyrig1_"
 _LONGEST = 4096
@@ -51,7 +51,7 @@ def _word(text: str) -> str:
 
 
 def read(text: str) -> Token:
-    """What a token says; `BadInput` for what is none."""
+    """What a token says; `InvalidInputError` for what is none."""
     word = _word(text)
     if not is_token(word) or len(word) > _LONGEST:
         raise _bad("it does not begin as one" if len(word) <= _LONGEST else "it is too long")
@@ -70,9 +70,9 @@ def read(text: str) -> Token:
     return Token(broker, key)
 
 
-def _bad(why: str) -> BadInput:
+def _bad(why: str) -> InvalidInputError:
     # Not with the text itself: errors go into logs.
-    return BadInput(
+    return InvalidInputError(
         f"this is no token of a cluster: {why}",
         hint=f"Copy the whole line that `anyrig coordinator` printed; it begins with {PREFIX}",
     )

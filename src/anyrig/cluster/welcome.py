@@ -6,11 +6,11 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from anyrig import __version__
 from anyrig.cluster import notice
 from anyrig.cluster.card import PROTOCOL, Card, Roll, start_of_system
 from anyrig.cluster.link import BEAT_S
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
+from anyrig.version import __version__
 
 if TYPE_CHECKING:
     from anyrig.cluster.link import Link
@@ -19,11 +19,11 @@ _WATCHED_S = 2.5 * BEAT_S
 
 
 def check_version(link: Link) -> None:
-    """`BadInput` where a coordinator of another version leads the cluster."""
+    """`InvalidInputError` where a coordinator of another version leads the cluster."""
     found = notice.read(link)
     if found is None or (found.version == __version__ and found.protocol in (0, PROTOCOL)):
         return
-    raise BadInput(
+    raise InvalidInputError(
         f"this worker runs anyrig {__version__}, and the cluster's coordinator "
         f"anyrig {found.version}" + (
             f" (protocols {PROTOCOL} and {found.protocol})"
@@ -61,9 +61,9 @@ def is_alive(link: Link, card: Card, *, shared_pids: bool = True) -> bool:
     return False
 
 
-def taken(card: Card) -> BadInput:
+def taken(card: Card) -> InvalidInputError:
     """The error for a name that somebody has."""
-    return BadInput(
+    return InvalidInputError(
         f"a worker called {card.name} is there already (process {card.pid} on {card.host})",
         hint="Name this one with --name; without it, it finds a free name by itself.",
     )

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.words import KINDS, detour, kind_of, match, rank, ranked, what_is_there
-from anyrig.errors import DeviceUnusable, NoSuchDevice
+from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
 from anyrig.units import GIB, MIB, bytes_text
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
@@ -126,7 +126,7 @@ def choose(
             gone = f"the saved device {wish.name or wish.word} is gone"
             if strict:
                 hint = f"`anyrig use` saves another. {what_is_there(machine)}"
-                raise NoSuchDevice(gone, hint=hint)
+                raise DeviceNotFoundError(gone, hint=hint)
             warnings.append(f"{gone}; choosing anew")
             continue
         found = resolve(machine, wish, strict=strict)
@@ -150,23 +150,23 @@ def resolve(machine: Machine, wish: Wish, *, strict: bool = False) -> Resolved:
         strict: a word that names nothing is always an error.
 
     Raises:
-        NoSuchDevice: the word names one device that is not there.
-        DeviceUnusable: it names a kind that is not there, and `strict` is set.
+        DeviceNotFoundError: the word names one device that is not there.
+        DeviceUnusableError: it names a kind that is not there, and `strict` is set.
     """
     try:
         return Resolved(match(machine, wish.word))
-    except NoSuchDevice as error:
+    except DeviceNotFoundError as error:
         kind = kind_of(wish.word)
         if kind:
             absent = f"there is no {KINDS[kind]}{_requested(wish)}"
             if strict:
                 hint = f"{what_is_there(machine)} `anyrig doctor` says more."
-                raise DeviceUnusable(absent, hint=hint) from error
+                raise DeviceUnusableError(absent, hint=hint) from error
             return Resolved((machine.cpu_device,), absent)
         absent = f"{error.message}{_requested(wish)}"
         if wish.is_foreign and not strict:
             return Resolved((machine.cpu_device,), absent)
-        raise NoSuchDevice(absent, hint=error.hint) from error
+        raise DeviceNotFoundError(absent, hint=error.hint) from error
 
 
 # -- decisions ----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _is_gone(machine: Machine, wish: Wish) -> bool:
         return False
     try:
         return not match(machine, wish.word)
-    except NoSuchDevice:
+    except DeviceNotFoundError:
         return True
 
 
@@ -196,7 +196,7 @@ def _unmatched(machine: Machine, strict: bool) -> list[str]:
         for one in machine.unmatched
     ]
     if told and strict:
-        raise NoSuchDevice(told[0].removesuffix(": ignored"), hint=what_is_there(machine))
+        raise DeviceNotFoundError(told[0].removesuffix(": ignored"), hint=what_is_there(machine))
     return told
 
 
@@ -226,7 +226,7 @@ def _granted(
     if good:
         other_way = detour(good[0], wish.word)
         if other_way and strict:
-            raise DeviceUnusable(other_way, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
+            raise DeviceUnusableError(other_way, hint=good[0].why_not_fix or "Run `anyrig doctor`.")
         left = _passed(machine, good[:1], evidence)
         told = (*warnings, other_way) if other_way else warnings
         return Choice((good[0],), wish.origin, reason, left, told, wish.word)
@@ -234,7 +234,7 @@ def _granted(
     why = _why_not(first, evidence)
     fix = first.why_not_fix or "Run `anyrig doctor`."
     if strict:
-        raise DeviceUnusable(f"{first.name} cannot be used: {why}", hint=fix)
+        raise DeviceUnusableError(f"{first.name} cannot be used: {why}", hint=fix)
     warning = f"{first.name} cannot be used ({why}); using the CPU. {_as_sentence(fix)}"
     return Choice(
         (machine.cpu_device,),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from anyrig.devices.describe import Device, Drive, Machine
-from anyrig.errors import NoSuchDevice
+from anyrig.errors import DeviceNotFoundError
 from anyrig.units import GIB, is_number, normal_address
 
 _LIBRARY_WORDS = ("cuda", "tensorrt", "rocm", "xpu", "mps", "dml", "webgpu")
@@ -56,7 +56,9 @@ def match(machine: Machine, word: str) -> tuple[Device, ...]:
         return (*usable, machine.cpu_device)
     found = _found(machine, lower) if lower else ()
     if not found:
-        raise NoSuchDevice(f"no device matches {plain!r}", hint=what_is_there(machine, lower))
+        raise DeviceNotFoundError(
+            f"no device matches {plain!r}", hint=what_is_there(machine, lower)
+        )
     return found
 
 
@@ -136,7 +138,7 @@ def _by_name(machine: Machine, word: str) -> tuple[Device, ...]:
 def _single(found: Sequence[Device], word: str) -> tuple[Device, ...]:
     if len(found) > 1:
         names = ", ".join(f"{d.id} ({d.name})" for d in found)
-        raise NoSuchDevice(
+        raise DeviceNotFoundError(
             f"{word!r} matches {len(found)} devices: {names}",
             hint="Name one by its number in `anyrig devices` or by its id.",
         )

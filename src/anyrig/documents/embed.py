@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anyrig.documents.bundle import Bundle, bundles, cost, text_bundles
 from anyrig.documents.model import ENGINE, VERSION, Model
 from anyrig.documents.tokenise import CHUNK, FEW, Chunk, Tokeniser, chunks_of_texts
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.units import plural
 from anyrig.work.engine import Recipe, make
 from anyrig.work.outcome import Outcome, Report
@@ -277,7 +277,7 @@ class Embedder:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise WorkFailed("the embedder is closed", hint="Make a new one.")
+            raise WorkError("the embedder is closed", hint="Make a new one.")
 
     def _texts(
         self, chunk: Chunk, packed: Sequence[Bundle], results: Sequence[bytes]
@@ -289,7 +289,7 @@ class Embedder:
         for bundle, data in zip(packed, results, strict=True):
             vectors = np.frombuffer(data, np.float32).reshape(len(bundle.rows), -1)
             if vectors.shape[1] != self.model.dimension:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{self.model.name} gives {vectors.shape[1]} numbers for a text, not the "
                     f"{self.model.dimension} that its folder says",
                     hint="Its files belong to different models.",
@@ -346,5 +346,5 @@ def _vectors(outcome: Outcome[bytes]) -> bytes:
     if outcome.result is None:
         said = outcome.failure.said if outcome.failure else "no vector"
         hint = outcome.failure.hint if outcome.failure else ""
-        raise WorkFailed(f"a text could not be embedded: {said}", hint=hint or "-vv says more.")
+        raise WorkError(f"a text could not be embedded: {said}", hint=hint or "-vv says more.")
     return outcome.result

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from anyrig.documents import st_folder
 from anyrig.documents.packaged import PACKAGED, packaged
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Need
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def listed() -> list[Listed]:
         lack, hint = "", ""
         try:
             one.find()
-        except NeedsWeights as error:
+        except MissingWeightsError as error:
             lack, hint = error.message, error.hint
         found.append(Listed(name, one.summary, one.licence, one.languages, lack, hint))
     return found
@@ -139,7 +139,7 @@ def find(
         return in_folder(folder.resolve().parent, name=folder.stem, file=folder.resolve())
     if name.count("/") == 1 and not name.startswith((".", "~", "/")):
         return _of_hub(name, models / "documents" / name.replace("/", "--"), fetch)
-    raise BadInput(
+    raise InvalidInputError(
         f"there is no embedding model {name!r}",
         hint=f"There are: {', '.join(PACKAGED)}; or give a folder, or owner/name on the hub.",
     )
@@ -192,7 +192,7 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
         if fetch is None and st_folder.complete(folder):  # put there by hand
             return in_folder(folder, name=name)
         if fetch is None:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{name} is not on this machine",
                 hint=f"`anyrig embed --model {name} --fetch` gets it from the hub, or put its "
                 f"files into {folder}.",
@@ -204,7 +204,7 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
 def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     """The model of a folder, as sentence-transformers or transformers saved it."""
     from anyrig.documents.models.graph import writable
-    from anyrig.store.weights import fingerprint
+    from anyrig.storage.weights import fingerprint
 
     told = st_folder.read(folder)
     inner = told.folder
@@ -216,7 +216,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         told.config, bool(files), onnx is not None and (file is not None or not files)
     )
     if not told.dimension:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} does not say how long its vectors are",
             hint="Its config.json, with hidden_size, belongs beside the weights.",
         )

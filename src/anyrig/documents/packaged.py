@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.install import install_line
 
 
@@ -57,7 +57,7 @@ class Packaged:
     def find(self) -> Files:
         """Its files, whose hashes are what they should be."""
         if lack := self.lack():
-            raise NeedsWeights(f"{self.summary}: {lack} is not installed", hint=self.install)
+            raise MissingWeightsError(f"{self.summary}: {lack} is not installed", hint=self.install)
         if not self.module:
             return Files(Path(), None)
         weights = _checked(self.module, self.file, self.sha256, self.install)
@@ -70,7 +70,7 @@ class Packaged:
 
 
 def _checked(module: str, file: str, sha256: str, install: str) -> Path:
-    from anyrig.store.weights import file_hash
+    from anyrig.storage.weights import file_hash
 
     spec = importlib.util.find_spec(module)
     assert spec is not None
@@ -79,11 +79,11 @@ def _checked(module: str, file: str, sha256: str, install: str) -> Path:
     try:
         found = file_hash(path)
     except OSError as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path.name} of {module} cannot be read: {error.strerror}", hint=install
         ) from error
     if found != sha256:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path.name} of {module} is not what was published: its SHA-256 is {found[:16]}..., "
             f"not {sha256[:16]}...",
             hint=f"{install} --force-reinstall",

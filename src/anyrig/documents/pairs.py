@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.documents.classify.examples import Trouble
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
 
 _FIRST = ("anchor", "query", "question", "text1", "sentence1", "text_1", "sentence_1", "source")
@@ -62,7 +62,10 @@ class Couples:
 
 
 def pairs(path: Path) -> Couples:
-    """All pairs of a file; BadInput where there are none, or where only some have scores."""
+    """All pairs of a file.
+
+    InvalidInputError where there are none, or where only some have scores.
+    """
     told = Couples([])
     for place, row in _rows(path):
         one = row if isinstance(row, Trouble) else _couple(row, place)
@@ -72,9 +75,11 @@ def pairs(path: Path) -> Couples:
             told.found.append(one)
     if not told.found:
         why = f": {told.troubles[0].place}: {told.troubles[0].said}" if told.troubles else ""
-        raise BadInput(f"there are no pairs in {path}{why}", hint=_HINT)
+        raise InvalidInputError(f"there are no pairs in {path}{why}", hint=_HINT)
     if any((one.score is not None) != told.scored for one in told.found):
-        raise BadInput(f"{path.name} has pairs with scores and without", hint="Keep one kind.")
+        raise InvalidInputError(
+            f"{path.name} has pairs with scores and without", hint="Keep one kind."
+        )
     return told
 
 
@@ -83,10 +88,12 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Trouble]]:
         size = path.stat().st_size
         data = path.read_bytes() if path.is_file() and size <= _MOST_BYTES else b""
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+        raise InvalidInputError(
+            f"{path} cannot be read: {error.strerror or error}", hint=_HINT
+        ) from error
     if not data.strip():
         said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
-        raise BadInput(f"{path.name} is {said}", hint=_HINT)
+        raise InvalidInputError(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name).lstrip("\ufeff")
     if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or text.lstrip()[:1] in ("{", "["):
         yield from _of_json(text, path.name)
@@ -101,7 +108,7 @@ def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | Tr
         try:
             lines, what = json.loads(text), "entry"
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{name} is no JSON: {error}", hint=_HINT) from error
+            raise InvalidInputError(f"{name} is no JSON: {error}", hint=_HINT) from error
     for number, line in enumerate(lines, 1):
         place, row = f"{name}, {what} {number}", line
         if what == "line":
@@ -128,14 +135,14 @@ def _of_table(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | T
 
     mark = max((",", ";", "\t"), key=sense)
     if sense(mark) < 2:
-        raise BadInput(f"{name} does not say which columns are the two texts", hint=_HINT)
+        raise InvalidInputError(f"{name} does not say which columns are the two texts", hint=_HINT)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark)
     try:
         for row in reader:
             place = f"{name}, line {reader.line_num}"
             yield place, {key: value for key, value in row.items() if isinstance(key, str)}
     except csv.Error as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is no table: line {reader.line_num}: {error}", hint=_HINT
         ) from error
 

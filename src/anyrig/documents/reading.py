@@ -19,7 +19,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal, Protocol
 
-from anyrig.errors import AnyrigError, BadInput, DeviceLost, MissingPackage, PastLimit
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    InvalidInputError,
+    LimitExceededError,
+    MissingPackageError,
+)
 from anyrig.install import install_line
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
@@ -81,9 +87,9 @@ class Unread:
     """Whether it asks more of the machine than it may."""
 
     @property
-    def error(self) -> BadInput:
+    def error(self) -> InvalidInputError:
         """The same as an error."""
-        kind = PastLimit if self.past_limit else BadInput
+        kind = LimitExceededError if self.past_limit else InvalidInputError
         return kind(self.message, hint=self.hint)
 
 
@@ -96,7 +102,7 @@ def read(
     dpi: int = DPI,
     apart: Apart | None = None,
 ) -> Paged:
-    """A file in pages of text; `BadInput` if it cannot be read.
+    """A file in pages of text; `InvalidInputError` if it cannot be read.
 
     Args:
         path: of a regular file.
@@ -139,22 +145,24 @@ def read_all(
             if isinstance(found, Paged):
                 yield _pictures_or_error(found, drawing, ocr, mode, dpi)
             else:
-                yield Unread(path, found.message, found.hint, isinstance(found, PastLimit))
+                yield Unread(path, found.message, found.hint, isinstance(found, LimitExceededError))
 
 
-def textless(paged: Paged) -> BadInput:
+def textless(paged: Paged) -> InvalidInputError:
     """That a file holds no text: why, and what to do, in the same words for every command."""
     name = one_line(paged.file.name)
     pictures = [page.number for page in paged.pages if page.lack]
     if not pictures:
-        return BadInput(f"{name} has no text in it", hint="Give one that has words in it.")
+        return InvalidInputError(f"{name} has no text in it", hint="Give one that has words in it.")
     lack = next(page.lack for page in paged.pages if page.lack)
     said = f"{name} has no text in it: {named(pictures)}: {lack}"
     if any(NO_OCR in one for one in paged.warnings):
-        return BadInput(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
+        return InvalidInputError(f"{said}, and {NO_OCR}", hint=INSTALL_OCR)
     if any(NOT_WANTED in one for one in paged.warnings):
-        return BadInput(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
-    return BadInput(f"{said}, and OCR found none on it", hint="See whether the page is blank.")
+        return InvalidInputError(f"{said}, and {NOT_WANTED}", hint="Leave out --ocr never.")
+    return InvalidInputError(
+        f"{said}, and OCR found none on it", hint="See whether the page is blank."
+    )
 
 
 class _Readers:
@@ -196,7 +204,7 @@ class _Readers:
         apart = self._free.get()
         try:
             if self._over:
-                return BadInput(f"{path.name} was not read", hint="Read it again.")
+                return InvalidInputError(f"{path.name} was not read", hint="Read it again.")
             return _own_text(path, apart)
         except AnyrigError as error:
             return error
@@ -208,7 +216,7 @@ def _own_text(path: Path, apart: Apart) -> Paged:
     """The text layer; an error on a limit names the setting that moves it."""
     try:
         return apart.pages(path)
-    except PastLimit as error:
+    except LimitExceededError as error:
         if setting := _SETTINGS.get(error.limit):
             error.hint = f"{error.hint} The limit is `{setting}` of [documents] in the settings."
         raise
@@ -219,10 +227,10 @@ def _pictures_or_error(
 ) -> Paged | Unread:
     try:
         return _with_pictures(paged, apart, ocr, mode, dpi)
-    except (MissingPackage, DeviceLost):
+    except (MissingPackageError, DeviceLostError):
         raise  # no other file would fare better
     except AnyrigError as error:
-        return Unread(paged.file, error.message, error.hint, isinstance(error, PastLimit))
+        return Unread(paged.file, error.message, error.hint, isinstance(error, LimitExceededError))
     except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
         said = f"the pictures of {paged.file.name} cannot be read ({type(error).__name__}: {error})"
         return Unread(
@@ -239,7 +247,7 @@ def _with_pictures(paged: Paged, apart: Apart, ocr: Reads | None, mode: Mode, dp
     told = _Told()
     read_pages = dict(_read_pictures(paged.file, wanted, apart, ocr, dpi, told))
     if told.unread and len(told.unread) == len(wanted) and not _has_text(paged):
-        raise BadInput(
+        raise InvalidInputError(
             next(iter(told.unread.values())), hint="Get the file anew, or save it again."
         )
     pages = [_chosen(page, read_pages.get(page.number), told) for page in paged.pages]

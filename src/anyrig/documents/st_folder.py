@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.tokenise import longest_of
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 
 if TYPE_CHECKING:
     from anyrig.documents.model import Form
@@ -60,7 +60,9 @@ def read(folder: Path) -> Told:
     inner, pooling, normalise, dense, whole = folder, "mean", False, None, True
     for module in modules:
         if not isinstance(module, dict):
-            raise BadInput(f"modules.json of {folder.name} is damaged", hint="Get it again.")
+            raise InvalidInputError(
+                f"modules.json of {folder.name} is damaged", hint="Get it again."
+            )
         kind = str(module.get("type", "")).rpartition(".")[2]
         path = folder / str(module.get("path", ""))
         if kind == "Transformer":
@@ -73,7 +75,7 @@ def read(folder: Path) -> Told:
         elif kind == "Dense" and dense is None:
             dense = path
         elif kind != "Dropout":
-            raise BadInput(
+            raise InvalidInputError(
                 f"{folder.name} has a module {kind or 'without a name'} that is not known here",
                 hint="Transformer, Pooling, one Dense and Normalize are.",
             )
@@ -81,7 +83,7 @@ def read(folder: Path) -> Told:
     told = _json(folder / "config_sentence_transformers.json", {})
     prompts = _prompts(told)
     if prompts and not whole:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder.name} leaves its prompts out when it pools, which is not known here",
             hint="Models whose Pooling has include_prompt, as most have, can be used.",
         )
@@ -120,7 +122,9 @@ def _pooling(config: Mapping[str, Any]) -> str:
         found = [ours for theirs, ours in _POOLINGS.items() if config.get(theirs)]
     if len(found) != 1 or found[0] == "weightedmean":
         said = " and ".join(found) or "none"
-        raise BadInput(f"pooling by {said} is not known here", hint="mean, cls, max or last are.")
+        raise InvalidInputError(
+            f"pooling by {said} is not known here", hint="mean, cls, max or last are."
+        )
     return found[0]
 
 
@@ -171,7 +175,7 @@ def form(config: Mapping[str, Any], has_weights: bool, has_onnx: bool) -> Form:
     if has_onnx:
         return "onnx"
     if not has_weights:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             "the folder holds no model",
             hint="It needs config.json and model.safetensors, or model.onnx.",
         )

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def opened(file: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
         ) from error
 
@@ -264,7 +264,7 @@ def _converted(folder: Path) -> Tokenizer:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{folder} has no tokenizer.json",
             hint=f"Get it from the model's page, or {install_line('anyrig[torch]')} to make one.",
         ) from error
@@ -273,7 +273,7 @@ def _converted(folder: Path) -> Tokenizer:
             str(folder), local_files_only=True
         ).backend_tokenizer
     except Exception as error:  # noqa: BLE001 - each kind of tokenizer raises its own
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{folder} has no tokenizer that can be read: {str(error).splitlines()[0]}",
             hint="It needs the model's tokenizer.json.",
         ) from error

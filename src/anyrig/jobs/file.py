@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import StoreBusy, StoreFailed
+from anyrig.errors import StorageBusyError, StorageError
 
 T = TypeVar("T")
 FORM = 1
@@ -183,9 +183,11 @@ class File:
         finally:
             _roll_back(connection)
         if mark != OURS and (mark or names or form):
-            raise StoreFailed(f"{self.path} is a database of another program", hint="Move it away.")
+            raise StorageError(
+                f"{self.path} is a database of another program", hint="Move it away."
+            )
         if form > FORM:
-            raise StoreFailed(
+            raise StorageError(
                 f"{self.path} was written by a newer anyrig (form {form}, known is {FORM})",
                 hint="Update anyrig.",
             )
@@ -202,16 +204,16 @@ class File:
             code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 self.close()
-                raise StoreFailed(
+                raise StorageError(
                     f"the list of jobs {self.path} is damaged: {error}",
                     hint="Move it away and a new list is begun. What jobs have made is not in it: "
                     "ordered again, they go on with what is kept.",
                 ) from error
             text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv says more."))
-            kind = StoreBusy if code in _BUSY else StoreFailed
+            kind = StorageBusyError if code in _BUSY else StorageError
             raise kind(text.replace("{path}", str(self.path)), hint=hint) from error
         except OSError as error:
-            raise StoreFailed(
+            raise StorageError(
                 f"cannot use {self.path}: {error.strerror or error}",
                 hint="Look at who owns it and its folder.",
             ) from error

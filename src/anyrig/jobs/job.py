@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Plain: TypeAlias = "None | bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]"
 """What JSON can hold."""
@@ -19,7 +19,7 @@ ACTIVE: tuple[State, ...] = ("queued", "running", "paused")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 
-class NoSuchJob(BadInput):
+class JobNotFoundError(InvalidInputError):
     """An id that no job has."""
 
 
@@ -96,7 +96,7 @@ class Jobs(Protocol):
         """A new job, queued; `client` is the id of the API key that submits it."""
 
     def get(self, id: str) -> Job:
-        """A job by its id; `NoSuchJob`."""
+        """A job by its id; `JobNotFoundError`."""
 
     def list(self, *, kinds: Sequence[str] = (), states: Sequence[State] = ()) -> Sequence[Job]:
         """Those of some kinds and states, or all; the oldest first."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import owner
 from anyrig.jobs.file import File
-from anyrig.jobs.job import Event, Job, Listing, NoSuchJob, Plain, State
+from anyrig.jobs.job import Event, Job, JobNotFoundError, Listing, Plain, State
 from anyrig.jobs.marks import Chosen, Mark, chosen, counts, marks, owned, places, rows
 from anyrig.jobs.rows import FIELDS, Row, add_event, event_of, job_of, move, to_text
 
@@ -64,7 +64,7 @@ class LocalJobs:
         """A new job, queued."""
         text = to_text(dict(arguments), "the arguments")
         if len(text) > MOST_ARGUMENT_BYTES:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the arguments take {len(text)} bytes", hint="Name files instead of their words."
             )
         # 80 bits: who does not know an id cannot guess it.
@@ -135,7 +135,7 @@ class LocalJobs:
         job = self.get(id)
         while True:
             # Deleted while it is followed: there is nothing more to tell.
-            with contextlib.suppress(NoSuchJob):
+            with contextlib.suppress(JobNotFoundError):
                 job, found = self._news(id, after)
                 yield from found
                 after = found[-1].number if found else after
@@ -161,7 +161,9 @@ class LocalJobs:
 
         def change(connection: sqlite3.Connection, row: Row, job: Job) -> None:
             if job.over:
-                raise BadInput(f"the job is {job.state}", hint="There is nothing left to pause.")
+                raise InvalidInputError(
+                    f"the job is {job.state}", hint="There is nothing left to pause."
+                )
             if job.state == "running":
                 # Who asked for its end does not get a rest instead.
                 self._wish(connection, row, job.asked or "pause")
@@ -175,7 +177,7 @@ class LocalJobs:
 
         def change(connection: sqlite3.Connection, row: Row, job: Job) -> None:
             if job.state == "done":
-                raise BadInput("the job is done", hint="Submit a new one to do it again.")
+                raise InvalidInputError("the job is done", hint="Submit a new one to do it again.")
             if job.state == "running":
                 # If it has stopped for that wish already, it is queued instead of put to rest.
                 self._wish(connection, row, "")
@@ -190,7 +192,9 @@ class LocalJobs:
 
         def change(connection: sqlite3.Connection, row: Row, job: Job) -> None:
             if job.state in ("done", "failed"):
-                raise BadInput(f"the job is {job.state}", hint="There is nothing left to cancel.")
+                raise InvalidInputError(
+                    f"the job is {job.state}", hint="There is nothing left to cancel."
+                )
             if job.state == "running":
                 self._wish(connection, row, "cancel")
             elif job.state != "cancelled":
@@ -204,7 +208,7 @@ class LocalJobs:
         def work(connection: sqlite3.Connection) -> None:
             row = self._row(connection, id)
             if self._job(row).state == "running":
-                raise BadInput("the job is running", hint="Cancel it first.")
+                raise InvalidInputError("the job is running", hint="Cancel it first.")
             connection.execute("DELETE FROM jobs WHERE number = ?", (row[0],))
 
         self.file.write(work)
@@ -246,7 +250,7 @@ class LocalJobs:
     def _row(self, connection: sqlite3.Connection, id: str) -> Row:
         row = connection.execute(f"SELECT {FIELDS} FROM jobs WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise NoSuchJob(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+            raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
         found: Row = row
         return found
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import cast
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs.file import damaged
 from anyrig.jobs.job import Event, Job, Plain, State, Trouble, Wish
 
@@ -20,11 +20,11 @@ MOST_EVENT_BYTES = 64 << 10
 
 
 def to_text(data: Plain, what: str) -> str:
-    """Data as JSON; `BadInput` for what JSON cannot hold."""
+    """Data as JSON; `InvalidInputError` for what JSON cannot hold."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{what} cannot be written as JSON: {error}",
             hint="Give texts, numbers, true, false, null, lists and objects of those.",
         ) from error

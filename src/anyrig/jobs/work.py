@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from anyrig.errors import AnyrigError, BadInput, StoreFailed
+from anyrig.errors import AnyrigError, InvalidInputError, StorageError
 from anyrig.jobs.job import Job, Plain, Run, Stop, Stopped, Trouble
 from anyrig.jobs.lease import Leases, Outcome
 from anyrig.jobs.local import LocalJobs
@@ -105,7 +105,7 @@ class _Running:
     def _write(self, kind: str, data: Mapping[str, Plain]) -> None:
         try:
             self._leases.tell(self.job.id, kind, data)
-        except StoreFailed as error:  # the work itself is worth more than word of it
+        except StorageError as error:  # the work itself is worth more than word of it
             log.warning("progress of job %s is not kept: %s", self.job.id, error.message)
 
 
@@ -126,7 +126,7 @@ class _Desk:
             self._pass_on()
             self._put_away()
             self._take()
-        except StoreFailed as error:
+        except StorageError as error:
             if not self._running:
                 raise
             log.warning("%s", error.message)
@@ -150,7 +150,7 @@ class _Desk:
             running.join(max(0.0, end - time.monotonic()))
         try:
             self._put_away()
-        except StoreFailed as error:  # the lease runs out, and another takes it
+        except StorageError as error:  # the lease runs out, and another takes it
             log.warning("%s", error.message)
 
     def _beat(self) -> None:
@@ -177,7 +177,7 @@ class _Desk:
                 continue
             try:
                 self._leases.end(id, running.outcome)
-            except BadInput as error:  # a result that JSON cannot hold
+            except InvalidInputError as error:  # a result that JSON cannot hold
                 self._leases.end(id, Outcome(trouble=Trouble(error.message, error.hint)))
             del self._running[id]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import GIB, bytes_text
 
 if TYPE_CHECKING:
@@ -132,9 +132,11 @@ def budget(memory: MemoryNow, *, gib: float | None = None, fraction: float | Non
         fraction: `--memory-fraction` of the device's whole memory.
     """
     if gib is not None and not _LEAST_GIB <= gib < float("inf"):
-        raise BadInput(f"--memory-gb {gib:g} leaves no memory", hint="Give a number above 0.")
+        raise InvalidInputError(
+            f"--memory-gb {gib:g} leaves no memory", hint="Give a number above 0."
+        )
     if fraction is not None and not 0 < fraction <= 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"--memory-fraction {fraction:g} is not a share of the device's memory",
             hint="Give a number from 0 to 1, such as 0.8.",
         )

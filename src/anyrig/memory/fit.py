@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from anyrig.errors import BadInput, DeviceLost, OutOfMemory
+from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.recover import Recognise, attempt
 from anyrig.memory.seek import Outcome, Rules, Try, best, next_size
 from anyrig.units import bytes_text, seconds_text
@@ -130,14 +130,16 @@ def fit(
         clock: the time in seconds.
     """
     if start < 1 or multiple < 1 or max_trials < 1 or (most is not None and most < multiple):
-        raise BadInput(
+        raise InvalidInputError(
             f"no batch size: start {start}, multiple {multiple}, most {most}",
             hint="Sizes count from 1, and `most` is at least one multiple.",
         )
     if budget_bytes is not None and budget_bytes < 1:
-        raise BadInput(f"a budget of {budget_bytes} bytes", hint="Give None where none is known.")
+        raise InvalidInputError(
+            f"a budget of {budget_bytes} bytes", hint="Give None where none is known."
+        )
     if not 0 < tolerance < 1 or not longest_trial_s > 0 or not 0 <= cliff <= 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"tolerance {tolerance}, longest_trial_s {longest_trial_s}, cliff {cliff}",
             hint="A share between 0 and 1, seconds above 0, a share up to 1.",
         )
@@ -247,7 +249,7 @@ class Trial:
 
     def _refuse_lost(self, size: int) -> None:
         if self.shortage is not None and self.shortage.fatal:
-            raise DeviceLost(
+            raise DeviceLostError(
                 f"the device was lost at a batch of {size}: {self.shortage.said}",
                 hint="Begin anew in a new process, with a smaller start or budget.",
             )
@@ -346,12 +348,12 @@ def _answer(tries: Sequence[Try], rules: Rules, why: str, shortage: Shortage | N
     return Fit(good.size, tuple(tries), "; ".join(parts), rules.budget_bytes)
 
 
-def _nothing(smallest: Try, rules: Rules, why: str, shortage: Shortage | None) -> OutOfMemory:
+def _nothing(smallest: Try, rules: Rules, why: str, shortage: Shortage | None) -> OutOfMemoryError:
     message = f"a batch of {smallest.size} does not fit: {_failure(smallest, rules, shortage)}"
     if smallest.size > rules.multiple:
         hint = f"Start smaller than {smallest.size}."
-        return OutOfMemory(f"{message}; no smaller one was tried: {why}", hint=hint)
-    return OutOfMemory(
+        return OutOfMemoryError(f"{message}; no smaller one was tried: {why}", hint=hint)
+    return OutOfMemoryError(
         message,
         hint="Take shorter inputs, a smaller model or a larger budget; for training also bf16 or "
         "fp16, gradient checkpointing, or an optimiser with less state.",

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 log = logging.getLogger(__name__)
 _FORMAT = 1

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import Fit, Meter, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
@@ -48,9 +48,11 @@ def step_of(
     """
     if precision not in get_args(Precision):
         known = ", ".join(get_args(Precision))
-        raise BadInput(f"no number format is called {precision!r}", hint=f"There are: {known}.")
+        raise InvalidInputError(
+            f"no number format is called {precision!r}", hint=f"There are: {known}."
+        )
     if precision == "fp8":
-        raise BadInput("a plain module has no fp8 step", hint="Take bf16, fp16 or fp32.")
+        raise InvalidInputError("a plain module has no fp8 step", hint="Take bf16, fp16 or fp32.")
     where, kind = torch.device(device), _KINDS.get(precision)
     module.to(where)
     if not training:
@@ -96,7 +98,7 @@ def fit_module(
     """
     device = getattr(bound, "device", None)
     if not isinstance(device, torch.device):
-        raise BadInput(
+        raise InvalidInputError(
             "a module needs a device bound through torch", hint="attach(device, torch's drive)"
         )
     step = step_of(
@@ -152,7 +154,9 @@ def _inputs(
 def _optimiser(module: nn.Module, name: Optimiser) -> torch.optim.Optimizer:
     parameters = [one for one in module.parameters() if one.requires_grad]
     if not parameters:
-        raise BadInput("the module has nothing to train", hint="Measure it with --inference.")
+        raise InvalidInputError(
+            "the module has nothing to train", hint="Measure it with --inference."
+        )
     if name == "adamw":
         return torch.optim.AdamW(parameters, lr=1e-5)
     return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9 if name == "momentum" else 0.0)
@@ -187,7 +191,7 @@ def _tensor(output: Any) -> torch.Tensor:
             return found
     if isinstance(output, (tuple, list)) and output and isinstance(output[0], torch.Tensor):
         return output[0]
-    raise BadInput(
+    raise InvalidInputError(
         f"the module gives a {type(output).__name__}, which holds no tensor to train on",
         hint="Let it return a tensor, or a mapping with `loss` or `logits`.",
     )

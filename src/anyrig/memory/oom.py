@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from anyrig.errors import DeviceLost, OutOfMemory
+from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory import recover
 from anyrig.memory.oom_amounts import amounts_in
 from anyrig.memory.oom_texts import Said, Where, loss_in, shortage_in
@@ -106,7 +106,7 @@ def device_lost(error: BaseException) -> str | None:
     """What a library said when it lost its device for this process; None when it did not."""
     for link in _explained(error):
         text = _outcome(_text(link))
-        if isinstance(link, DeviceLost) or not _LOST_CLASSES.isdisjoint(_names(link)):
+        if isinstance(link, DeviceLostError) or not _LOST_CLASSES.isdisjoint(_names(link)):
             return _first_line(text) or type(link).__name__
         if _code(link) in _CODES_LOST or (_speaks(link) and loss_in(text)):
             return _first_line(text)
@@ -124,7 +124,7 @@ def _recognise(error: BaseException, seen: set[int]) -> Shortage | None:
         found = _recognise(error.__cause__, seen)
     if found is None and error.__context__ is not None and _quotes(error, error.__context__):
         found = _recognise(error.__context__, seen)
-    if found is not None and isinstance(error, DeviceLost):
+    if found is not None and isinstance(error, DeviceLostError):
         found = replace(found, fatal=True)
     return found
 
@@ -162,7 +162,7 @@ def _where_by_type(error: Exception) -> Where | None:
     if isinstance(error, OSError):
         by_number = error.errno == errno.ENOMEM or getattr(error, "winerror", None) in _WINDOWS
         return "host" if by_number else None
-    if isinstance(error, OutOfMemory) and error.__cause__ is None:
+    if isinstance(error, OutOfMemoryError) and error.__cause__ is None:
         return "host" if str(error).startswith(_PLACES["host"]) else "device"
     return None
 
@@ -261,7 +261,7 @@ def translate(
     options: Sequence[str] = (),
     memory: MemoryLike | None = None,
     memory_of: Where = "device",
-) -> OutOfMemory | DeviceLost:
+) -> OutOfMemoryError | DeviceLostError:
     """One error that says what was running, what was asked for, what was free and what to try.
 
     Args:
@@ -277,15 +277,15 @@ def translate(
     tries = f"Try {_either(options)}." if options else ""
     again = "Only a new process can use the device again: start the command anew."
     if shortage is None:
-        return DeviceLost(
+        return DeviceLostError(
             f"the device was lost while {doing}: {lost}", hint=f"{again} {tries}".strip()
         )
     message = _told(shortage, doing, memory if memory_of == shortage.where else None)
     if shortage.fatal or lost is not None:
-        return DeviceLost(
+        return DeviceLostError(
             f"{message}; its driver gave the device up", hint=f"{tries} {again}".strip()
         )
-    return OutOfMemory(
+    return OutOfMemoryError(
         message, hint=tries or "Give it less at a time, or a device with more memory."
     )
 

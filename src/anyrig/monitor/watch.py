@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyrig.devices.describe import Machine
 from anyrig.devices.sources.live import LiveAnswers
 from anyrig.devices.sources.system import System
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import Alert, Watchdog
 from anyrig.monitor.lanes import Lane
 from anyrig.monitor.processes import Crowd, WhoIsOurs, family
@@ -63,7 +63,7 @@ class Monitor:
         readers: Sequence[Reader] | None = None,
     ) -> None:
         if not interval_s > 0 or length < 1:
-            raise BadInput(
+            raise InvalidInputError(
                 f"cannot sample every {interval_s:g} s and keep {length}",
                 hint="The interval is more than 0 s and at least one sample is kept.",
             )

@@ -16,7 +16,7 @@ from torch import nn
 
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.dynamic import Dynamic, Moved, MoveSettings
 from anyrig.precision.eighths import convert
 from anyrig.precision.scaler import (
@@ -229,7 +229,7 @@ def make(
     named = precision_named(precision)
     precision = cast("Precision", named if named in get_args(Precision) else precision)
     if precision not in get_args(Precision):
-        raise BadSetting(
+        raise InvalidSettingError(
             f"no number format is called {precision!r}",
             hint=f"There are: {', '.join(get_args(Precision))}.",
         )
@@ -243,7 +243,7 @@ def make(
     if not training and not (keep_weights and device_type in _AUTOCASTS):
         return WholeCast16(precision, device_type, plain)
     if device_type not in _AUTOCASTS:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{precision} cannot be trained in on {device_type}: its autocast does nothing",
             hint="Train in fp32 there.",
         )
@@ -254,7 +254,9 @@ def make(
     if fallback is None:
         return start
     if fallback not in ("bf16", "fp32", "tf32"):
-        raise BadSetting(f"fp16 cannot move to {fallback}", hint="Take bf16, tf32 or fp32.")
+        raise InvalidSettingError(
+            f"fp16 cannot move to {fallback}", hint="Take bf16, tf32 or fp32."
+        )
     return Dynamic(
         start,
         scaling,
@@ -266,7 +268,7 @@ def make(
 
 def _eighths(device_type: str, training: bool) -> Applied:
     if training:
-        raise BadSetting(
+        raise InvalidSettingError(
             "fp8 here is for trained models alone", hint="Train in bf16, then cast to fp8."
         )
     return Eighths(device_type)

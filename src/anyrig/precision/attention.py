@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import KernelFailed
+from anyrig.errors import KernelError
 from anyrig.precision.verdict import Result, Tried, Verdict
 
 log = logging.getLogger(__name__)
@@ -272,7 +272,7 @@ def _tried(
         text = str(raised).partition("\n")[0]
         if type(raised).__name__ == "AcceleratorError":
             # What a driver reports so stays: every later call in this process would fail as well.
-            raise KernelFailed(
+            raise KernelError(
                 f"attention through {backend} in {precision} ended in: {text}",
                 hint="Start again with a new process; `anyrig doctor` checks the device.",
             ) from raised

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anyrig.devices.describe import Device, Drive, Precision
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.fitness import BYTES, PRECISIONS, Fitness, fitness
 from anyrig.precision.presets import Preset, Profile, preset
 
@@ -79,7 +79,7 @@ def parse(word: str) -> Precision | None:
     if plain in ("auto", ""):
         return None
     if plain not in _NAMES:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"no number format is called {word!r}",
             hint=f"There are: auto, {', '.join(PRECISIONS)}.",
         )
@@ -100,7 +100,7 @@ def _asked(
     view = rest[name]
     if view.state == "impossible":
         able = [p for p in PRECISIONS if rest[p].state != "impossible"]
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{name} cannot be used on {device.name}: {view.why}",
             hint=f"Use auto, or one of: {', '.join(able)}.",
         )

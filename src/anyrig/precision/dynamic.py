@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +40,11 @@ class MoveSettings:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise BadSetting(f"{name} is {value!r}", hint="It must be a whole number above 0.")
+                raise InvalidSettingError(
+                    f"{name} is {value!r}", hint="It must be a whole number above 0."
+                )
         if self.most_skipped > self.window:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"most_skipped is {self.most_skipped}, more than the window of {self.window}",
                 hint="fp16 would never be given up; make it smaller.",
             )
@@ -173,7 +175,7 @@ class Dynamic:
             recent = [bool(value) for value in state["recent"]]
             steps, floored, inner = int(state["steps"]), int(state["floored"]), state["inner"]
         except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the checkpoint's precision state makes no sense: {error!r}",
                 hint="Take an earlier checkpoint, or leave its precision state out.",
             ) from error

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Groups = dict[tuple[torch.device, torch.dtype], list[torch.Tensor]]
 
@@ -78,7 +78,7 @@ def nonfinite_after_unscaling(
     flags: list[torch.Tensor] = []
     for (device, dtype), group in _grouped(gradients.all).items():
         if dtype == torch.float16 and inverse != 1.0:
-            raise BadInput(
+            raise InvalidInputError(
                 "gradients in fp16 vanish when they are unscaled",
                 hint="Keep the weights in fp32 and let autocast compute in fp16.",
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 Profile = Literal["quality", "balanced", "fast", "low-memory"]
 Rule = Literal["best", "quickest", "smallest"]
@@ -66,4 +66,6 @@ def preset(name: str) -> Preset:
     for known, found in PRESETS.items():
         if known == name.strip().lower().replace("_", "-"):
             return found
-    raise BadSetting(f"no profile is called {name!r}", hint=f"There are: {', '.join(PRESETS)}.")
+    raise InvalidSettingError(
+        f"no profile is called {name!r}", hint=f"There are: {', '.join(PRESETS)}."
+    )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.precision.gradients import clip, collect, nonfinite_after_unscaling
 
 log = logging.getLogger(__name__)
@@ -73,12 +73,12 @@ class ScalerSettings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-                raise BadSetting(f"the loss scaler has no setting {name!r}", hint=hint)
+                raise InvalidSettingError(f"the loss scaler has no setting {name!r}", hint=hint)
         return cls(**values)
 
 
-def _bad(name: str, value: object, must: str) -> BadSetting:
-    return BadSetting(f"the loss scaler's {name} is {value!r}", hint=f"It must be {must}.")
+def _bad(name: str, value: object, must: str) -> InvalidSettingError:
+    return InvalidSettingError(f"the loss scaler's {name} is {value!r}", hint=f"It must be {must}.")
 
 
 class StepOutcome(NamedTuple):
@@ -187,7 +187,7 @@ class LossScaler:
             max_norm: the norm to clip to; no clipping when None.
         """
         if not self._pending:
-            raise BadInput(
+            raise InvalidInputError(
                 "a step without a scaled backward pass would unscale its gradients twice",
                 hint="Call backward before every step.",
             )
@@ -262,8 +262,8 @@ class LossScaler:
         self._pending = False
 
 
-def _refused(what: str) -> BadInput:
-    return BadInput(
+def _refused(what: str) -> InvalidInputError:
+    return InvalidInputError(
         f"the checkpoint's loss scaler state makes no sense: {what}",
         hint="Take an earlier checkpoint, or start with a fresh scale by leaving its state out.",
     )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.devices.describe import Device, Drive, Precision
 from anyrig.devices.parts.amd import is_fnuz
 from anyrig.precision.verdict import Result, from_plain, to_plain
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 if TYPE_CHECKING:
     import torch

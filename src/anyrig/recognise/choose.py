@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.recognise.moonshine import Moonshine
 from anyrig.recognise.protocol import INSTALL, Recogniser
 from anyrig.recognise.whisper import Whisper
@@ -14,15 +14,17 @@ ALL: tuple[type[Recogniser], ...] = (Moonshine, Whisper)
 
 
 def choose(language: str) -> type[Recogniser]:
-    """The recogniser of a language; MissingPackage when it is not installed."""
+    """The recogniser of a language; MissingPackageError when it is not installed."""
     code = language.partition("-")[0].lower()
     for kind in ALL:
         if code in kind.languages:
             for module in kind.modules:
                 if find_spec(module) is None:
-                    raise MissingPackage(f"{kind.name} needs the package {module}", hint=INSTALL)
+                    raise MissingPackageError(
+                        f"{kind.name} needs the package {module}", hint=INSTALL
+                    )
             return kind
-    raise BadInput(
+    raise InvalidInputError(
         f"no recogniser hears {language!r}",
         hint="Whisper hears a hundred languages, by their ISO 639-1 codes: en, es, fr, de...",
     )

@@ -17,7 +17,7 @@ from anyrig.text.captions_cut import pieces, width, wrapped
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
-    from anyrig.store.key import Plain
+    from anyrig.storage.key import Plain
 
 FormName = Literal["txt", "md", "srt", "vtt", "json"]
 FORMS: tuple[FormName, ...] = get_args(FormName)

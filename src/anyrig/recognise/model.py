@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.placement import Need
 from anyrig.recognise import moonshine, whisper
@@ -131,19 +131,21 @@ def find(
         fetch: whether a name on the hub may be fetched; else only what is here is taken.
     """
     if engine and engine not in ENGINES:
-        raise BadInput(f"no engine {engine!r}", hint=f"There are: {', '.join(ENGINES)}.")
+        raise InvalidInputError(f"no engine {engine!r}", hint=f"There are: {', '.join(ENGINES)}.")
     found = _named(name, engine, fetch) if name else _usual(language, engine, translate)
     if engine and found.engine != engine:
-        raise BadInput(
+        raise InvalidInputError(
             f"{found.name} is run by {found.engine}, not by {engine}",
             hint="Leave --engine out, or name another model.",
         )
     code = language.partition("-")[0].lower()
     if code and code not in found.languages:
         heard = ", ".join(found.languages[:12]) + (", ..." if len(found.languages) > 12 else "")
-        raise BadInput(f"{found.name} does not hear {language!r}", hint=f"It hears: {heard}.")
+        raise InvalidInputError(
+            f"{found.name} does not hear {language!r}", hint=f"It hears: {heard}."
+        )
     if translate and not found.translates:
-        raise BadInput(
+        raise InvalidInputError(
             f"{found.name} hears one language and translates nothing",
             hint=f"--model {BASE} does, or any other Whisper of many languages.",
         )
@@ -153,7 +155,9 @@ def find(
 
 def _usual(language: str, engine: str, translate: bool) -> Model:
     if engine == "transformers":
-        raise BadInput("which model of transformers?", hint="Name it: --model FOLDER_OR_NAME.")
+        raise InvalidInputError(
+            "which model of transformers?", hint="Name it: --model FOLDER_OR_NAME."
+        )
     if engine:
         return MOONSHINE if engine == "moonshine" else WHISPER_BASE
     if not language or translate:
@@ -177,13 +181,15 @@ def _named(name: str, engine: str, fetch: bool) -> Model:
     if plain.lower() in (BASE, "base") and engine != "transformers":
         return WHISPER_BASE
     if path.exists():
-        raise BadInput(f"{plain} is a file", hint="A model is a folder: name the one it lies in.")
+        raise InvalidInputError(
+            f"{plain} is a file", hint="A model is a folder: name the one it lies in."
+        )
     if plain in _SIZES:
         names = {"turbo": "large-v3-turbo"}
         size = names.get(plain, plain)
         plain = f"openai/whisper-{size}" if engine == "transformers" else _systran(size)
     elif plain.count("/") != 1 or plain.startswith((".", "/", "~")):
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no model {name!r}",
             hint=f"moonshine, {BASE}, a folder, a name on the hub such as "
             f"openai/whisper-small, or a size: {', '.join(_SIZES[:9])}...",
@@ -204,12 +210,12 @@ def _of_hub(name: str, fetch: bool) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise MissingPackage(f"{name} is on the hub", hint=TORCH_INSTALL) from error
+        raise MissingPackageError(f"{name} is on the hub", hint=TORCH_INSTALL) from error
     try:
         return Path(snapshot_download(name, local_files_only=True, allow_patterns=_WANTED))
     except (OSError, ValueError) as error:
         if not fetch:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{name} is not on this machine",
                 hint="--fetch gets it from the hub, or name a folder: --model FOLDER.",
             ) from error
@@ -218,7 +224,7 @@ def _of_hub(name: str, fetch: bool) -> Path:
         return Path(snapshot_download(name, allow_patterns=_WANTED))
     except Exception as error:  # whatever the hub's client throws without a network
         said = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{name} is not on this machine and cannot be fetched: {said}",
             hint="Put the model's folder here and name that: --model FOLDER.",
         ) from error
@@ -237,13 +243,13 @@ def _in_folder(folder: Path, name: str) -> Model:
         )  # fmt: skip
     kind = str(config.get("model_type", ""))
     if not config or not weights:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds no model that hears",
             hint="A Whisper of transformers (config.json, *.safetensors), or one for CTranslate2 "
             "(model.bin, config.json).",
         )
     if kind != "whisper":
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} is a model of the kind {kind or 'unknown'!r}, not a Whisper",
             hint="Name a Whisper, or leave --model out.",
         )
@@ -293,7 +299,7 @@ def fingerprint(files: list[Path]) -> str:
 
 
 def _installed(model: Model) -> None:
-    """MissingPackage names what lacks, before hours of work."""
+    """MissingPackageError names what lacks, before hours of work."""
     wanted: tuple[str, ...] = {
         "moonshine": moonshine.Moonshine.modules,
         "whisper": whisper.Whisper.modules if not model.folder else ("faster_whisper",),
@@ -302,4 +308,4 @@ def _installed(model: Model) -> None:
     hint = TORCH_INSTALL if model.engine == "transformers" else INSTALL
     for module in wanted:
         if find_spec(module) is None:
-            raise MissingPackage(f"{model.name} needs the package {module}", hint=hint)
+            raise MissingPackageError(f"{model.name} needs the package {module}", hint=hint)

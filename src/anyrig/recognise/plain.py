@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.recognise.protocol import Line, Transcript, Word
 
 if TYPE_CHECKING:
-    from anyrig.store.key import Plain
+    from anyrig.storage.key import Plain
 
 _FACTS = ("avg_logprob", "no_speech_prob", "compression_ratio", "temperature")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -149,13 +149,13 @@ class Recogniser(Usual):
         return careful(lambda part: self.lines(part, language, task), at_16k)
 
 
-def missing(what: str, error: ImportError) -> MissingPackage:
+def missing(what: str, error: ImportError) -> MissingPackageError:
     """What a person is told when a recogniser's package is not there."""
-    return MissingPackage(f"{what} needs the package {error.name}", hint=INSTALL)
+    return MissingPackageError(f"{what} needs the package {error.name}", hint=INSTALL)
 
 
 def check_hashes(files: Iterable[tuple[Path, str]], package: str) -> None:
-    """That files are the ones that were tried; NeedsWeights when one is not."""
+    """That files are the ones that were tried; MissingWeightsError when one is not."""
     for path, wanted in files:
         try:
             with path.open("rb") as file:
@@ -166,8 +166,8 @@ def check_hashes(files: Iterable[tuple[Path, str]], package: str) -> None:
             raise _not_whole(path, package, f"its SHA-256 is {found[:16]}..., not {wanted[:16]}...")
 
 
-def _not_whole(path: Path, package: str, why: str) -> NeedsWeights:
-    return NeedsWeights(
+def _not_whole(path: Path, package: str, why: str) -> MissingWeightsError:
+    return MissingWeightsError(
         f"{path.name} of {package} cannot be used: {why}",
         hint=install_line(package, options="--force-reinstall --no-deps"),
     )

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Samples = NDArray[np.float32]
 
@@ -33,7 +33,7 @@ class Resampler:
 
     def __init__(self, source: int, target: int) -> None:
         if source <= 0 or target <= 0:
-            raise BadInput(
+            raise InvalidInputError(
                 f"no change of rate from {source} to {target}",
                 hint="Rates are samples per second, above 0.",
             )

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 from anyrig.recognise.protocol import RATE
 from anyrig.recognise.riff import cut_short
@@ -97,7 +97,7 @@ class Sound:
 
     def _check(self, seconds: float) -> None:
         if seconds > self._most_s:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{self.name} claims {seconds_text(seconds)} of sound or more in "
                 f"{bytes_text(self._num_bytes)}",
                 hint="Play it to see whether its header is right, and convert it to wav or flac.",
@@ -115,14 +115,17 @@ class Sound:
 
 
 def opened(source: Path | BinaryIO, name: str = "") -> Sound:
-    """A file of sound, or its bytes as an open file; BadInput when there is no sound in it."""
+    """A file of sound, or its bytes as an open file.
+
+    InvalidInputError when there is no sound in it.
+    """
     if isinstance(source, Path):
         name = name or source.name
         if not source.is_file():
             what = "a folder" if source.is_dir() else "not there"
-            raise BadInput(f"{source} is {what}", hint="Name a file of sound.")
+            raise InvalidInputError(f"{source} is {what}", hint="Name a file of sound.")
         if not source.stat().st_size:
-            raise BadInput(f"{name} is empty", hint="Name a file of sound.")
+            raise InvalidInputError(f"{name} is empty", hint="Name a file of sound.")
     name = name or "the sound"
     num_bytes = source.stat().st_size if isinstance(source, Path) else source.seek(0, 2)
     if not isinstance(source, Path):
@@ -132,14 +135,14 @@ def opened(source: Path | BinaryIO, name: str = "") -> Sound:
     for kind in (_Av, _Libsndfile, _Program):
         try:
             sound = Sound(kind(source, name), name, num_bytes)
-        except (BadInput, MissingPackage) as error:
+        except (InvalidInputError, MissingPackageError) as error:
             refusals.append(error)
         else:
             sound.warnings.extend([_short(name, *short)] if short else [])
             return sound
         if not isinstance(source, Path):
             source.seek(0)
-    raise next((e for e in refusals if isinstance(e, BadInput)), refusals[0])
+    raise next((e for e in refusals if isinstance(e, InvalidInputError)), refusals[0])
 
 
 def _short(name: str, said_s: float, there_s: float) -> str:
@@ -160,9 +163,9 @@ def _check_rate(rate: int, name: str) -> None:
         raise _unreadable(name, f"its sample rate is {rate:,} Hz, not {least:,} to {most:,}")
 
 
-def _unreadable(name: str, why: object) -> BadInput:
+def _unreadable(name: str, why: object) -> InvalidInputError:
     said = str(why).splitlines()[0] if str(why) else type(why).__name__
-    return BadInput(
+    return InvalidInputError(
         f"{name} cannot be read as sound: {said[:200]}",
         hint="Play it to see whether it is whole. wav, flac, mp3, ogg, opus, m4a, mp4 and webm go.",
     )
@@ -175,7 +178,9 @@ class _Av:
         try:
             import av
         except ImportError as error:
-            raise MissingPackage(f"{name} needs the package av", hint=install_line("av")) from error
+            raise MissingPackageError(
+                f"{name} needs the package av", hint=install_line("av")
+            ) from error
         self._name, self._error = name, av.FFmpegError
         self.warnings: list[str] = []
         self._file = source.open("rb") if isinstance(source, Path) else source
@@ -193,7 +198,7 @@ class _Av:
         self._stream = self._container.streams.audio[0]
         try:
             _check_rate(self._stream.rate or 0, name)
-        except BadInput:
+        except InvalidInputError:
             self.close()
             raise
         length = self._container.duration  # in microseconds
@@ -314,7 +319,7 @@ class _Libsndfile:
         try:
             import soundfile
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"{name} needs the package soundfile", hint=install_line("soundfile")
             ) from error
         self._name, self._error = name, soundfile.LibsndfileError
@@ -326,7 +331,7 @@ class _Libsndfile:
         self._rate = int(self._sound.samplerate)
         try:
             _check_rate(self._rate, name)
-        except BadInput:
+        except InvalidInputError:
             self._sound.close()
             raise
         frames = int(self._sound.frames)
@@ -363,7 +368,7 @@ class _Program:
     def __init__(self, source: Path | BinaryIO, name: str) -> None:
         program = shutil.which("ffmpeg")
         if program is None:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"{name} needs the package av, or an ffmpeg program", hint=install_line("av")
             )
         if not isinstance(source, Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.recognise.cut import Piece, Quiet
 from anyrig.recognise.model import BASE, Model, find
 from anyrig.recognise.protocol import Transcript
@@ -27,7 +27,7 @@ def listener() -> tuple[Model | None, str]:
     """The model that tells languages apart; or why there is none, and English is taken."""
     try:
         return find(BASE), ""
-    except MissingPackage as error:
+    except MissingPackageError as error:
         find("moonshine")  # or nobody hears at all
         return None, f"taken for English, as nobody here tells languages apart: {error.message}"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import DeviceError, NeedsWeights
+from anyrig.errors import DeviceError, MissingWeightsError
 from anyrig.memory import oom
 from anyrig.recognise.guard import MOST_COMPRESSED, careful, compression_ratio
 from anyrig.recognise.protocol import RATE, Line, Recording, Transcript
@@ -86,7 +86,7 @@ class TorchWhisper(Usual):
         except Exception as error:  # whatever a damaged file makes its readers throw
             if oom.recognise(error) is not None:
                 raise
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"no Whisper can be loaded from {self._folder}: {str(error).splitlines()[0][:200]}",
                 hint="A folder as transformers saves it: config.json, *.safetensors, tokenizer.",
             ) from error
@@ -247,7 +247,7 @@ def _readers(folder: str, config: Any) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError) as error:
         tokenizer, why = None, str(error).partition("\n")[0][:160]
     if tokenizer is None:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{folder} has no tokenizer: {why}",
             hint="Copy tokenizer.json and tokenizer_config.json of the model into it.",
         )

@@ -26,13 +26,13 @@ from anyrig.recognise.plain import kept_form, opened_form
 from anyrig.recognise.protocol import RATE, Recording, Task, Transcript
 from anyrig.recognise.tongue import Tongue
 from anyrig.recognise.whisper import drives_cuda
-from anyrig.store.key import Segment as Key
+from anyrig.storage.key import Segment as Key
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.placement import Need, Placed
     from anyrig.recognise.sound import Sound
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
     from anyrig.work.outcome import Outcome
 
 KIND = "transcript"

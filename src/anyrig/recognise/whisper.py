@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, NeedsWeights, StoreFailed
+from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
 from anyrig.recognise.protocol import (
     RATE,
     Line,
@@ -79,7 +79,7 @@ class Whisper(Recogniser):
         """
         super().__init__(placement, folder=folder)
         if not (folder or model):
-            raise BadInput(
+            raise InvalidInputError(
                 "Whisper's weights come in parts and need a folder to be joined in",
                 hint="Give `folder`, such as a cache folder: 148 MB go into it.",
             )
@@ -94,7 +94,7 @@ class Whisper(Recogniser):
             if placement is not None and placement.device.kind == "gpu":
                 self._try()
         except (RuntimeError, ValueError) as error:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"Whisper cannot be loaded from {where}: {str(error).splitlines()[0][:200]}",
                 hint="A folder for CTranslate2 has model.bin, config.json and tokenizer.json.",
             ) from error
@@ -205,7 +205,7 @@ def joined(folder: Path) -> Path:
                 sources = places if name == "model.bin" else [places[0].with_name(name)]
                 _put(folder / name, sources)
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"Whisper's weights cannot be joined in {folder}: {error}",
             hint="It takes 148 MB: free some room, or name another cache folder.",
         ) from error

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput
-from anyrig.jobs import NoSuchJob
+from anyrig.errors import InvalidInputError
+from anyrig.jobs import JobNotFoundError
 from anyrig.server.guarding.inside import KEY, NO_KEY
 from anyrig.text.folder import is_inside
 
@@ -73,7 +73,9 @@ def client_of_scope(scope: Mapping[str, Any]) -> Client:
 
 
 def open_path(parts: Parts, client: Client, word: str, setting: str = "") -> Path:
-    """The path that a client names, if it may be opened; `BadInput` says nothing of what is there.
+    """The path that a client names, if it may be opened.
+
+    `InvalidInputError` says nothing of what is there.
 
     Args:
         parts: of the server.
@@ -97,7 +99,7 @@ def allowed_path(word: str, roots: str, setting: str) -> Path:
     path = Path(word)
     if word.isprintable() and path.is_absolute() and is_allowed(path, folders_of(roots)):
         return path.resolve()
-    raise BadInput(
+    raise InvalidInputError(
         "that path may not be named by a request",
         hint="Send the file and name it as upload:ID; or the server's owner allows its folder by "
         f"the setting server.{setting}.",
@@ -131,7 +133,7 @@ def list_uploads(parts: Parts, client: Client) -> list[Upload]:
 
 
 def find_upload(parts: Parts, client: Client, upload_id: str) -> Upload:
-    """An upload by its id; `NoSuchUpload` also for one of another key."""
+    """An upload by its id; `UploadNotFoundError` also for one of another key."""
     found = parts.uploads.get(upload_id)
     if not client.may_see(found.owner):
         raise parts.uploads.unknown()
@@ -147,10 +149,10 @@ def named_upload(parts: Parts, client: Client, word: str) -> Upload:
 
 
 def find_job(parts: Parts, client: Client, id: str) -> Job:
-    """A job by its id; `NoSuchJob` also for one of another key."""
+    """A job by its id; `JobNotFoundError` also for one of another key."""
     job = parts.jobs.get(id)
     if not client.may_see(job.client):
-        raise NoSuchJob(f"there is no job {id}", hint="`anyrig jobs` lists them.")
+        raise JobNotFoundError(f"there is no job {id}", hint="`anyrig jobs` lists them.")
     return job
 
 
@@ -170,7 +172,7 @@ def index_name(client: Client, name: str) -> str:
     if client.sees_all:
         return name
     if len(name) > _LONGEST_INDEX:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name[:40]!r}... is too long for the name of an index",
             hint=f"It may have {_LONGEST_INDEX} characters.",
         )

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
-from anyrig import __version__
 from anyrig.server import describe, problems
 from anyrig.server.parts import Parts
+from anyrig.version import __version__
 
 ROUTES = ("speech", "stream", "embeddings", "transcriptions", "health", "metrics", "rig", "uploads",
           "jobs", "books", "documents", "runs", "cluster")  # fmt: skip

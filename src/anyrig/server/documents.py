@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.errors import AnyrigError, PastLimit
+from anyrig.errors import AnyrigError, LimitExceededError
 from anyrig.server.access import named_upload
 from anyrig.server.phrasing import spoken
 from anyrig.server.problems import Problem, status_of
@@ -86,17 +86,17 @@ class Desk:
         """Texts and uploads of a request, checked; in a thread, as it looks at the disk."""
         limits = self._parts.settings
         if len(texts) > limits.texts:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"{len(texts)} texts in one request", hint=f"Send {limits.texts} at a time at most."
             )
         longest = max(map(len, texts), default=0)
         if longest > limits.text_characters:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"a text of {longest} characters",
                 hint=f"{limits.text_characters} are taken; send more as a file.",
             )
         if sum(map(len, texts)) > ALL_TEXTS * limits.text_characters:
-            raise PastLimit(
+            raise LimitExceededError(
                 "the texts are too long together", hint="Send fewer at a time, or as files."
             )
         found = [Source(f"text {number}", text) for number, text in enumerate(texts, 1)]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.to_thread
 
-from anyrig.errors import StoreFailed
-from anyrig.jobs import Event, Jobs, NoSuchJob
+from anyrig.errors import StorageError
+from anyrig.jobs import Event, JobNotFoundError, Jobs
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.3
@@ -86,9 +86,9 @@ class Following:
             try:
                 over = self._jobs.get(job).over  # asked first: what ends meanwhile is seen next
                 found[job] = list(self._jobs.events(job, after)), over
-            except NoSuchJob:
+            except JobNotFoundError:
                 found[job] = (), True
-            except StoreFailed:  # busy for a moment
+            except StorageError:  # busy for a moment
                 continue
             except Exception as error:  # noqa: BLE001 - one job must not silence all others
                 self._complain(error)

@@ -24,7 +24,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from anyrig.errors import PastLimit
+from anyrig.errors import LimitExceededError
 from anyrig.server.problems import is_json
 
 M = TypeVar("M", bound=BaseModel)
@@ -67,13 +67,15 @@ async def read_model(model: type[M], request: Request) -> M:
 
 
 def parse(body: bytes | str) -> Any:
-    """The value of a JSON text; `ValueError` where it is not JSON, `PastLimit` if it is too much.
+    """The value of a JSON text.
+
+    `ValueError` where it is not JSON, `LimitExceededError` if it is too much.
 
     Stricter than `json.loads`: no NaN or infinity, no lone surrogates, 200 levels of nesting.
     """
     data = body.encode() if isinstance(body, str) else _as_utf8(body)
     if _count_values(data) > MAX_VALUES:
-        raise PastLimit(
+        raise LimitExceededError(
             f"the request has more than {MAX_VALUES:,} values", hint="Send it in several requests."
         )
     value = from_json(data, allow_inf_nan=False)
@@ -118,7 +120,7 @@ def _validate(model: type[M], body: bytes) -> M:
     except ValueError as error:
         raise _invalid("json_invalid", str(error)) from None
     if isinstance(value, dict) and len(value) > MAX_FIELDS:
-        raise PastLimit(
+        raise LimitExceededError(
             f"the request has more than {MAX_FIELDS:,} fields", hint="See /docs for what is taken."
         )
     try:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
-from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed, disk_full, is_disk_full
+from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError, is_disk_full, to_disk_full_error
 from anyrig.server.kept import (
     Closes,
     Kept,
@@ -186,7 +186,7 @@ class Keeper:
         while True:
             with self._lock:
                 if self._closed:
-                    raise WorkFailed("the server is ending", hint="Ask again when it is back.")
+                    raise WorkError("the server is ending", hint="Ask again when it is back.")
                 slot = self._slots.setdefault(name, _Slot(name))
                 if slot.value is not None:
                     slot.lent += 1
@@ -228,7 +228,7 @@ class Keeper:
         mine.set_result(None)
         if late:
             _shut(value)
-            raise WorkFailed("the server is ending", hint="Ask again when it is back.")
+            raise WorkError("the server is ending", hint="Ask again when it is back.")
         log.info("loaded: %s", slot.name)
         return slot, value
 
@@ -238,7 +238,7 @@ class Keeper:
         while True:
             try:
                 return load()
-            except OutOfMemory as error:
+            except OutOfMemoryError as error:
                 with self._lock:
                     self.tally.out_of_memory += 1
                 # What works on another GPU than the full one would go for nothing.
@@ -333,7 +333,7 @@ def _shut(value: Closes) -> None:
 def _told(error: BaseException) -> AnyrigError:
     """An error of its own for each who waited."""
     if is_disk_full(error):
-        return disk_full(error)
+        return to_disk_full_error(error)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
-    return WorkFailed(f"{type(error).__name__}: {error}", hint="The server's log has the story.")
+    return WorkError(f"{type(error).__name__}: {error}", hint="The server's log has the story.")

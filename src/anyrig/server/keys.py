@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anyrig.errors import BadInput, BadSetting, StoreFailed
-from anyrig.store import atomic
-from anyrig.store.door import Door
+from anyrig.errors import InvalidInputError, InvalidSettingError, StorageError
+from anyrig.storage import atomic
+from anyrig.storage.door import Door
 
 SCOPES = {
     "speech": "speak and stream, transcribe, edit the lexicon",
@@ -91,7 +91,7 @@ class Keys:
         )
         with self._changing() as keys:
             if any(one.name == name for one in keys.values()):
-                raise BadInput(
+                raise InvalidInputError(
                     f"there is a key called {name} already",
                     hint=f"Choose another name, or `anyrig keys remove {name}` first.",
                 )
@@ -104,7 +104,7 @@ class Keys:
             found = [one for one in keys.values() if word in (one.name, one.id)]
             if not found:
                 names = ", ".join(one.name for one in keys.values()) or "none"
-                raise BadInput(f"there is no key {word!r}", hint=f"There are: {names}.")
+                raise InvalidInputError(f"there is no key {word!r}", hint=f"There are: {names}.")
             return keys.pop(found[0].id)
 
     def all(self) -> list[Key]:
@@ -151,7 +151,7 @@ class Keys:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with Door(self._path.with_name(f"{self._path.name}.lock")).alone(_WAIT_S) as alone:
             if not alone:
-                raise StoreFailed("another process changes the keys", hint="Try again.")
+                raise StorageError("another process changes the keys", hint="Try again.")
             keys = _loaded(self._path)
             yield keys
             rows = [asdict(one) for one in keys.values()]
@@ -161,7 +161,7 @@ class Keys:
                         os.fchmod(file.fileno(), 0o600)
                     file.write(json.dumps({"version": 1, "keys": rows}, indent=1).encode())
             except OSError as error:
-                raise StoreFailed(
+                raise StorageError(
                     f"cannot write {self._path}: {error.strerror}",
                     hint="Check its permissions, and that the disk is not full.",
                 ) from error
@@ -169,12 +169,16 @@ class Keys:
 
 def _check(name: str, scopes: tuple[str, ...], requests_per_minute: int) -> None:
     if not _NAME.fullmatch(name) or not name.strip():
-        raise BadInput("a key needs a name of one line", hint="Who uses it: anyrig keys add laptop")
+        raise InvalidInputError(
+            "a key needs a name of one line", hint="Who uses it: anyrig keys add laptop"
+        )
     if unknown := [one for one in scopes if one not in SCOPES] or not scopes:
         said = unknown[0] if isinstance(unknown, list) else ""
-        raise BadInput(f"there is no scope {said!r}", hint=f"There are: {', '.join(SCOPES)}.")
+        raise InvalidInputError(
+            f"there is no scope {said!r}", hint=f"There are: {', '.join(SCOPES)}."
+        )
     if not 0 <= requests_per_minute <= 1_000_000:
-        raise BadInput("no such rate", hint="Requests a minute; 0 as the settings say.")
+        raise InvalidInputError("no such rate", hint="Requests a minute; 0 as the settings say.")
 
 
 def _digest(text: str) -> str:
@@ -196,7 +200,7 @@ def _loaded(path: Path) -> dict[str, Key]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"the keys in {path} cannot be read: {error}",
             hint="Mend the file, or delete it and add keys anew.",
         ) from error

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.audiobooks.names import safe_name
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import Plain
 from anyrig.server import orders_lines, orders_train
 from anyrig.server.access import Client, index_name, looks_like_path, named_upload, open_path
@@ -78,7 +78,9 @@ def ordered(
         arguments: as they came.
     """
     if kind not in KINDS:
-        raise BadInput(f"there are no jobs of the kind {kind[:40]!r}", hint=f"{', '.join(KINDS)}.")
+        raise InvalidInputError(
+            f"there are no jobs of the kind {kind[:40]!r}", hint=f"{', '.join(KINDS)}."
+        )
     _sound(arguments)
     folder = parts.data.absolute() / FOLDER / secrets.token_hex(12)
     (folder / OUT).mkdir(parents=True)
@@ -90,7 +92,7 @@ def ordered(
         yield {**checked, **told, USES: list[Plain](asked.uses)}
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, BadInput | OSError):
+        if isinstance(error, InvalidInputError | OSError):
             for upload_id in asked.read:  # somebody may have deleted it since it was named
                 parts.uploads.path(upload_id)
         raise
@@ -140,15 +142,21 @@ def _sound(value: Any, depth: int = 0) -> None:
     """Refuse what no command line carries: half characters, nulls, texts and nests without end."""
     if isinstance(value, str):
         if len(value) > _LONGEST and depth < 3:
-            raise BadInput("a text among the arguments is too long", hint="Send it as a file.")
+            raise InvalidInputError(
+                "a text among the arguments is too long", hint="Send it as a file."
+            )
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            raise BadInput("a text holds half a character", hint="Send whole ones.") from None
+            raise InvalidInputError(
+                "a text holds half a character", hint="Send whole ones."
+            ) from None
         if "\0" in value:
-            raise BadInput("a text holds a null", hint="Leave it out.")
+            raise InvalidInputError("a text holds a null", hint="Leave it out.")
     elif depth > 6:
-        raise BadInput("the arguments are nested too deeply", hint="See /docs for what is taken.")
+        raise InvalidInputError(
+            "the arguments are nested too deeply", hint="See /docs for what is taken."
+        )
     elif isinstance(value, Mapping):
         for name, one in value.items():
             _sound(str(name), depth + 1)
@@ -163,7 +171,7 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
     kind, known = asked.kind, takes(asked.kind)
     for name in asked.arguments:
         if name not in known:
-            raise BadInput(
+            raise InvalidInputError(
                 f"a job of the kind {kind} takes no {name[:40]!r}",
                 hint=f"It takes {', '.join(known)}.",
             )
@@ -172,7 +180,7 @@ def _translated(asked: Asked) -> tuple[dict[str, Plain], str]:
         if value is None or name in ("file", "files", "folder", "lines"):
             continue
         if name in CHOICES and value not in CHOICES[name]:
-            raise BadInput(
+            raise InvalidInputError(
                 f"that value of {name!r} is not known", hint=f"One of {', '.join(CHOICES[name])}."
             )
         rule = _RULES.get(name)
@@ -196,7 +204,7 @@ def _heard_of(asked: Asked, found: Mapping[str, Plain]) -> None:
 def upload(asked: Asked, name: str, value: Any) -> str:
     """The path of a file that is named by its upload."""
     if not isinstance(value, str) or not value.startswith("upload:"):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name!r} of a {asked.kind} is a file that was sent",
             hint='POST /uploads takes it; name it as "upload:ID".',
         )
@@ -224,11 +232,13 @@ def _cast(asked: Asked, name: str, value: Any) -> str:
 
     path = Path(upload(asked, name, value))
     if path.stat().st_size > _LONGEST_CAST:
-        raise BadInput("the cast is too long", hint="Send a TOML file; see docs/cast.md.")
+        raise InvalidInputError("the cast is too long", hint="Send a TOML file; see docs/cast.md.")
     text = path.read_bytes().decode("utf-8-sig", "replace")  # the job says where it is no UTF-8
     for voice in parse(text, name="the cast").voices:
         if not _VOICE.fullmatch(voice) or ".." in voice:
-            raise BadInput("the cast names a voice that is no name", hint="GET /config lists them.")
+            raise InvalidInputError(
+                "the cast names a voice that is no name", hint="GET /config lists them."
+            )
         asked.voices.append(voice)
     return str(path)
 
@@ -236,7 +246,9 @@ def _cast(asked: Asked, name: str, value: Any) -> str:
 def _plain_word(form: re.Pattern[str], what: str) -> Callable[[Asked, str, Any], Plain]:
     def rule(asked: Asked, name: str, value: Any) -> Plain:
         if not isinstance(value, str) or not form.fullmatch(value) or ".." in value:
-            raise BadInput(f"{name!r} is {what}", hint="No path, and nothing that looks like one.")
+            raise InvalidInputError(
+                f"{name!r} is {what}", hint="No path, and nothing that looks like one."
+            )
         return value
 
     return rule
@@ -249,7 +261,7 @@ def _model(asked: Asked, name: str, value: Any) -> Plain:
     if isinstance(value, str) and ("/" in value or "\\" in value):
         return _used(asked, value, "models")
     if KINDS[asked.kind].flags.get(name) == "path":
-        raise BadInput(
+        raise InvalidInputError(
             f"{name!r} of a {asked.kind} is a folder", hint="One of those in server.models."
         )
     return _plain_word(_MODEL, "the name of a model")(asked, name, value)
@@ -258,10 +270,14 @@ def _model(asked: Asked, name: str, value: Any) -> Plain:
 def _options(asked: Asked, name: str, value: Any) -> Plain:
     """An engine's options: numbers and plain words."""
     if not isinstance(value, Mapping):
-        raise BadInput(f"{name!r} is an object of texts and numbers", hint='{"pitch": 1.1}')
+        raise InvalidInputError(
+            f"{name!r} is an object of texts and numbers", hint='{"pitch": 1.1}'
+        )
     for key, one in value.items() if asked.kind != "train" else ():  # those are looked at with it
         if isinstance(one, str) and looks_like_path(one):
-            raise BadInput(f"the option {key[:40]!r} names a path", hint="Give a plain word.")
+            raise InvalidInputError(
+                f"the option {key[:40]!r} names a path", hint="Give a plain word."
+            )
     return dict(value)
 
 
@@ -270,7 +286,9 @@ def _chapters(asked: Asked, name: str, value: Any) -> Plain:
     several = value if isinstance(value, list) else [value]
     words = [str(one).strip() for one in several if not isinstance(one, bool)]
     if not re.fullmatch(r"[\d\s,-]*", ",".join(words), re.ASCII):
-        raise BadInput(f"{name!r} are numbers of chapters", hint='Such as "3-7,9" or [3, 4].')
+        raise InvalidInputError(
+            f"{name!r} are numbers of chapters", hint='Such as "3-7,9" or [3, 4].'
+        )
     return ",".join(words)
 
 
@@ -308,7 +326,7 @@ def _transcript(asked: Asked, found: dict[str, Plain]) -> str:
     words = forms.split(",") if isinstance(forms, str) else list(forms)  # type: ignore[arg-type]
     first = str(words[0]).strip() if words else "txt"
     if not first.isalnum() or len(first) > 8:
-        raise BadInput("'format' names no format", hint="txt, md, srt, vtt or json.")
+        raise InvalidInputError("'format' names no format", hint="txt, md, srt, vtt or json.")
     found["output"] = str(asked.folder / OUT / f"transcript.{first}")
     return called
 
@@ -319,7 +337,7 @@ def _index(asked: Asked, found: dict[str, Plain]) -> str:
         found["index"] = index_name(asked.client, str(found.get("index") or DEFAULT_INDEX))
     if given.get("folder") is not None:
         if given.get("file") is not None or given.get("files") is not None:
-            raise BadInput("an index has files or a folder", hint="Give one of them.")
+            raise InvalidInputError("an index has files or a folder", hint="Give one of them.")
         folder = given["folder"]
         if not isinstance(folder, str) or folder.startswith("upload:"):
             folder = ""  # which is refused as any other that is not allowed
@@ -329,7 +347,9 @@ def _index(asked: Asked, found: dict[str, Plain]) -> str:
         return _one_file(asked, found)
     files = given["files"]
     if not isinstance(files, list) or not files or given.get("file") is not None:
-        raise BadInput("'files' is a list of files that were sent", hint='["upload:ID", ...]')
+        raise InvalidInputError(
+            "'files' is a list of files that were sent", hint='["upload:ID", ...]'
+        )
     found["files"] = [upload(asked, "files", one) for one in files]
     names = [_name_of(asked, one) for one in files]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
@@ -344,7 +364,7 @@ def _batch(asked: Asked, found: dict[str, Plain]) -> str:
         called = _name_of(asked, asked.arguments["file"])
         rows = orders_lines.read(path, called)
     elif asked.arguments.get("file") is not None:
-        raise BadInput("a batch has lines or a file of them", hint="Give one of them.")
+        raise InvalidInputError("a batch has lines or a file of them", hint="Give one of them.")
     lines = orders_lines.checked(rows, _VOICE)
     asked.voices.extend(str(line["voice"]) for line in lines if "voice" in line)
     (asked.folder / "lines.jsonl").write_text(orders_lines.written(lines), encoding="utf-8")

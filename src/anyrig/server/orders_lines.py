@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.server.schemas.speech import LANGUAGE
 
 MOST_LINES = 20_000
@@ -27,7 +27,7 @@ _HINT = '{"text": "Hello.", "voice": "...", "rate": 1.0}'
 def read(path: Path, name: str) -> list[Any]:
     """The lines of a file: of text, or of JSON where each is an object."""
     if path.stat().st_size > _MOST_BYTES:
-        raise PastLimit(f"{name} is too long for a list of lines", hint="Split it.")
+        raise LimitExceededError(f"{name} is too long for a list of lines", hint="Split it.")
     from anyrig.text.decode import decode
 
     rows = [row.strip() for row in re.split(r"\r\n?|\n", decode(path.read_bytes(), name))]
@@ -36,31 +36,35 @@ def read(path: Path, name: str) -> list[Any]:
         try:
             return [json.loads(row) for row in rows]
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{name} holds a line that is no JSON", hint=_HINT) from error
+            raise InvalidInputError(f"{name} holds a line that is no JSON", hint=_HINT) from error
     return rows
 
 
 def checked(rows: Any, voice: re.Pattern[str]) -> list[dict[str, Any]]:
-    """The lines as `anyrig speak --lines` reads them; `BadInput` says which is wrong."""
+    """The lines as `anyrig speak --lines` reads them; `InvalidInputError` says which is wrong."""
     if not isinstance(rows, list) or not rows:
-        raise BadInput("there are no lines", hint='["Hello.", {"text": "Good bye."}]')
+        raise InvalidInputError("there are no lines", hint='["Hello.", {"text": "Good bye."}]')
     if len(rows) > MOST_LINES:
-        raise PastLimit(f"there are {len(rows)} lines", hint=f"At most {MOST_LINES} at once.")
+        raise LimitExceededError(
+            f"there are {len(rows)} lines", hint=f"At most {MOST_LINES} at once."
+        )
     return [_line(number, row, voice) for number, row in enumerate(rows, 1)]
 
 
 def _line(number: int, row: Any, voice: re.Pattern[str]) -> dict[str, Any]:
     row = {"text": row} if isinstance(row, str) else row
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise BadInput(f"line {number} has no text", hint=_HINT)
+        raise InvalidInputError(f"line {number} has no text", hint=_HINT)
     for name in row:
         if name not in _FIELDS:
-            raise BadInput(f"line {number} has a field {name[:40]!r}", hint=", ".join(_FIELDS))
+            raise InvalidInputError(
+                f"line {number} has a field {name[:40]!r}", hint=", ".join(_FIELDS)
+            )
     if len(row["text"]) > _LONGEST or "\0" in row["text"]:
-        raise BadInput(f"line {number} is too long, or holds a null", hint="Split it.")
+        raise InvalidInputError(f"line {number} is too long, or holds a null", hint="Split it.")
     named = row.get("voice")
     if named not in (None, "") and not (isinstance(named, str) and voice.fullmatch(named)):
-        raise BadInput(f"line {number}: the voice is a name", hint=_HINT)
+        raise InvalidInputError(f"line {number}: the voice is a name", hint=_HINT)
     _check_fields(number, row)
     if "<" in row["text"] and "voice" in row["text"].lower():  # also <ssml:voice>
         _refuse_marked(number, row["text"], voice)
@@ -74,13 +78,15 @@ def _check_fields(number: int, row: dict[str, Any]) -> None:
     if language not in (None, "") and not (
         isinstance(language, str) and _LANGUAGE.fullmatch(language)
     ):
-        raise BadInput(f"line {number}: the language is no code", hint="Such as en or es-MX.")
+        raise InvalidInputError(
+            f"line {number}: the language is no code", hint="Such as en or es-MX."
+        )
     if rate is not None and not (_is_number(rate) and _SLOWEST <= rate <= _FASTEST):
-        raise BadInput(
+        raise InvalidInputError(
             f"line {number}: the rate is no number from {_SLOWEST:g} to {_FASTEST:g}", hint=_HINT
         )
     if seed is not None and not (_is_number(seed) and seed % 1 == 0 and 0 <= seed < _MOST_SEED):
-        raise BadInput(
+        raise InvalidInputError(
             f"line {number}: the seed is no whole number", hint=f"From 0 to {_MOST_SEED - 1}."
         )
 
@@ -93,7 +99,7 @@ def _refuse_marked(number: int, text: str, voice: re.Pattern[str]) -> None:
     """A marked-up text may name a voice, and a recording's path is one."""
     for name in re.findall(r"""name\s*=\s*["']([^"']*)""", text, re.IGNORECASE):
         if name and not voice.fullmatch(name):
-            raise BadInput(f"line {number}: the voice is a name", hint=_HINT)
+            raise InvalidInputError(f"line {number}: the voice is a name", hint=_HINT)
 
 
 def written(lines: Sequence[dict[str, Any]]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import Plain
 from anyrig.server.access import looks_like_path
 from anyrig.services.train_config import Config
@@ -25,13 +25,13 @@ FILES = "files.json"
 _MOST_BYTES = 1 << 20
 _UPLOAD = re.compile(r"""(["'])(upload:[0-9a-f]+)\1""")
 Open = Callable[[str], Path]
-"""The path that a request names, if it may be opened; `BadInput` else."""
+"""The path that a request names, if it may be opened; `InvalidInputError` else."""
 
 
 def copied(
     source: Path, target: Path, open_path: Open, options: Mapping[str, Plain]
 ) -> dict[str, Plain]:
-    """Write the file anew, its uploads as paths; `BadInput` where it names others.
+    """Write the file anew, its uploads as paths; `InvalidInputError` where it names others.
 
     Args:
         source: as it was sent.
@@ -44,7 +44,7 @@ def copied(
     """
     data = source.read_bytes()
     if len(data) > _MOST_BYTES:
-        raise BadInput("the file is too long for settings", hint="Send a TOML file.")
+        raise InvalidInputError("the file is too long for settings", hint="Send a TOML file.")
     paths: set[str] = set()
 
     def put(match: re.Match[str]) -> str:
@@ -56,7 +56,7 @@ def copied(
         text = _UPLOAD.sub(put, data.decode("utf-8-sig"))
         toml.read(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             "the file is no TOML of a training run", hint="docs/training.md shows the layout."
         ) from error
     target.write_text(text, encoding="utf-8")
@@ -76,8 +76,8 @@ def _effective(path: Path, options: Mapping[str, Plain]) -> Config:
     """The run's tables, with the options in place of the file's values."""
     try:
         return read_config(path).with_values([f"{name}={one}" for name, one in options.items()])
-    except BadInput as error:  # it names the file as it is kept
-        raise BadInput(
+    except InvalidInputError as error:  # it names the file as it is kept
+        raise InvalidInputError(
             error.message.replace(str(path), "the file"), hint=error.hint.replace(str(path), "it")
         ) from error
 
@@ -87,7 +87,7 @@ def _examples(config: Config, open_path: Open) -> dict[str, Plain]:
     if config.task.get("kind") != "classifier":
         return {}
     if "files" in config.task:
-        raise BadInput("'files' of [task] is not taken here", hint="Leave it out.")
+        raise InvalidInputError("'files' of [task] is not taken here", hint="Leave it out.")
     named = config.task.get("examples")
     files = _named_files(config.base / named, open_path) if isinstance(named, str) else {}
     (config.path.parent / FILES).write_text(json.dumps(files), encoding="utf-8")
@@ -95,7 +95,9 @@ def _examples(config: Config, open_path: Open) -> dict[str, Plain]:
 
 
 def _named_files(path: Path, open_path: Open) -> dict[str, str]:
-    """Where the files lie that a file of examples names; `BadInput` for one that may not be read.
+    """Where the files lie that a file of examples names.
+
+    `InvalidInputError` for one that may not be read.
 
     Whatever else is wrong with the examples is said by the run.
     """
@@ -109,7 +111,7 @@ def _named_files(path: Path, open_path: Open) -> dict[str, str]:
     def resolve(name: str) -> Path:
         try:
             found = open_path(name)
-        except BadInput as error:
+        except InvalidInputError as error:
             refused.add(error.message)
             raise
         files[name] = str(found)
@@ -117,7 +119,7 @@ def _named_files(path: Path, open_path: Open) -> dict[str, str]:
 
     try:
         found = examples(path, resolve=resolve)
-    except BadInput:
+    except InvalidInputError:
         if refused:
             raise _not_allowed("the examples") from None
         return {}
@@ -129,9 +131,9 @@ def _named_files(path: Path, open_path: Open) -> dict[str, str]:
     return {name: path for name, path in files.items() if path in used}
 
 
-def _not_allowed(place: str) -> BadInput:
+def _not_allowed(place: str) -> InvalidInputError:
     """The answer to examples with a path that may not be opened, whether it is there or not."""
-    return BadInput(
+    return InvalidInputError(
         f"{place}: that file may not be named by a request",
         hint='Send each file and name it as "upload:ID".',
     )

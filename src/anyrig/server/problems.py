@@ -17,41 +17,41 @@ from starlette.exceptions import HTTPException
 
 from anyrig.errors import (
     AnyrigError,
-    BadInput,
-    Deadly,
+    BrokerUnavailableError,
     DeviceError,
-    MissingPackage,
-    NoBroker,
-    NoSuchDevice,
-    OutOfMemory,
-    PastLimit,
-    StoreBusy,
-    StoreFailed,
-    TooBusy,
-    WorkersGone,
+    DeviceNotFoundError,
+    InvalidInputError,
+    LimitExceededError,
+    MissingPackageError,
+    OutOfMemoryError,
+    OverloadedError,
+    PoisonItemError,
+    StorageBusyError,
+    StorageError,
+    WorkersLostError,
     is_disk_full,
 )
-from anyrig.jobs import NoSuchJob
+from anyrig.jobs import JobNotFoundError
 from anyrig.server.phrasing import misfits, plain, spoken
-from anyrig.server.uploads import NoSuchUpload
+from anyrig.server.uploads import UploadNotFoundError
 from anyrig.server.waiting import ClientGone
 
 log = logging.getLogger(__name__)
 STATUS: dict[type[AnyrigError], int] = {
-    NoSuchJob: 404,
-    NoSuchDevice: 404,
-    NoSuchUpload: 404,
-    PastLimit: 413,
-    BadInput: 400,
-    Deadly: 422,
-    TooBusy: 429,
-    MissingPackage: 501,
-    OutOfMemory: 503,
+    JobNotFoundError: 404,
+    DeviceNotFoundError: 404,
+    UploadNotFoundError: 404,
+    LimitExceededError: 413,
+    InvalidInputError: 400,
+    PoisonItemError: 422,
+    OverloadedError: 429,
+    MissingPackageError: 501,
+    OutOfMemoryError: 503,
     DeviceError: 503,
-    NoBroker: 503,
-    WorkersGone: 503,
-    StoreBusy: 503,
-    StoreFailed: 507,
+    BrokerUnavailableError: 503,
+    WorkersLostError: 503,
+    StorageBusyError: 503,
+    StorageError: 507,
 }
 RETRY_AFTER_S = 5
 CLIENT_LEFT = 499
@@ -105,7 +105,7 @@ def about(param: str) -> Iterator[None]:
     """Whatever is wrong within the block with what was sent is wrong with this field of it."""
     try:
         yield
-    except BadInput as error:
+    except InvalidInputError as error:
         title, hint = spoken(error.message), spoken(error.hint)
         raise Problem(status_of(error), title, hint=hint, param=param) from error
 
@@ -162,7 +162,9 @@ def of(error: Exception, *, log_texts: bool = False) -> JSONResponse:
         status = status_of(error)
         if status == 500:
             _tell(error, log_texts)
-        hint = "GET /jobs lists them." if isinstance(error, NoSuchJob) else spoken(error.hint)
+        hint = (
+            "GET /jobs lists them." if isinstance(error, JobNotFoundError) else spoken(error.hint)
+        )
         return problem(status, spoken(error.message), hint)
     if isinstance(error, HTTPException):
         status = error.status_code

@@ -14,7 +14,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.server.access import client_of
 from anyrig.server.problems import Problem
 from anyrig.server.uploads import Receiving, Upload, Uploads
@@ -66,10 +66,10 @@ async def received(
         parser.finalize()
         await anyio.to_thread.run_sync(reader.work)
         if not reader.ended:
-            raise BadInput("the form broke off", hint=_HINT)
+            raise InvalidInputError("the form broke off", hint=_HINT)
     except (FormParserError, ClientDisconnect) as error:
         await _undone(reader)
-        raise BadInput("the form cannot be read, or broke off", hint=_HINT) from error
+        raise InvalidInputError("the form cannot be read, or broke off", hint=_HINT) from error
     except BaseException:
         with anyio.CancelScope(shield=True):  # a client who has gone leaves nothing behind
             await _undone(reader)
@@ -120,12 +120,16 @@ class _Reader:
         self._num_parts += 1
         self._header, self._disposition = [b"", b""], b""
         if self._num_parts > _MOST_PARTS:
-            raise PastLimit(f"a form of over {_MOST_PARTS} parts", hint="Send fewer at once.")
+            raise LimitExceededError(
+                f"a form of over {_MOST_PARTS} parts", hint="Send fewer at once."
+            )
 
     def _head(self) -> None:
         self._num_files += b"filename" in self._disposition.lower()
         if self._num_files > self.most_files:
-            raise PastLimit(f"a form of over {self.most_files} files", hint="Send fewer at once.")
+            raise LimitExceededError(
+                f"a form of over {self.most_files} files", hint="Send fewer at once."
+            )
         if self._num_files > self.room:
             raise self._uploads.full()
         self._events.append(("head", self._disposition))
@@ -173,7 +177,7 @@ class _Reader:
             return
         if name not in self._names:
             wanted = self._names[0]
-            raise BadInput(
+            raise InvalidInputError(
                 f"files are sent in the field {wanted}", hint=f"curl -F {wanted}=@book.epub"
             )
         self._file = self._uploads.receive(_text(options[b"filename"]), self._owner)
@@ -184,7 +188,9 @@ class _Reader:
         elif self._field is not None:
             self._left_bytes -= len(data)
             if self._left_bytes < 0:
-                raise PastLimit("the fields of the form are too long", hint="Send a file instead.")
+                raise LimitExceededError(
+                    "the fields of the form are too long", hint="Send a file instead."
+                )
             self._field[1].extend(data)
 
     def _close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.access import find_upload, index_name, is_shared, shown_index
 from anyrig.server.holding import unneeded
 from anyrig.server.problems import Problem
@@ -38,7 +38,7 @@ class Shelf:
             change: whether it is to be changed: one that is only shared may not be.
         """
         if not ("/" in name or "\\" in name or "\0" in name):
-            with contextlib.suppress(BadInput):  # too long for a name
+            with contextlib.suppress(InvalidInputError):  # too long for a name
                 if self._is_there(own := index_name(client, name)):
                     return own
             if not change and is_shared(self._parts, client, name) and self._is_there(name):
@@ -95,7 +95,7 @@ class Shelf:
         for word in found:
             whole = Path(word).is_absolute() or _WORD.fullmatch(word)
             if "\0" in word or not whole or not word.isprintable():
-                raise BadInput(
+                raise InvalidInputError(
                     "a file of an index is named by upload:ID, or by its whole path",
                     hint="GET /documents/indexes/{name}/files lists them.",
                 )

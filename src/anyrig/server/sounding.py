@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 from starlette.responses import Response
 
-from anyrig.errors import TooBusy, WorkFailed
+from anyrig.errors import OverloadedError, WorkError
 from anyrig.server.problems import Problem, status_of
 from anyrig.server.speaking import Reading, Wish
 from anyrig.server.waiting import Beginning
@@ -218,7 +218,7 @@ class Sounding:
             async with asyncio.timeout(self._parts.settings.deadline_s + _SLACK_S):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            raise TooBusy(
+            raise OverloadedError(
                 "it waited longer than it may", hint="Try again when less is going on."
             ) from None
 
@@ -230,7 +230,7 @@ class _told:  # noqa: N801 - reads as a word where it is used
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, WorkFailed) and status_of(error) == 500:
+        if isinstance(error, WorkError) and status_of(error) == 500:
             raise Problem(503, error.message, hint=error.hint) from error
 
 

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit, StoreFailed
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, StorageError
 from anyrig.server.kinds import kind_of, kind_of_name, suffix_of
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -37,7 +37,7 @@ _SPARE_BYTES = 256 << 20
 _LOOK_S = 1.0
 
 
-class NoSuchUpload(BadInput):
+class UploadNotFoundError(InvalidInputError):
     """An id that no uploaded file has."""
 
 
@@ -91,9 +91,9 @@ class Uploads:
             self._coming += 1
         return Receiving(self, self._folder, clean(name), owner)
 
-    def full(self) -> PastLimit:
+    def full(self) -> LimitExceededError:
         """The answer to one file too many."""
-        return PastLimit(
+        return LimitExceededError(
             f"only {self.most_files} files are kept at once",
             hint="Delete some that are done with, or raise server.upload_files.",
         )
@@ -111,15 +111,17 @@ class Uploads:
             raise self.unknown() from None
 
     @staticmethod
-    def unknown() -> NoSuchUpload:
+    def unknown() -> UploadNotFoundError:
         """The answer to an id that no upload has."""
-        return NoSuchUpload("there is no such upload", hint="GET /uploads lists what is kept.")
+        return UploadNotFoundError(
+            "there is no such upload", hint="GET /uploads lists what is kept."
+        )
 
     def all(self) -> list[Upload]:
         """All of them, the newest first."""
         found = []
         for upload_id in self._ids():
-            with contextlib.suppress(NoSuchUpload):  # deleted a moment ago
+            with contextlib.suppress(UploadNotFoundError):  # deleted a moment ago
                 found.append(self.get(upload_id))
         return sorted(found, key=lambda one: (-one.made_at, one.id))
 
@@ -127,7 +129,7 @@ class Uploads:
         """Where the file of an id lies; its name tells nothing but what kind it is."""
         path = self._data(self.get(upload_id))
         if not path.is_file():
-            raise NoSuchUpload("the upload is gone", hint="Send it again.")
+            raise UploadNotFoundError("the upload is gone", hint="Send it again.")
         with contextlib.suppress(OSError):  # whoever asks for the path uses the file
             os.utime(self._card(upload_id))
         return path
@@ -142,7 +144,10 @@ class Uploads:
         return found
 
     def check_total(self) -> None:
-        """`PastLimit` where all files together are too much; looks at every file once a second."""
+        """`LimitExceededError` where all files together are too much.
+
+        Looks at every file once a second.
+        """
         if time.monotonic() - self._looked_at > _LOOK_S:
             total = 0
             with os.scandir(self._folder) as rows:
@@ -151,7 +156,7 @@ class Uploads:
                         total += row.stat().st_size if not row.name.endswith(".json") else 0
             self._total, self._looked_at = total, time.monotonic()
         if self._total > self.most_total:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"the files that are kept are over {self.most_total / 1e6:,.6g} MB together",
                 hint="Delete some that are done with, or raise server.upload_total_mb.",
             )
@@ -164,7 +169,7 @@ class Uploads:
         """The id in `upload:ID`."""
         start, _, upload_id = word.partition(":") if isinstance(word, str) else ("", "", "")
         if start != "upload" or not _ID.fullmatch(upload_id):
-            raise BadInput(
+            raise InvalidInputError(
                 "a file is named by upload:ID",
                 hint="POST /uploads takes files and tells their ids.",
             )
@@ -197,7 +202,7 @@ class Uploads:
 
     def _card(self, upload_id: str) -> Path:
         if not isinstance(upload_id, str) or not _ID.fullmatch(upload_id):
-            raise NoSuchUpload("that is no id of an upload", hint="GET /uploads lists them.")
+            raise UploadNotFoundError("that is no id of an upload", hint="GET /uploads lists them.")
         return self._folder / f"{upload_id}.json"
 
     def _data(self, upload: Upload) -> Path:
@@ -254,7 +259,7 @@ class Receiving:
         """The next bytes."""
         self._size += len(data)
         if self._size > self._uploads.most_bytes:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"{self._name} is larger than {self._uploads.most_bytes / 1e6:,.6g} MB",
                 hint="Split it, or raise server.upload_mb.",
             )
@@ -268,7 +273,9 @@ class Receiving:
         """All is there."""
         if not self._size:
             self.abandon()
-            raise BadInput(f"{self._name} is empty", hint="Send a file with something in it.")
+            raise InvalidInputError(
+                f"{self._name} is empty", hint="Send a file with something in it."
+            )
         try:
             with self._disk():
                 self._file.flush()
@@ -299,7 +306,7 @@ class Receiving:
     def _room(self, size: int) -> None:
         self._checked = size
         if shutil.disk_usage(self._part.parent).free < _SPARE_BYTES:
-            raise StoreFailed("the disk is nearly full", hint="Free some space on the server.")
+            raise StorageError("the disk is nearly full", hint="Free some space on the server.")
         self._uploads.check_total()
 
     @contextlib.contextmanager
@@ -309,7 +316,7 @@ class Receiving:
         except AnyrigError:
             raise
         except OSError as error:
-            raise StoreFailed(
+            raise StorageError(
                 f"the file cannot be kept: {error.strerror or error}",
                 hint="Look at the disk's space on the server.",
             ) from error

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from anyrig.errors import TooBusy
+from anyrig.errors import OverloadedError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -72,7 +72,9 @@ class Beginning:
         gate: asyncio.Semaphore | None = None,
         undo: Callable[[T], object] | None = None,
     ) -> T:
-        """What a call in a thread answers; `TooBusy` where too many wait, or it takes too long.
+        """What a call in a thread answers.
+
+        `OverloadedError` where too many wait, or it takes too long.
 
         Args:
             call: what begins a request.
@@ -81,7 +83,9 @@ class Beginning:
             undo: is called with an answer that nobody waits for any more.
         """
         if self.num >= self.at_once + limits.queue:
-            raise TooBusy(f"{self.num} requests wait to begin", hint="Try again in a moment.")
+            raise OverloadedError(
+                f"{self.num} requests wait to begin", hint="Try again in a moment."
+            )
         with ExitStack() as stack:
             self.num += 1
             stack.callback(self._less)
@@ -96,7 +100,7 @@ class Beginning:
             except TimeoutError:
                 if not scope.expired():
                     raise
-                raise TooBusy(
+                raise OverloadedError(
                     f"it did not begin within {limits.deadline_s:g} seconds",
                     hint="Try again in a moment: a model may be loading.",
                 ) from None
@@ -176,7 +180,7 @@ async def all_of(
             return [future.result() for future in futures]
         if any(one.done() for one in watched):
             raise ClientGone
-        raise TooBusy(
+        raise OverloadedError(
             f"it took longer than {deadline_s:g} seconds",
             hint="Ask for less at a time, or when less is going on.",
         )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.jobs import LocalJobs, work
 from anyrig.server.parts import Parts
 
@@ -56,7 +56,7 @@ def _work(parts: Parts, stop: threading.Event) -> None:
     while not stop.is_set():
         try:
             work(parts.jobs, parts.runner, num_at_once=parts.settings.jobs_at_once, stop=stop)
-        except StoreFailed as error:
+        except StorageError as error:
             log.warning("the queue of jobs rests for %.0f s: %s", _AGAIN_S, error.message)
         except Exception:
             log.exception("the queue of jobs rests for %.0f s", _AGAIN_S)
@@ -65,7 +65,7 @@ def _work(parts: Parts, stop: threading.Event) -> None:
 
 def _sweeping(parts: Parts, stop: threading.Event) -> None:
     while not stop.is_set():
-        with contextlib.suppress(StoreFailed, OSError):
+        with contextlib.suppress(StorageError, OSError):
             sweep(parts)
         stop.wait(_SWEEP_S)
 

@@ -15,7 +15,7 @@ from anyrig.documents.analyse import folder
 from anyrig.documents.analyse.digest import Digest, digest, overall
 from anyrig.documents.analyse.folder import Analysis, Left
 from anyrig.documents.reading import Unread, textless
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.labels import one_line
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _index(digests: Sequence[Digest], named: Path | None, left: Sequence[Left]) 
         if _real(one.facts.path) == _real(named):
             return index
     why = next((one for one in left if one.name.endswith(one_line(named.name, 200))), None)
-    raise BadInput(
+    raise InvalidInputError(
         f"{one_line(named.name, 200)} cannot be compared: {why.why if why else 'it was not read'}",
         hint=(why.hint if why else "") or "Name a file with text in it.",
     )

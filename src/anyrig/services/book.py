@@ -30,7 +30,7 @@ from anyrig.audiobooks.make import (
 from anyrig.audiobooks.progress import Progress, Tell, Whole
 from anyrig.audiobooks.tags import Tags
 from anyrig.audiobooks.ways import Ways
-from anyrig.errors import BadInput, WorkFailed
+from anyrig.errors import InvalidInputError, WorkError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from anyrig.audiobooks.timeline import Timeline
     from anyrig.speech.script import Segment
     from anyrig.speech.synthesise import Studio
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
     from anyrig.text.document import About, Document
 
 Caption = Literal["srt", "vtt"]
@@ -96,7 +96,7 @@ class Made:
     warnings: tuple[str, ...] = ()
 
 
-class Unfinished(WorkFailed):
+class UnfinishedBookError(WorkError):
     """Some passages could not be spoken, and the person has not allowed gaps."""
 
     def __init__(self, message: str, *, hint: str, lacks: Sequence[Lack] = ()) -> None:
@@ -104,14 +104,14 @@ class Unfinished(WorkFailed):
         self.lacks = tuple(lacks)
 
 
-def _unfinished(lacks: Sequence[Lack], plan: Plan) -> Unfinished:
+def _unfinished(lacks: Sequence[Lack], plan: Plan) -> UnfinishedBookError:
     named = [
         f"{plan.parts[lack.part].number}:{lack.segment + 1} {lack.text[:60]!r}: {lack.said}"
         for lack in lacks[:_MOST_NAMED]
     ]
     more = len(lacks) - len(named)
     listed = "".join(f"\n  {line}" for line in named) + (f"\n  and {more} more" if more else "")
-    return Unfinished(
+    return UnfinishedBookError(
         f"{plural(len(lacks), 'passage')} could not be spoken; all others are kept:{listed}",
         hint="Run the same command again to try only those; --allow-gaps writes the book "
         "with silence in their place.",
@@ -138,7 +138,7 @@ def opened(order: Order) -> Document:
     if order.cover is not None:
         cover, said = prepare(Picture(_bytes(order.cover), _picture_type(order.cover)))
         if cover is None:
-            raise BadInput(f"{order.cover} is no picture that can be a cover: {said}",
+            raise InvalidInputError(f"{order.cover} is no picture that can be a cover: {said}",
                            hint="Give a JPEG or a PNG.")  # fmt: skip
     return replace(document, about=about, cover=cover)
 
@@ -151,7 +151,9 @@ def make(
     *,
     tell: Tell | None = None,
 ) -> Made:
-    """Make what is missing and write the book; `Unfinished` when passages could not be spoken.
+    """Make what is missing and write the book.
+
+    `UnfinishedBookError` when passages could not be spoken.
 
     Args:
         order: what is wanted.
@@ -183,7 +185,7 @@ def _make_again(order: Order, plan: Plan, studio: Studio) -> None:
         failure = spoken.failure
         if failure is not None or spoken.hopeless:
             said = failure.said if failure is not None else "; ".join(spoken.problems)
-            raise WorkFailed(
+            raise WorkError(
                 f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: {said}",
                 hint=(failure.hint if failure else "") or "The take there was is still kept.",
             )
@@ -193,12 +195,12 @@ def segment_at(plan: Plan, chapter: int, number: int) -> Segment:
     """A segment by chapter and number, both counted from 1 as lists show them."""
     part = next((part for part in plan.parts if part.number == chapter), None)
     if part is None:
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no chapter {chapter} in what is spoken", hint="--list shows the chapters."
         )
     count = len(part.script.segments)
     if not 1 <= number <= count:
-        raise BadInput(
+        raise InvalidInputError(
             f"chapter {chapter} has no segment {number}: it has {count}",
             hint=f"--list --chapters {chapter} shows them with their numbers.",
         )
@@ -350,7 +352,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"the cover {path} cannot be read: {error.strerror}", hint="Name another picture."
         ) from error
 

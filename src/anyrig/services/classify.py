@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.passages import Passage, passages
 from anyrig.documents.reading import Unread, textless
-from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.text.pages import Page, Paged
 from anyrig.units import plural
 
@@ -130,7 +130,7 @@ def classify_by(
         piece, text = waiting.popleft()
         if outcome.result is None:
             said = outcome.failure.said if outcome.failure else "no answer"
-            error = WorkFailed(f"{piece.source.name}: {said}", hint="-vv says more.")
+            error = WorkError(f"{piece.source.name}: {said}", hint="-vv says more.")
             yield Sorted(piece.source, error=error)
         else:
             answer = _answer(model, outcome.result, text, ways)
@@ -168,7 +168,7 @@ def fitting(head: Head, vectors: Vectors) -> Head:
     """The classifier, if these are the vectors it was trained on."""
     about, model = head.about, vectors.model
     if about.fingerprint != model.fingerprint or about.dimension != model.dimension:
-        raise BadInput(
+        raise InvalidInputError(
             f"{about.title} was trained on vectors of {about.embedding} ({about.fingerprint[:12]}),"
             f" and these are of {model.name} ({model.fingerprint[:12]})",
             hint=f"Say --model {about.word or about.embedding}, or train it again with this model.",
@@ -216,7 +216,7 @@ def train(
         told("example", len(rows), len(sources))
     kept, known, notes = _once(texts, labels, kind)
     if not kept:
-        raise BadInput("no example could be used", hint=_first(troubles))
+        raise InvalidInputError("no example could be used", hint=_first(troubles))
     import numpy as np
 
     def fold(done: int, total: int) -> None:
@@ -262,7 +262,7 @@ def learning(
             tell(number, len(sources))
     kept, known, notes = _once([" ".join(text.split()) for text in texts], labels, kind)
     if not kept:
-        raise BadInput("no example could be used", hint=_first(troubles))
+        raise InvalidInputError("no example could be used", hint=_first(troubles))
     return Learning([texts[n] for n in kept], known, troubles, notes)
 
 

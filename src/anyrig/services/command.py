@@ -20,7 +20,7 @@ from functools import partial
 from typing import IO, cast
 
 from anyrig.backends import spawn
-from anyrig.errors import AnyrigError, BadInput, WorkFailed
+from anyrig.errors import AnyrigError, InvalidInputError, WorkError
 from anyrig.jobs import Plain, Stop, Stopped, Tell
 
 _LOOK_S, _LEASH_S = 0.1, 1.0
@@ -54,7 +54,7 @@ def run_command(
             "anyrig.services.leash", {**environment, "NO_COLOR": "1"}, words=words, folder=folder
         )
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"the folder {folder} is not there any more", hint="Make it, or order anew."
         ) from error
     assert process.stdout is not None
@@ -174,7 +174,7 @@ def _failure(code: int, lines: list[str]) -> AnyrigError:
     """The error that the command printed, as it was raised there."""
     start = max((n for n, line in enumerate(lines) if line.startswith("error: ")), default=None)
     if start is None:
-        return WorkFailed(
+        return WorkError(
             f"the process that did it {spawn.death(code, lines)}",
             hint="Resume the job to try again; what was made is kept.",
         )
@@ -184,4 +184,4 @@ def _failure(code: int, lines: list[str]) -> AnyrigError:
             hint = line.removeprefix("  hint: ")
             break
         message.append(line)
-    return WorkFailed("\n".join(message), hint=hint or "Resume the job to try again.")
+    return WorkError("\n".join(message), hint=hint or "Resume the job to try again.")

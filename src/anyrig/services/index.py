@@ -26,7 +26,7 @@ from anyrig.documents.index.progress import Pace, Tell
 from anyrig.documents.index.search import Answer, Mode, Searcher
 from anyrig.documents.index.snapshot import GRAPH, Filters, matrix_of, text_ids
 from anyrig.documents.index.update import Indexed, Ways, update
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.files import format_of_name
 from anyrig.text.formats.picture import FORMATS as PICTURES
 
@@ -100,7 +100,7 @@ def places(named: Sequence[Path]) -> list[bytes]:
     """Folders and files that are there, as the index names them."""
     for place in named:
         if not place.expanduser().exists():
-            raise BadInput(f"there is no folder {place}", hint="Name one that is there.")
+            raise InvalidInputError(f"there is no folder {place}", hint="Name one that is there.")
     return list(dict.fromkeys(whole(place) for place in named))
 
 
@@ -289,7 +289,7 @@ def _known(file: IndexFile, named: Sequence[Path]) -> list[bytes]:
 
 def _there(path: Path) -> None:
     if not path.is_file():
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no index {path.stem!r}", hint="`anyrig index --list` shows what there is."
         )
 
@@ -301,7 +301,7 @@ def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
     for root in roots:
         if rows.is_under(root, out):
             name = os.fsdecode(root)
-            raise BadInput(
+            raise InvalidInputError(
                 f"{name} was removed from the index, and stays out",
                 hint=f"`anyrig index --include {shlex.quote(name)}` lets it in again.",
             )
@@ -309,7 +309,9 @@ def _roots(file: IndexFile, roots: Sequence[bytes]) -> list[bytes]:
             file.write(lambda c, root=root: rows.add_root(c, root))  # type: ignore[misc]
     chosen = list(roots) or known
     if not chosen:
-        raise BadInput("the index has no folder yet", hint="`anyrig index FOLDER` adds one.")
+        raise InvalidInputError(
+            "the index has no folder yet", hint="`anyrig index FOLDER` adds one."
+        )
     return chosen
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.jobs import Job, Plain, Run, Stop, Tell
 from anyrig.services.command import run_command
 
@@ -138,7 +138,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, Plain]:
-    """The arguments as they are queued, every path whole; `BadInput` says what is wrong.
+    """The arguments as they are queued, every path whole; `InvalidInputError` says what is wrong.
 
     Args:
         kind: one of `KINDS`.
@@ -152,7 +152,7 @@ def check(kind: str, arguments: Mapping[str, Plain], folder: Path) -> dict[str, 
     for name in arguments:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            raise BadInput(
+            raise InvalidInputError(
                 f"a {kind} takes no {name!r}",
                 hint=(f"Did you mean {near[0]!r}? " if near else "")
                 + f"It takes: {', '.join(known)}.",
@@ -178,16 +178,18 @@ def _files(
     if several is None:
         given: Sequence[Plain] = [arguments.get("file")]
     elif arguments.get("file") is not None:
-        raise BadInput(f"a {kind} has 'file' or 'files'", hint="Give one of them.")
+        raise InvalidInputError(f"a {kind} has 'file' or 'files'", hint="Give one of them.")
     elif isinstance(several, Sequence) and not isinstance(several, str) and several:
         given = several
     else:
-        raise BadInput(f"'files' of a {kind} is a list of paths", hint="Name at least one.")
+        raise InvalidInputError(
+            f"'files' of a {kind} is a list of paths", hint="Name at least one."
+        )
     paths = [_value(kind, "file", "path", one, folder) for one in given]
     for path in paths:
         there = Path(str(path))
         if not (there.is_file() or (entry.folders and there.is_dir())):
-            raise BadInput(f"there is no file {path}", hint="Name one that is there.")
+            raise InvalidInputError(f"there is no file {path}", hint="Name one that is there.")
     return {"file": paths[0]} if several is None else {"file": paths[0], "files": paths}
 
 
@@ -241,13 +243,15 @@ def runner(environment: Mapping[str, str]) -> Run:
 
 def _kind(name: str) -> Kind:
     if name not in KINDS:
-        raise BadInput(f"there are no jobs of the kind {name!r}", hint=f"{', '.join(KINDS)}.")
+        raise InvalidInputError(
+            f"there are no jobs of the kind {name!r}", hint=f"{', '.join(KINDS)}."
+        )
     return KINDS[name]
 
 
 def _value(kind: str, name: str, type: Type, value: Plain, folder: Path) -> Plain:
     if not _fits(type, value):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name!r} of a {kind} is {_TOLD[type]}, not {value!r}"[:300],
             hint=f"Give it as {_TOLD[type]}.",
         )

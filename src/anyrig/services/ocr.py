@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.documents.ocr import hocr
-from anyrig.errors import AnyrigError, BadInput
-from anyrig.store import atomic
+from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.storage import atomic
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -118,7 +118,7 @@ def plan_of(order: Order, limits: Limits = Limits()) -> Plan:  # noqa: B008 - it
 def _wanted(order: Order, paged: Paged) -> tuple[int, ...]:
     """Pages that must be read from their pictures."""
     if paged.format not in (*PICTURES, "pdf"):
-        raise BadInput(
+        raise InvalidInputError(
             f"{paged.file.name} has no pages to draw ({paged.format})",
             hint="anyrig ocr reads PDFs and pictures; the text of others is read as it is.",
         )
@@ -132,7 +132,10 @@ def _has_text(page: Page) -> bool:
 
 
 def numbers_of(text: str, count: int) -> list[int]:
-    """The pages that `1-3,7` or `5-` names, of `count`; BadInput where there are none such."""
+    """The pages that `1-3,7` or `5-` names, of `count`.
+
+    InvalidInputError where there are none such.
+    """
     if not text.strip():
         return list(range(1, count + 1))
     found: list[int] = []
@@ -140,12 +143,14 @@ def numbers_of(text: str, count: int) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not (first or last) or not all(not one or one.isascii() and one.isdigit()
                                           for one in (first, last)):  # fmt: skip
-            raise BadInput(f"--pages {text} names no pages", hint="Write 3, 1-4 or 1-3,7.")
+            raise InvalidInputError(f"--pages {text} names no pages", hint="Write 3, 1-4 or 1-3,7.")
         start = int(first or 1)
         end = int(last or count) if dash else start
         found += range(max(1, start), min(end, count) + 1)
     if not found:
-        raise BadInput(f"there is no page {text} of {count}", hint=f"Pages go from 1 to {count}.")
+        raise InvalidInputError(
+            f"there is no page {text} of {count}", hint=f"Pages go from 1 to {count}."
+        )
     return sorted(set(found))
 
 

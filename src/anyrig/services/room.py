@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _SPARE_BYTES = 64 << 20
 def check_room(
     order: Order, audio_s: float, to_make_s: float, *, rate: int, store_folder: Path | None
 ) -> None:
-    """That the disks hold what will be written; `StoreFailed` names the one that does not.
+    """That the disks hold what will be written; `StorageError` names the one that does not.
 
     Args:
         order: what is wanted.
@@ -44,7 +44,7 @@ def check_room(
     for folder, need in needs.items():
         free = shutil.disk_usage(folder).free
         if need > free:
-            raise StoreFailed(
+            raise StorageError(
                 f"{folder} has {bytes_text(free)} free, and the book of about "
                 f"{seconds_text(audio_s)} needs {bytes_text(int(need))}",
                 hint="Free some room, name another place with -o, or make some --chapters first.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.reading import Unread, textless
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, Summary, extract
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.labels import one_line
 from anyrig.text.pages import without_pictures
 
@@ -102,7 +102,7 @@ def _one(
         made = vectors() if vectors is not None else None
         return extract(part, length=length, language=language, vectors=made)
     if length.share:
-        raise BadInput(
+        raise InvalidInputError(
             "a share of its sentences says nothing to a model that writes",
             hint="Give --words with --model, or leave --model out.",
         )

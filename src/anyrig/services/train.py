@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.services import train_runs
 from anyrig.services.train_config import settings_of
 from anyrig.services.train_runs import Run
@@ -171,7 +171,7 @@ def _told(run: Run, task: Task, summary: Summary, steps: int | None) -> dict[str
 
 def _kept(run: Run, result: dict[str, Any]) -> None:
     """Write down what came of it, and the report."""
-    with contextlib.suppress(BadInput):  # stopped before anything was logged
+    with contextlib.suppress(InvalidInputError):  # stopped before anything was logged
         result["report"] = str(report(run))
     train_runs.keep_result(run.folder, result)
     word: train_runs.Word = "finished" if result["finished"] else "stopped"
@@ -215,7 +215,7 @@ def export(result: Mapping[str, Any], target: Path) -> Path:
     made = result.get("made") or {}
     source = Path(str(made.get("model", "")))
     if not made.get("model") or not source.is_dir():
-        raise BadInput(
+        raise InvalidInputError(
             "the run has left no model to export",
             hint="Let it finish: anyrig train --resume RUN --export FOLDER.",
         )
@@ -228,11 +228,11 @@ def export(result: Mapping[str, Any], target: Path) -> Path:
 
 
 def _exported_file(source: Path, target: Path) -> Path:
-    from anyrig.store.atomic import replacing
+    from anyrig.storage.atomic import replacing
 
     graph = source / "model.onnx"
     if not graph.is_file():
-        raise BadInput(
+        raise InvalidInputError(
             f"a task of this kind writes no ONNX file into {source}",
             hint="Name a folder instead: all that was written is put there.",
         )

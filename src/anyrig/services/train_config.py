@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.checks import RENAMED, renamed
 
 if TYPE_CHECKING:
@@ -54,21 +54,23 @@ class Config:
 
 
 def read(path: Path) -> Config:
-    """The file's tables; `BadSetting` says what is wrong with it."""
+    """The file's tables; `InvalidSettingError` says what is wrong with it."""
     text = _text(path)
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{path} is no TOML: {str(error) or type(error).__name__}",
             hint="Mend that line; docs/training.md shows the layout.",
         ) from error
     for name, value in found.items():
         _known(name, path)
         if not isinstance(value, dict):
-            raise BadSetting(f"{path}: {name} is {value!r}"[:200], hint=f"Write [{name}] above it.")
+            raise InvalidSettingError(
+                f"{path}: {name} is {value!r}"[:200], hint=f"Write [{name}] above it."
+            )
     if "task" not in found:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{path} does not say what to train",
             hint='Begin with [task] and kind = "language"; docs/training.md shows the layout.',
         )
@@ -83,7 +85,9 @@ def settings_of(train: Mapping[str, Any]) -> tuple[Settings, str]:
     rest = renamed(train)
     optimizer = rest.pop("optimizer", OPTIMIZER)
     if not isinstance(optimizer, str):
-        raise BadSetting(f"[train] optimizer is {optimizer!r}", hint="Name one, such as adamw.")
+        raise InvalidSettingError(
+            f"[train] optimizer is {optimizer!r}", hint="Name one, such as adamw."
+        )
     if isinstance(rest.get("strategy"), str):
         from anyrig.training.distributed.joining import strategy_named
 
@@ -119,7 +123,7 @@ def _refuse_unknown(name: str, known: Sequence[str], where: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-        raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
+        raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
 
 
 def _refuse_unfit(
@@ -130,13 +134,13 @@ def _refuse_unfit(
 ) -> None:
     fits, must = rule
     if not fits(tuple(value) if isinstance(value, list) else value):
-        raise BadSetting(f"{where} is {value!r}"[:300], hint=hint_for(value, must))
+        raise InvalidSettingError(f"{where} is {value!r}"[:300], hint=hint_for(value, must))
 
 
 def _text(path: Path) -> str:
     try:
         if path.is_dir():
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path} is a folder",
                 hint="Name a TOML file, or go on with a run: anyrig train --resume FOLDER.",
             )
@@ -144,15 +148,15 @@ def _text(path: Path) -> str:
             data = file.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
         said = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} cannot be read: {said}", hint="Name a TOML file that is there."
         ) from error
     if len(data) > _MOST_BYTES:
-        raise BadInput(f"{path} is too long for settings", hint="Name a TOML file.")
+        raise InvalidInputError(f"{path} is too long for settings", hint="Name a TOML file.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{path} is not UTF-8, as TOML must be (byte {error.start})",
             hint="Save it as UTF-8.",
         ) from error
@@ -163,7 +167,7 @@ def _known(name: str, where: object) -> None:
         return
     near = difflib.get_close_matches(name, TABLES, n=1)
     hint = f"Did you mean [{near[0]}]?" if near else "There are [task] and [train]."
-    raise BadSetting(f"{where} has no table [{name}]", hint=hint)
+    raise InvalidSettingError(f"{where} has no table [{name}]", hint=hint)
 
 
 def _copied(value: Any) -> Any:
@@ -176,7 +180,7 @@ def _put(tables: dict[str, Any], text: str) -> None:
     name, sign, value = text.partition("=")
     parts = [part.strip() for part in name.split(".")]
     if not sign or len(parts) < 2 or not all(parts):
-        raise BadInput(
+        raise InvalidInputError(
             f"--set {text}", hint="Write a table, a name and a value: --set train.batch=64."
         )
     _known(parts[0], "--set")
@@ -184,7 +188,7 @@ def _put(tables: dict[str, Any], text: str) -> None:
     for part in parts[:-1]:
         below = table.setdefault(part, {})
         if not isinstance(below, dict):
-            raise BadInput(f"--set {text}", hint=f"{part} is {below!r}, no table.")
+            raise InvalidInputError(f"--set {text}", hint=f"{part} is {below!r}, no table.")
         table = below
     last = RENAMED.get(parts[-1], parts[-1]) if parts[:-1] == ["train"] else parts[-1]
     table[last] = value_of(value)

@@ -133,9 +133,11 @@ def profiled(
             parts.step.micro_batch = size
             done = parts.step(cut(batch, 0, size))
             if done.num_retries:
-                from anyrig.errors import OutOfMemory
+                from anyrig.errors import OutOfMemoryError
 
-                raise OutOfMemory(f"{size} items ran out of memory", hint="Take fewer at once.")
+                raise OutOfMemoryError(
+                    f"{size} items ran out of memory", hint="Take fewer at once."
+                )
 
         with parts.undo:
             return profile(

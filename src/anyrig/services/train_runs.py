@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from anyrig import __version__
-from anyrig.errors import BadInput, StoreFailed, TooBusy
+from anyrig.errors import InvalidInputError, OverloadedError, StorageError
 from anyrig.jobs import owner
 from anyrig.services.train_config import Config
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.training.checks import renamed
+from anyrig.version import __version__
 
 RECORD, RESULT, STATE, COPY = "run.json", "result.json", "state.json", "config.toml"
 _LINES, _CHECKPOINTS, _SMALLER = "metrics.jsonl", "checkpoints", "smaller.json"
@@ -80,11 +80,11 @@ def refuse_foreign(folder: Path) -> None:
     try:
         filled = folder.is_dir() and any(folder.iterdir())
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} cannot be read: {error.strerror}", hint="Name another."
         ) from error
     if filled and not is_run(folder):
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds other things and no run", hint="Name a new folder with --folder."
         )
 
@@ -94,7 +94,9 @@ def refuse_export(target: Path) -> None:
     if target.suffix.lower() != ".onnx" and target.exists():
         if target.is_dir() and not any(target.iterdir()):
             return
-        raise BadInput(f"{target} exists already", hint="Name another, or remove this one.")
+        raise InvalidInputError(
+            f"{target} exists already", hint="Name another, or remove this one."
+        )
 
 
 def begin(folder: Path, config: Config, train: Mapping[str, Any], flags: Mapping[str, Any]) -> Run:
@@ -128,15 +130,15 @@ def opened(folder: Path) -> Run:
             renamed(dict(told["train"])), told["flags"], float(told["created"]),
         )  # fmt: skip
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds no run", hint="`anyrig jobs` lists runs; name the folder of one."
         ) from error
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} cannot be read: {error.strerror}", hint="Look at its permissions."
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder / RECORD} cannot be understood: {error!r}",
             hint="Name the configuration again, with --folder, and --fresh to begin anew.",
         ) from error
@@ -172,9 +174,9 @@ def drop_empty(run: Run) -> bool:
 
 
 def refuse_running(folder: Path) -> None:
-    """`TooBusy` while another process trains there."""
+    """`OverloadedError` while another process trains there."""
     if state_of(folder).word == "running":
-        raise TooBusy(
+        raise OverloadedError(
             f"another process trains in {folder}",
             hint="Wait for it or end it with Ctrl-C, or name another folder.",
         )
@@ -329,7 +331,7 @@ def _refusals(folder: Path) -> Any:
     try:
         yield
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"{folder} cannot be written: {error.strerror or error}",
             hint="Name another with --folder, or make room there.",
         ) from error

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.recognise.forms import FormName, plain, written
 from anyrig.recognise.gather import Progress, Transcription
 from anyrig.recognise.plain import word_form
 from anyrig.recognise.sound import ENDINGS, Sound, opened
 from anyrig.recognise.stitch import timed
 from anyrig.recognise.transcribe import Transcriber
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 
 if TYPE_CHECKING:
-    from anyrig.store.key import Plain
+    from anyrig.storage.key import Plain
 
 Tell = Callable[[Progress], None]
 
@@ -78,7 +78,7 @@ def sources_of(paths: Sequence[Path]) -> tuple[Source, ...]:
             inside = [one for one in sorted(path.rglob("*"))
                       if _is_sound(one, path) and one not in out]  # fmt: skip
             if not inside:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{path} holds no recording", hint=f"They end in {' '.join(ENDINGS[:10])}..."
                 )
             found += [(one, one.relative_to(path)) for one in inside]
@@ -131,27 +131,29 @@ def transcribe_files(
                 write_text(path, written(heard, form))
                 files.append(path)
             yield Done(source, heard, tuple(files))
-        except BadInput as error:
+        except InvalidInputError as error:
             yield Done(source, error=error)
         except OSError as error:
             said = error.strerror or str(error)
             yield Done(
                 source,
-                error=BadInput(f"{source.path}: {said}", hint="See whether it can be opened."),
+                error=InvalidInputError(
+                    f"{source.path}: {said}", hint="See whether it can be opened."
+                ),
             )
 
 
 def _check_target(path: Path, order: Order) -> None:
     if path.exists() and any(path.samefile(one.path) for one in order.sources):
-        raise BadInput(f"{path} is a recording itself", hint="Name another place with -o.")
+        raise InvalidInputError(f"{path} is a recording itself", hint="Name another place with -o.")
 
 
 def transcribe_bytes(
     data: bytes, name: str, transcriber: Transcriber, tell: Tell = lambda _: None
 ) -> Transcription:
-    """A whole file that came over a wire; BadInput when it is no sound."""
+    """A whole file that came over a wire; InvalidInputError when it is no sound."""
     if not data:
-        raise BadInput(f"{name} is empty", hint="Send a file of sound.")
+        raise InvalidInputError(f"{name} is empty", hint="Send a file of sound.")
     with opened(io.BytesIO(data), name) as sound:
         return transcriber.transcribe(sound, tell)
 

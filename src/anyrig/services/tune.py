@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.services.tune_tasks import (
     HELD,
     Prepared,
@@ -31,7 +31,7 @@ from anyrig.services.tune_tasks import (
     prepare_classifier,
     prepare_embedding,
 )
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -166,11 +166,13 @@ def free(folder: Path) -> None:
     try:
         there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} cannot be read: {error.strerror}", hint="Name another."
         ) from error
     if there:
-        raise BadInput(f"{folder} exists already", hint="Name another folder, or remove this one.")
+        raise InvalidInputError(
+            f"{folder} exists already", hint="Name another folder, or remove this one."
+        )
 
 
 def _tuned(
@@ -203,7 +205,7 @@ def _tuned(
             folder.rmdir()  # it is empty
         os.replace(run / "model", folder)
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"{folder} cannot be written: {error.strerror or error}",
             hint=f"What was learnt is in {run}; make room and say the same again.",
         ) from error
@@ -236,7 +238,7 @@ def _trained(
     placement: Placement | None,
     tell: Tell | None,
 ) -> tuple[Summary, dict[str, float], dict[str, float]]:
-    """Train to the end; figures before and after. WorkFailed where somebody has stopped it."""
+    """Train to the end; figures before and after. WorkError where somebody has stopped it."""
     from anyrig.training.loop import Trainer
 
     total = settings.steps or settings.epochs * math.ceil(len(task.data) / settings.batch)
@@ -249,7 +251,7 @@ def _trained(
         before = _before(run / "before.json", lambda: {**trainer.evaluate(), **measure(task)})
         summary = trainer.run()
         if not summary.finished:
-            raise WorkFailed(
+            raise WorkError(
                 f"stopped after {summary.steps} of {plural(total, 'step')}",
                 hint="Say the same again, and it goes on where it was.",
             )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def prepare_classifier(
     )
     names = tuple(sorted({name for labels in told.labels for name in labels}))
     if len(names) < (2 if kind == "one" else 1):
-        raise BadInput(
+        raise InvalidInputError(
             f"all examples are {names[0]!r}" if names else "no example has a label",
             hint="Give examples of at least two labels.",
         )
@@ -136,9 +136,11 @@ def prepare_embedding(
 def enough(count: int, held: float) -> None:
     """Refuse what nothing can be learnt from."""
     if not 0 <= held < 1:
-        raise BadInput(f"a held-out share of {held}", hint="It must be from 0 up, below 1.")
+        raise InvalidInputError(
+            f"a held-out share of {held}", hint="It must be from 0 up, below 1."
+        )
     if count < _FEW:
-        raise BadInput(
+        raise InvalidInputError(
             f"{plural(count, 'example')} are too few to fine-tune with",
             hint="Give some dozens of each kind; a classifier on vectors makes do with fewer.",
         )
@@ -203,7 +205,7 @@ def trainable(model: Model) -> Model:
     """The model, if its weights can learn."""
     if model.form in ("encoder", "auto"):
         return model
-    raise BadInput(
+    raise InvalidInputError(
         f"{model.name} cannot be fine-tuned: it has no weights that torch can change",
         hint="Say --model minilm, or a folder with config.json and model.safetensors.",
     )
@@ -293,16 +295,16 @@ class EmbeddingTable:
 
 def build(config: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task:
     """Any `[task]` table as a task: those of training, and those that need documents too."""
-    from anyrig.engines import resolve
+    from anyrig.plugins import load_class
     from anyrig.training import tasks
 
     kind, known = config.get("kind"), {**tasks.TASKS, **TASKS}
     if not isinstance(kind, str) or not kind:
-        raise BadSetting(
+        raise InvalidSettingError(
             "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(known)}."
         )
     rest = {name: value for name, value in config.items() if name != "kind"}
-    task: Task = resolve(kind, known, tasks.GROUP)(rest, folder=folder, run=run, seed=seed)
+    task: Task = load_class(kind, known, tasks.GROUP)(rest, folder=folder, run=run, seed=seed)
     return task
 
 
@@ -330,7 +332,9 @@ def embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: 
 
     table = config.read(EmbeddingTable, values)
     if table.piece < 0:
-        raise BadSetting(f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once.")
+        raise InvalidSettingError(
+            f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once."
+        )
     path = _given(folder, table.pairs, "pairs")
     return prepare_embedding(
         pairs(path), _model(folder, table.model), held=table.validation, scale=table.scale,
@@ -342,7 +346,7 @@ def _given(folder: Path, name: str, what: str) -> Path:
     from anyrig.training.tasks import config
 
     if not name:
-        raise BadSetting(f"[task] names no {what}", hint=f'Set {what} = "FILE".')
+        raise InvalidSettingError(f"[task] names no {what}", hint=f'Set {what} = "FILE".')
     return config.existing(folder, name, f"the file of {what}")
 
 
@@ -353,11 +357,13 @@ def _only(path: Path) -> Callable[[str], Path]:
         if not isinstance(known, dict):
             raise ValueError("it is no object")
     except (OSError, ValueError) as error:
-        raise BadSetting(f"{path} cannot be read: {error}", hint='{"name": "/its/path"}') from error
+        raise InvalidSettingError(
+            f"{path} cannot be read: {error}", hint='{"name": "/its/path"}'
+        ) from error
 
     def find(name: str) -> Path:
         if name not in known:
-            raise BadInput("that file may not be read", hint=f"Add it to {path}.")
+            raise InvalidInputError("that file may not be read", hint=f"Add it to {path}.")
         return Path(str(known[name]))
 
     return find

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anyrig.audiobooks.ways import CHOICES
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class BookSettings:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise BadSetting(
+                raise InvalidSettingError(
                     f"book.{name} is {getattr(self, name)!r}", hint=f"One of: {', '.join(choices)}."
                 )
         for name in ("rest_before", "rest_after"):
             if not 0 <= getattr(self, name) <= 60:
-                raise BadSetting(
+                raise InvalidSettingError(
                     f"book.{name} is {getattr(self, name):g}", hint="Seconds from 0 to 60."
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.settings.restricted import restricted
 
 
@@ -25,8 +25,8 @@ class ClusterSettings:
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 64:
-            raise BadSetting(f"cluster.nodes is {self.nodes}", hint="From 1 to 64.")
+            raise InvalidSettingError(f"cluster.nodes is {self.nodes}", hint="From 1 to 64.")
         if not 0 <= self.patience <= 7 * 24 * 3600:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"cluster.patience is {self.patience}", hint="Seconds, up to a week of them."
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,11 @@ class DocumentSettings:
 
     def __post_init__(self) -> None:
         if self.ocr not in ("auto", "never", "always"):
-            raise BadSetting(f"documents.ocr is {self.ocr!r}", hint="auto, never or always.")
+            raise InvalidSettingError(
+                f"documents.ocr is {self.ocr!r}", hint="auto, never or always."
+            )
         for name in ("max_mb", "max_pages", "max_seconds"):
             if not 0 < getattr(self, name) < 1e9:
-                raise BadSetting(f"documents.{name} is no limit", hint="Give a number above 0.")
+                raise InvalidSettingError(
+                    f"documents.{name} is no limit", hint="Give a number above 0."
+                )

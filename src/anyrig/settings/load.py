@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
 from anyrig.settings.cluster import ClusterSettings
@@ -98,15 +98,19 @@ class SpeechSettings:
 
     def __post_init__(self) -> None:
         if not 0.25 <= self.rate <= 4:
-            raise BadSetting(f"speech.rate is {self.rate:g}", hint="It goes from 0.25 to 4.")
+            raise InvalidSettingError(
+                f"speech.rate is {self.rate:g}", hint="It goes from 0.25 to 4."
+            )
         if not -70 <= self.loudness <= 0:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"speech.loudness is {self.loudness:g}",
                 hint="LUFS lie below 0, such as -19; 0 leaves the loudness alone.",
             )
         for name, value in vars(self).items():
             if name.startswith("pause_") and not 0 <= value <= 60:
-                raise BadSetting(f"speech.{name} is {value:g}", hint="Seconds from 0 to 60.")
+                raise InvalidSettingError(
+                    f"speech.{name} is {value:g}", hint="Seconds from 0 to 60."
+                )
 
 
 @dataclass(frozen=True)
@@ -128,27 +132,31 @@ class ComputeSettings:
         object.__setattr__(self, "precision", precision_named(self.precision) or self.precision)
         if self.precision not in ("auto", *get_args(Precision)):
             known = ", ".join(("auto", *get_args(Precision)))
-            raise BadSetting(f"compute.precision is {self.precision!r}", hint=f"One of: {known}.")
+            raise InvalidSettingError(
+                f"compute.precision is {self.precision!r}", hint=f"One of: {known}."
+            )
         if self.profile not in get_args(Profile):
             known = ", ".join(get_args(Profile))
-            raise BadSetting(f"compute.profile is {self.profile!r}", hint=f"One of: {known}.")
+            raise InvalidSettingError(
+                f"compute.profile is {self.profile!r}", hint=f"One of: {known}."
+            )
         if self.memory_gb and self.memory_fraction:
-            raise BadSetting(
+            raise InvalidSettingError(
                 "compute.memory_gb and compute.memory_fraction are both set", hint="Set one."
             )
         if not 0 <= self.memory_gb < float("inf"):
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"compute.memory_gb is {self.memory_gb:g}, which is not an amount of memory",
                 hint="Give a number of GiB, such as 8; 0 leaves it to the profile.",
             )
         if not 0 <= self.memory_fraction <= 1:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"compute.memory_fraction is {self.memory_fraction:g}, which is not a share of the"
                 " device's memory",
                 hint="Give a number from 0 to 1, such as 0.8.",
             )
         if self.workers_per_device < 0:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"compute.workers_per_device is {self.workers_per_device}",
                 hint="At least 1; 0 leaves it to the work.",
             )
@@ -167,12 +175,12 @@ class CacheSettings:
 
     def __post_init__(self) -> None:
         if self.url and not self.url.lower().startswith(("redis://", "rediss://", "unix://")):
-            raise BadSetting(  # without the value: there may be a password in it
+            raise InvalidSettingError(  # without the value: there may be a password in it
                 "cache.url is no address of a Redis server",
                 hint="Write redis://host:6379/0, with TLS rediss://:password@host:6379/0.",
             )
         if not 0.001 <= self.limit_gb < 1e9:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"cache.limit_gb is {self.limit_gb:g}", hint="Give at least 0.001: a megabyte."
             )
 
@@ -327,7 +335,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"cannot read {path}: {error}", hint="Name another with --config."
         ) from error
     import tomllib  # 5 ms that most commands need not pay
@@ -335,7 +343,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{path} is not TOML: {error}", hint='Lines read `key = "value"`; text needs quotes.'
         ) from error
     flat: dict[str, Any] = {}
@@ -347,7 +355,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
     known = keys()
     for key in flat:
         if key not in known:
-            raise BadSetting(f"unknown key {key!r} in {path}", hint=_nearest(key, known))
+            raise InvalidSettingError(f"unknown key {key!r} in {path}", hint=_nearest(key, known))
     return flat
 
 
@@ -371,7 +379,7 @@ def _from_dotenv(path: Path) -> dict[str, str]:
         if equals and name.strip().isidentifier():
             found[name.strip()] = _unquoted(value.strip())
         elif PREFIX in line.upper():  # other lines belong to other readers of the file
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{path}, line {number}: {line!r} is no NAME=value",
                 hint="One pair a line; # begins a comment.",
             )
@@ -443,7 +451,7 @@ def _fits(key: str, value: str) -> bool:
     """Whether a value can be that of a key; for names that other programs may share."""
     try:
         _build({key: value}, {key: ("environment", "")})
-    except BadSetting:
+    except InvalidSettingError:
         return False
     return True
 
@@ -494,19 +502,23 @@ def _typed(key: str, kind: type, value: Any, place: str) -> Any:
         word = str(value).strip().lower()
         if word in _TRUE | _FALSE:
             return word in _TRUE
-        raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is true or false.")
+        raise InvalidSettingError(f"{key} = {value!r} ({place})", hint=f"{key} is true or false.")
     if kind is int:
         text = str(value).strip()
         if isinstance(value, bool) or not is_number(text.removeprefix("-")):
-            raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a whole number.")
+            raise InvalidSettingError(
+                f"{key} = {value!r} ({place})", hint=f"{key} is a whole number."
+            )
         return int(text)
     if kind is float:
         try:
             return float(str(value))
         except ValueError:
-            raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is a number.") from None
+            raise InvalidSettingError(
+                f"{key} = {value!r} ({place})", hint=f"{key} is a number."
+            ) from None
     if isinstance(value, (dict, list, bool)):
-        raise BadSetting(f"{key} = {value!r} ({place})", hint=f"{key} is text.")
+        raise InvalidSettingError(f"{key} = {value!r} ({place})", hint=f"{key} is text.")
     return str(value)
 
 

@@ -21,8 +21,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anyrig.store import atomic
-from anyrig.store.door import Door
+from anyrig.storage import atomic
+from anyrig.storage.door import Door
 
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")

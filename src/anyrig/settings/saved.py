@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from anyrig.errors import BadSetting
-from anyrig.store import atomic
+from anyrig.errors import InvalidSettingError
+from anyrig.storage import atomic
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def load(path: Path) -> SavedChoice | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"the saved choice {path} cannot be read: {error}",
             hint="Forget it with `anyrig use --reset`.",
         ) from error
@@ -51,8 +51,8 @@ def forget(path: Path) -> bool:
     return True
 
 
-def _unwritable(path: Path, error: OSError) -> BadSetting:
-    return BadSetting(
+def _unwritable(path: Path, error: OSError) -> InvalidSettingError:
+    return InvalidSettingError(
         f"cannot write {path}: {error.strerror}",
         hint="Set XDG_CONFIG_HOME to a folder you may write to, or use --device each time.",
     )

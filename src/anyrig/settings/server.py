@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.settings.restricted import restricted
 
 
@@ -62,16 +62,26 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
-            raise BadSetting(f"server.port is {self.port}", hint="A port goes from 0 to 65535.")
+            raise InvalidSettingError(
+                f"server.port is {self.port}", hint="A port goes from 0 to 65535."
+            )
         for name in ("upload_mb", "upload_total_mb", "body_mb", "upload_files", "text_characters",
                      "texts", "queue", "deadline_s", "work_s", "requests_per_minute"):  # fmt: skip
             if not 0 < getattr(self, name) < 1e12:
-                raise BadSetting(f"server.{name} is no limit", hint="Give a number above 0.")
+                raise InvalidSettingError(
+                    f"server.{name} is no limit", hint="Give a number above 0."
+                )
         if not 0 <= self.upload_days < 1e6:
-            raise BadSetting("server.upload_days is no time", hint="Days; 0 keeps files.")
+            raise InvalidSettingError("server.upload_days is no time", hint="Days; 0 keeps files.")
         if not 1 <= self.jobs_at_once <= 64:
-            raise BadSetting("server.jobs_at_once is no number of jobs", hint="From 1 to 64.")
+            raise InvalidSettingError(
+                "server.jobs_at_once is no number of jobs", hint="From 1 to 64."
+            )
         if not 0 <= self.memory_free_mb < 1e9:
-            raise BadSetting("server.memory_free_mb is no memory", hint="MiB; 0 leaves it to us.")
+            raise InvalidSettingError(
+                "server.memory_free_mb is no memory", hint="MiB; 0 leaves it to us."
+            )
         if not 0 <= self.idle_s < 1e9:
-            raise BadSetting("server.idle_s is no time", hint="Seconds; 0 keeps models loaded.")
+            raise InvalidSettingError(
+                "server.idle_s is no time", hint="Seconds; 0 keeps models loaded."
+            )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech.audio import Samples, Take
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, options_of
 
@@ -189,13 +189,13 @@ def does_not_mind_company(subject: Subject) -> None:
 def refuses_an_unknown_voice(subject: Subject) -> None:
     """With the names nearest to it."""
     known = subject.found.voices[0].name
-    error = _refused(subject, subject.line(_SHORT, voice=f"{known}zq"), BadInput)
+    error = _refused(subject, subject.line(_SHORT, voice=f"{known}zq"), InvalidInputError)
     assert known in error.hint, f"the hint does not name {known}: {error.hint}"
 
 
 def refuses_an_unknown_language(subject: Subject) -> None:
     """Rather than read it with a foreign voice."""
-    _refused(subject, subject.line(_SHORT, language="xx"), CannotSpeak)
+    _refused(subject, subject.line(_SHORT, language="xx"), UnspeakableTextError)
 
 
 def says_every_voice_by_name(subject: Subject) -> None:
@@ -224,8 +224,8 @@ def says_a_line_at_its_limit(subject: Subject) -> None:
 
 
 def survives_nothing_to_say(subject: Subject) -> None:
-    """A line of no words is a take or CannotSpeak, no other error."""
-    with suppress(CannotSpeak):
+    """A line of no words is a take or UnspeakableTextError, no other error."""
+    with suppress(UnspeakableTextError):
         subject.made.run([subject.line(_SHORT, text=" ")])
 
 
@@ -276,7 +276,7 @@ def refuses_unknown_options(subject: Subject) -> None:
     """And lists those it has."""
     try:
         options_of(subject.engine.spec, {"no such option": 1})
-    except BadInput:
+    except InvalidInputError:
         return
     raise AssertionError("an option that it does not have is taken")
 
@@ -317,7 +317,7 @@ def _sound(take: Take, rate: int) -> None:
     assert 1e-4 < np.abs(samples).max() < 4.0, f"a peak of {np.abs(samples).max()}"
 
 
-def _refused(subject: Subject, line: Line, kind: type[BadInput]) -> BadInput:
+def _refused(subject: Subject, line: Line, kind: type[InvalidInputError]) -> InvalidInputError:
     try:
         subject.made.run([line])
     except kind as error:

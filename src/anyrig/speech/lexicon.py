@@ -36,7 +36,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.flow import Mark
 from anyrig.speech.regexes import UserPattern, check_template, compile_pattern
 from anyrig.text import toml
@@ -166,7 +166,7 @@ def _joins(left: str, right: str) -> bool:
 
 
 def load(path: Path, *, skip_patterns: bool = False) -> Lexicon:
-    """The lexicon of a file; BadInput names the entry that is wrong.
+    """The lexicon of a file; InvalidInputError names the entry that is wrong.
 
     With `skip_patterns` an entry whose pattern is refused is left out and named in `left_out`: for
     a file that was accepted once, when more patterns were allowed.
@@ -185,11 +185,11 @@ def parse(
     else:
         rows = list(_tables(text, name))
     if len(rows) > _MOST_ENTRIES:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} has {len(rows)} entries", hint=f"At most {_MOST_ENTRIES} are taken."
         )
     if sum("pattern" in given for _, given in rows) > _MOST_PATTERNS:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} has more than {_MOST_PATTERNS} patterns", hint="Use `word` where it will do."
         )
     entries: list[Entry] = []
@@ -200,9 +200,9 @@ def parse(
             if entry.pattern:
                 _compile(entry)
             entries.append(entry)
-        except BadInput as error:
+        except InvalidInputError as error:
             if not skip_patterns:
-                raise BadInput(f"{place}: {error.message}", hint=error.hint) from None
+                raise InvalidInputError(f"{place}: {error.message}", hint=error.hint) from None
             left_out.append(f"{place}: {error.message}")
     return Lexicon(tuple(entries), tuple(left_out))
 
@@ -211,11 +211,13 @@ def _tables(text: str, name: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     try:
         data = toml.read(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{name} is no TOML: {error}", hint="See the example in the docs.") from None
+        raise InvalidInputError(
+            f"{name} is no TOML: {error}", hint="See the example in the docs."
+        ) from None
     tables = data.pop("say", [])
     if data or not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         extra = f"{next(iter(data))!r} is not known" if data else "`say` is not a list of tables"
-        raise BadInput(f"{name}: {extra}", hint="Begin each entry with a line [[say]].")
+        raise InvalidInputError(f"{name}: {extra}", hint="Begin each entry with a line [[say]].")
     for number, table in enumerate(tables, 1):
         yield f"{name}, entry {number}", table
 
@@ -230,14 +232,14 @@ def _rows(text: str, name: str, mark: str) -> Iterator[tuple[str, Mapping[str, o
             place = f"{name}, line {reader.line_num}"
             if not 2 <= len(cells) <= len(_COLUMNS):
                 told = plural(len(cells), "column")
-                raise BadInput(f"{place}: {told}", hint=f"It has: {', '.join(_COLUMNS)}.")
+                raise InvalidInputError(f"{place}: {told}", hint=f"It has: {', '.join(_COLUMNS)}.")
             given = {key: cell for key, cell in zip(_COLUMNS, cells, strict=False) if cell}
             said = given.get("say", "")
             if len(said) > 2 and said[0] == said[-1] == "/":
                 given["ipa"] = given.pop("say").strip("/ ")
             yield place, given
     except csv.Error as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name}, line {reader.line_num}: {error}", hint="Mind the quotes."
         ) from None
 
@@ -246,21 +248,25 @@ def _entry(given: Mapping[str, object], place: str) -> Entry:
     """An entry, checked."""
     for key, value in given.items():
         if key not in _FIELDS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{place}: {key!r} is not known", hint=f"It has: {', '.join(sorted(_FIELDS))}."
             )
         if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST:
-            raise BadInput(f"{place}: {key} is {value!r:.60}", hint=f"1 to {_LONGEST} characters.")
+            raise InvalidInputError(
+                f"{place}: {key} is {value!r:.60}", hint=f"1 to {_LONGEST} characters."
+            )
     texts = {key: str(value).strip() for key, value in given.items()}
     if ("word" in texts) == ("pattern" in texts):
-        raise BadInput(f"{place}: it has not one of word and pattern", hint="Give one of them.")
+        raise InvalidInputError(
+            f"{place}: it has not one of word and pattern", hint="Give one of them."
+        )
     if ("say" in texts) == ("ipa" in texts):
-        raise BadInput(f"{place}: it has not one of say and ipa", hint="Give one of them.")
+        raise InvalidInputError(f"{place}: it has not one of say and ipa", hint="Give one of them.")
     case = texts.pop("case", "smart")
     if case not in get_args(Case):
-        raise BadInput(
+        raise InvalidInputError(
             f"{place}: case is {case!r}", hint=f"It is one of: {', '.join(get_args(Case))}."
         )
     if any(sign in texts.get("ipa", "") for sign in "[]|\n"):
-        raise BadInput(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
+        raise InvalidInputError(f"{place}: brackets are no IPA", hint="Write the sounds alone.")
     return Entry(**texts, case=case)  # type: ignore[arg-type]  # checked against Case above

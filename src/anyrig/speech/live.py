@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.backends import heap
 from anyrig.errors import (
     AnyrigError,
-    CannotSpeak,
-    Deadly,
-    StoreFailed,
-    WorkFailed,
-    disk_full,
+    PoisonItemError,
+    StorageError,
+    UnspeakableTextError,
+    WorkError,
     is_disk_full,
+    to_disk_full_error,
 )
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Spoken
@@ -103,7 +103,8 @@ class LiveStudio:
 
         Args:
             stage: is closed with this.
-            most_waiting: segments of a lane that may wait; over it readers are told `TooBusy`.
+            most_waiting: segments of a lane that may wait; over it readers are told
+            `OverloadedError`.
         """
         self.engine = stage.spec.name
         self._stage = stage
@@ -254,7 +255,7 @@ class LiveStudio:
     def _keep(self, name: str, making: _Making, recording: Recording) -> None:
         try:
             self._stage.shelf.keep(name, recording)
-        except (StoreFailed, OSError) as error:
+        except (StorageError, OSError) as error:
             log.warning("a take is not kept: %s", error)
         except Exception:
             log.exception("a take is not kept")
@@ -306,8 +307,10 @@ class Recital:
     def next(self) -> Future[Given]:
         """A future of the next segment; the one before is taken to have been listened to.
 
-        It may read from the store: call it in a thread. `TooBusy` where too many segments wait;
-        a segment that cannot be spoken ends its future with `CannotSpeak`.
+
+        It may read from the store: call it in a thread. `OverloadedError` where too many
+        segments wait;
+        a segment that cannot be spoken ends its future with `UnspeakableTextError`.
         """
         assert not self.done, "there is no further segment"
         self._given = None
@@ -370,15 +373,15 @@ def _give(told: Future[Given], number: int, segment: Segment, made: Future[Recor
 def _told(error: BaseException, line: Line, *, alone: bool) -> AnyrigError:
     """An error for one who wants a line; `alone` where the others are made all the same."""
     if is_disk_full(error):
-        return disk_full(error)
-    if alone and isinstance(error, WorkFailed) and type(error) in (WorkFailed, Deadly):
+        return to_disk_full_error(error)
+    if alone and isinstance(error, WorkError) and type(error) in (WorkError, PoisonItemError):
         said = f"{line.text.strip()[:_TOLD]!r} could not be spoken: {error.message}"
-        kind = Deadly if isinstance(error, Deadly) else CannotSpeak
+        kind = PoisonItemError if isinstance(error, PoisonItemError) else UnspeakableTextError
         return kind(said, hint=error.hint)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
-    return WorkFailed(f"{type(error).__name__}: {error}", hint="The log says more.")
+    return WorkError(f"{type(error).__name__}: {error}", hint="The log says more.")
 
 
-def _nobody() -> WorkFailed:
-    return WorkFailed("nobody listens any more", hint="Ask for it again.")
+def _nobody() -> WorkError:
+    return WorkError("nobody listens any more", hint="Ask for it again.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.install import install_line
 from anyrig.speech.phonemes import INLINE, Word
 
@@ -46,7 +46,7 @@ class Espeak:
             from phonemizer.backend import EspeakBackend
             from phonemizer.backend.espeak.wrapper import EspeakWrapper
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"reading {language} aloud needs the package {error.name}", hint=INSTALL
             ) from error
         EspeakWrapper.set_library(espeakng_loader.get_library_path())

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import ssml as ssml_reader
 from anyrig.speech import tongues
 from anyrig.speech.blocks import Block, blocks
@@ -51,7 +51,9 @@ def prepare(
     first_short: bool = False,
     shortest: int = SHORT_WORDS,
 ) -> Script:
-    """The script of a text; CannotSpeak when there is nothing in it that the engine can say.
+    """The script of a text.
+
+    UnspeakableTextError when there is nothing in it that the engine can say.
 
     Args:
         text: plain, or SSML.
@@ -81,7 +83,7 @@ def prepare(
         first_short=first_short,
     )  # fmt: skip
     if not script.segments:
-        raise CannotSpeak(
+        raise UnspeakableTextError(
             "There is nothing to say in the text", hint="Give a text with words or numbers in it."
         )
     return script
@@ -133,7 +135,9 @@ def seed_of(words: str, seed: int) -> int:
 
 def _rate(rate: float) -> float:
     if not 0.25 <= rate <= 4.0:
-        raise BadInput(f"The rate {rate:g} cannot be spoken", hint="It goes from 0.25 to 4.")
+        raise InvalidInputError(
+            f"The rate {rate:g} cannot be spoken", hint="It goes from 0.25 to 4."
+        )
     return rate
 
 

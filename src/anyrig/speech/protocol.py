@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from anyrig.devices.describe import BackendName, Precision
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.work.engine import Usual
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class SpeechEngine(Usual):
     def find(cls, folder: Path | None = None) -> Found:
         """Its weights: in `folder`, or where it knows them to be.
 
-        MissingPackage says what to install, NeedsWeights how to get them.
+        MissingPackageError says what to install, MissingWeightsError how to get them.
         """
         raise NotImplementedError
 
@@ -197,7 +197,7 @@ def options_of(spec: Spec, given: Mapping[str, Any]) -> dict[str, Value]:
     for name in given:
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise BadInput(
+            raise InvalidInputError(
                 f"{spec.name} has no option {name!r}", hint=f"It has: {listed}. See "
                 f"`anyrig engines show {spec.name}`.",
             )  # fmt: skip
@@ -212,11 +212,11 @@ def _checked(engine: str, option: Option, value: object) -> Value:
     try:
         typed = _typed(kind, value)
     except ValueError:
-        raise BadInput(
+        raise InvalidInputError(
             f"{engine}: {option.name} is {kind.__name__}, not {value!r}", hint=f"{option.help}"
         ) from None
     if option.choices and typed not in option.choices:
-        raise BadInput(
+        raise InvalidInputError(
             f"{engine}: {option.name} cannot be {typed!r}",
             hint=f"It is one of: {', '.join(option.choices)}.",
         )
@@ -224,7 +224,7 @@ def _checked(engine: str, option: Option, value: object) -> Value:
         low = float("-inf") if option.low is None else option.low
         high = float("inf") if option.high is None else option.high
         if not low <= typed <= high:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{engine}: {option.name} is {typed}", hint=f"It goes from {low:g} to {high:g}."
             )
     return typed

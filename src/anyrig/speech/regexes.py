@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import re2
@@ -67,7 +67,7 @@ class UserPattern:
     """A user's pattern, ready to be matched. It may be used from many threads."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
-        """Raises BadInput with the reason."""
+        """Raises InvalidInputError with the reason."""
         self.pattern = pattern
         compiled = _parse(pattern, re.I if ignore_case else 0)
         self.groups = compiled.groups
@@ -145,14 +145,14 @@ class UserPattern:
                 codes |= {kind: bytes([value]) for kind, value in zip(group, values, strict=False)}
             return codes
         if self._multiline:
-            raise BadInput("too many different characters", hint=_SIMPLER_HINT)
+            raise InvalidInputError("too many different characters", hint=_SIMPLER_HINT)
         codes = {}
         for group, values in ((word, _WORD_BYTES), ([*newline, *other], _OTHER_BYTES)):
             half = len(values) // 2
             pairs = (bytes([a, b]) for a in values[:half] for b in values[half:])
             codes |= dict(zip(group, pairs, strict=False))
         if len(codes) < len(kinds):
-            raise BadInput("too many different characters", hint=_SIMPLER_HINT)
+            raise InvalidInputError("too many different characters", hint=_SIMPLER_HINT)
         return codes
 
 
@@ -190,19 +190,23 @@ class PatternMatch:
 
 @lru_cache(maxsize=_CACHED)
 def compile_pattern(pattern: str, *, ignore_case: bool = False) -> UserPattern:
-    """A user's pattern; BadInput says why it is refused."""
+    """A user's pattern; InvalidInputError says why it is refused."""
     try:
         made = UserPattern(pattern, ignore_case=ignore_case)
         if any(_matches_empty(made, text) for text in ("", "a b 1 .")):
-            raise BadInput("matches the empty text", hint="Let it match at least one character.")
-    except BadInput as error:
+            raise InvalidInputError(
+                "matches the empty text", hint="Let it match at least one character."
+            )
+    except InvalidInputError as error:
         told = f"the pattern {pattern!r:.300} {error.message}"
-        raise BadInput(told, hint=error.hint) from None
+        raise InvalidInputError(told, hint=error.hint) from None
     return made
 
 
 def check_template(pattern: UserPattern, template: str) -> None:
-    """BadInput where a `say` names a group that its pattern lacks, or an unknown escape."""
+    """InvalidInputError where a `say` names a group that its pattern lacks, or an unknown
+    escape.
+    """
     for found in _TEMPLATE.finditer(template):
         group = found[1] or found[3]
         if group:
@@ -210,14 +214,14 @@ def check_template(pattern: UserPattern, template: str) -> None:
                 int(group) <= pattern.groups if group.isdigit() else group in pattern.group_names
             )
             if not known:
-                raise BadInput(
+                raise InvalidInputError(
                     f"the pattern {pattern.pattern!r} has no group {group}",
                     hint="Put the part that is meant into brackets: (...).",
                 )
     try:
         re.compile("x").sub(re.sub(r"\\(?:g<\w+>|[1-9]\d?)", "", template), "x")
     except (re.error, IndexError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"the pattern {pattern.pattern!r} has a `say` that is not understood: {error}",
             hint=r"Write a backslash as \\.",
         ) from None
@@ -229,14 +233,16 @@ def check_template(pattern: UserPattern, template: str) -> None:
 def _parse(pattern: str, flags: int) -> re.Pattern[str]:
     """What Python makes of it. It is not matched against more than a character."""
     if len(pattern) > _MAX_PATTERN_CHARS:
-        raise BadInput(f"is longer than {_MAX_PATTERN_CHARS} characters", hint=_SIMPLER_HINT)
+        raise InvalidInputError(
+            f"is longer than {_MAX_PATTERN_CHARS} characters", hint=_SIMPLER_HINT
+        )
     ranges = (found.groups() for found in _RANGE.finditer(pattern))
     if sum(len(high) > 1 or ord(high) - ord(low[-1]) > _WIDE for low, high in ranges) > _MAX_WIDE:
-        raise BadInput("has too many wide ranges of characters", hint=_SIMPLER_HINT)
+        raise InvalidInputError("has too many wide ranges of characters", hint=_SIMPLER_HINT)
     try:
         return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"is not a valid regular expression: {error}",
             hint=r"Put a backslash before a sign that is meant as it stands, such as \( or \*.",
         ) from None
@@ -291,7 +297,9 @@ def _escaped(token: str, flags: int) -> bytes | tuple[str, int]:
     if token[1] in _ANCHORS:
         return _ANCHORS[token[1]]
     if token[1] in "123456789" and len(token) < 4:
-        raise BadInput("uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT)
+        raise InvalidInputError(
+            "uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT
+        )
     return token, flags
 
 
@@ -300,17 +308,19 @@ def _opened(token: str, flags: int) -> int | None:
     if token == "(" or token.startswith("(?P<"):
         return flags
     if token.startswith(("(?=", "(?!", "(?<=", "(?<!")):
-        raise BadInput(
+        raise InvalidInputError(
             "uses a lookahead or lookbehind, which is not supported", hint=_LOOKAROUND_HINT
         )
     if token.startswith("(?#"):
         return None
     if token.startswith("(?P="):
-        raise BadInput("uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT)
+        raise InvalidInputError(
+            "uses a backreference, which is not supported", hint=_BACKREFERENCE_HINT
+        )
     found = _GROUP.fullmatch(token)
     if found is None or found[3] is None:
         kind = "an atomic group" if token.startswith("(?>") else "a conditional group"
-        raise BadInput(f"uses {kind}, which is not supported", hint=_SIMPLER_HINT)
+        raise InvalidInputError(f"uses {kind}, which is not supported", hint=_SIMPLER_HINT)
     for sign in (found[1] or "") + (found[2] or ""):
         _refuse_flags(0 if sign in "imsu" else re.X if sign == "x" else re.A)
     if found[3] == ")":
@@ -325,7 +335,7 @@ def _opened(token: str, flags: int) -> int | None:
 def _refuse_flags(flags: int) -> None:
     for flag, name in ((re.X, "x"), (re.A, "a")):
         if flags & flag:
-            raise BadInput(
+            raise InvalidInputError(
                 f"uses the flag {name}, which is not supported", hint="Use i, m and s only."
             )
 
@@ -343,11 +353,15 @@ def _repeated(pattern: str, position: int) -> tuple[str, bytes]:
         low = count[1] or "0"
         high = count[3] if count[2] else low
         if max(int(low), int(high or "0")) > _MAX_REPEAT:
-            raise BadInput(f"repeats a part more than {_MAX_REPEAT} times", hint=_SIMPLER_HINT)
+            raise InvalidInputError(
+                f"repeats a part more than {_MAX_REPEAT} times", hint=_SIMPLER_HINT
+            )
         written = f"{{{low},{high}}}"
     follows = pattern[position + len(token) : position + len(token) + 1]
     if follows == "+":
-        raise BadInput("uses a possessive repetition, which is not supported", hint=_SIMPLER_HINT)
+        raise InvalidInputError(
+            "uses a possessive repetition, which is not supported", hint=_SIMPLER_HINT
+        )
     lazy = "?" if follows == "?" else ""
     return token + lazy, (written + lazy).encode()
 
@@ -378,7 +392,7 @@ def _compile(source: bytes, table: Mapping[int, str], width: int, limit: int) ->
     except re2.error:
         size = limit + 1
     if size > limit:
-        raise BadInput("is too large", hint=f"Repeat fewer times. {_SIMPLER_HINT}")
+        raise InvalidInputError("is too large", hint=f"Repeat fewer times. {_SIMPLER_HINT}")
     window = max(100, min(_WINDOW_CHARS, _WINDOW_WORK // size))
     return _Program(regexp, table, width, window * width)
 

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from anyrig.errors import StoreFailed
-from anyrig.store.protocol import Forgets
+from anyrig.errors import StorageError
+from anyrig.storage.protocol import Forgets
 
 if TYPE_CHECKING:
     from anyrig.speech.audio import Take
     from anyrig.speech.booth import Recording
-    from anyrig.store.key import Plain
-    from anyrig.store.protocol import Results
+    from anyrig.storage.key import Plain
+    from anyrig.storage.protocol import Results
 
 log = logging.getLogger(__name__)
 FROM = "from"
@@ -56,7 +56,7 @@ class Shelf:
             return None
         try:
             take = unpack(result.data)
-        except StoreFailed as error:
+        except StorageError as error:
             log.warning("a kept take is made again: %s", error.message)
             self._store.drop(name)
             return None

@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass, replace
 from xml.parsers import expat
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.flow import STAND_IN, Flow, Gatherer, Mark, Style
 from anyrig.speech.ssml_values import EMPHASIS, LONGEST_S, bounded, rate, silence_s
 
@@ -59,7 +59,7 @@ def looks_like(text: str) -> bool:
 
 
 def read(source: str) -> Flow:
-    """The flow of an SSML document; BadInput says where it is broken."""
+    """The flow of an SSML document; InvalidInputError says where it is broken."""
     return _Reader(source).read()
 
 
@@ -143,7 +143,7 @@ class _Reader:
         self._next("markup")
         above = self.open[-1]
         if len(self.open) == 1 and name != "speak":
-            raise BadInput(
+            raise InvalidInputError(
                 f"SSML begins with <speak>, not with <{name}>", hint="Put <speak> around it."
             )
         if name not in _KNOWN:
@@ -248,18 +248,18 @@ class _Reader:
     # What is refused
 
     def _refuse_doctype(self, *_: object) -> None:
-        raise BadInput(
+        raise InvalidInputError(
             "SSML with a document type (<!DOCTYPE ...>) is not read",
             hint="Remove the <!DOCTYPE ...>; entities and files outside the text are never read.",
         )
 
-    def _broken(self, error: expat.ExpatError) -> BadInput:
+    def _broken(self, error: expat.ExpatError) -> InvalidInputError:
         start = len(self.source) - len(self.data.decode("utf-8"))
         before = self.data[: max(0, self.parser.ErrorByteIndex)].decode("utf-8", "ignore")
         place = self.source[: start + len(before)]
         line, column = place.count("\n") + 1, len(place) - place.rfind("\n")
         words = expat.errors.messages[error.code]
-        return BadInput(
+        return InvalidInputError(
             f"The SSML is broken at line {line}, column {column}: {words}",
             hint=_HINTS.get(words, "Write & in text as &amp; and < as &lt;, and quote attributes."),
         )

@@ -14,14 +14,14 @@ from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
-from anyrig.store import key as keys
+from anyrig.storage import key as keys
 from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed, Placement
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
     from anyrig.work.crew import Crew
 
 

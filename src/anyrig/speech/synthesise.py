@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from anyrig.backends import heap
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import FROM, KIND, Shelf
-from anyrig.store import key as keys
+from anyrig.storage import key as keys
 from anyrig.units import plural
 from anyrig.work.outcome import Outcome, Report
 
@@ -229,7 +229,7 @@ def whole(takes: Iterable[Spoken]) -> Iterator[Spoken]:
     if failed:
         first = failed[0]
         assert first.failure is not None
-        raise WorkFailed(
+        raise WorkError(
             f"{plural(len(failed), 'segment')} could not be spoken; the first: "
             f"{first.segment.text.strip()[:60]!r}: {first.failure.said}",
             hint=first.failure.hint or "The others are kept: run the command again.",

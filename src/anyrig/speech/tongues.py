@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyrig.errors import ForeignText
+from anyrig.errors import UnsupportedLanguageError
 from anyrig.text.language import Detected, detect, num_words
 
 PARAGRAPH_WORDS = 20
@@ -24,7 +24,7 @@ _LOOKED_AT = 600  # characters of a paragraph: a hundred words tell as surely as
 
 def refusal(
     language: str, candidates: Sequence[str], *, hint: str = "", what: str = ""
-) -> ForeignText:
+) -> UnsupportedLanguageError:
     """The error for a text in `language`, where `candidates` are what the engine speaks.
 
     `hint` says what would speak it, such as an install line, not how to insist; `what` is the
@@ -33,7 +33,7 @@ def refusal(
     spoken = ", ".join(map(title, candidates)) or "another language"
     where = f"A paragraph ({what!r}) is" if what else "The text is"
     insist = f"If that is wrong, name the language: --language {(candidates or ('en',))[0]}."
-    return ForeignText(
+    return UnsupportedLanguageError(
         f"{where} in {title(language)}, and this voice speaks {spoken}",
         hint=hint or f"Choose an engine that speaks {title(language)}. {insist}", language=language,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech.protocol import Line, Voice
 
 
@@ -21,12 +21,14 @@ def pick(voices: Sequence[Voice], line: Line) -> Voice:
     raise unknown(line.voice, [voice.name for voice in voices])
 
 
-def unknown(name: str, known: Sequence[str], *, more: str = "") -> BadInput:
+def unknown(name: str, known: Sequence[str], *, more: str = "") -> InvalidInputError:
     """The error for a voice that nobody has, with the names nearest to it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     guess = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return BadInput(f"no voice {name!r}", hint=f"{guess}There are: {listed}. {more}".strip())
+    return InvalidInputError(
+        f"no voice {name!r}", hint=f"{guess}There are: {listed}. {more}".strip()
+    )
 
 
 def primary(language: str) -> str:
@@ -46,21 +48,21 @@ def _first(voices: Sequence[Voice], language: str) -> Voice:
     return next((voice for voice in fits if voice.language.lower() == wanted), fits[0])
 
 
-def _other(voices: Sequence[Voice], voice: Voice, language: str) -> CannotSpeak:
+def _other(voices: Sequence[Voice], voice: Voice, language: str) -> UnspeakableTextError:
     """A voice was named that speaks another language than the text."""
     if not any(_speaks(each, language) for each in voices):
         return _foreign(voices, language)
     able = ", ".join(each.name for each in voices if _speaks(each, language))
-    return CannotSpeak(
+    return UnspeakableTextError(
         f"the voice {voice.name} speaks {voice.language}, and the text is in {language}",
         hint=f"These speak {language}: {able}.",
     )
 
 
-def _foreign(voices: Sequence[Voice], language: str) -> CannotSpeak:
+def _foreign(voices: Sequence[Voice], language: str) -> UnspeakableTextError:
     spoken = (code for voice in voices for code in (voice.language, *voice.also))
     speaks = dict.fromkeys(primary(code) for code in spoken)
-    return CannotSpeak(
+    return UnspeakableTextError(
         f"no voice here speaks {language or 'a language without a name'}",
         hint=f"These speak {', '.join(speaks) or 'nothing'}; `anyrig engines` lists the others.",
     )

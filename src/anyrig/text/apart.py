@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from anyrig import errors
-from anyrig.errors import AnyrigError, BadInput, PastLimit, WorkFailed
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, WorkError
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import one_line
@@ -93,7 +93,7 @@ class Apart:
             child.end()
 
     def pages(self, path: Path) -> Paged:
-        """A file in pages; whatever is wrong with it is one `BadInput`."""
+        """A file in pages; whatever is wrong with it is one `InvalidInputError`."""
         used = self._child is not None
         try:
             return self._pages(path)
@@ -191,21 +191,21 @@ class Apart:
         self._child = _Child()
         return self._child
 
-    def _ended(self, path: Path, error: _Died) -> BadInput:
+    def _ended(self, path: Path, error: _Died) -> InvalidInputError:
         """Why a file ended the process, in words."""
         name = one_line(path.name)
         page = f" on page {error.page}" if error.page else ""
         if error.why == "time":
-            return PastLimit(
+            return LimitExceededError(
                 f"{name} takes longer than {self._limits.seconds:,.6g} seconds to read",
                 hint=_DAMAGED,
                 limit="seconds",
             )
         if error.why == "silent":
-            return BadInput(f"{name} takes too long{page}", hint=_DAMAGED)
+            return InvalidInputError(f"{name} takes too long{page}", hint=_DAMAGED)
         if error.why == "memory":
-            return BadInput(f"{name} {memory.TOLD}{page}", hint=memory.HINT)
-        return BadInput(
+            return InvalidInputError(f"{name} {memory.TOLD}{page}", hint=memory.HINT)
+        return InvalidInputError(
             f"{name} cannot be read: it is damaged, or {memory.TOLD}{page}", hint=_DAMAGED
         )
 
@@ -228,7 +228,7 @@ class _Child:
             self.answer(_START_S)
         except (_Died, queue.Empty):
             self.end()
-            raise WorkFailed(
+            raise WorkError(
                 "the process that reads files does not start",
                 hint="Try again when the machine has less to do; see that Python can be started.",
             ) from None
@@ -287,9 +287,9 @@ class _Child:
 def _error(said: dict[str, object]) -> AnyrigError:
     """The error that a file was refused with, of the same kind."""
     message, hint, kind = str(said["refused"]), str(said["hint"]), str(said["kind"])
-    if kind == "PastLimit":
-        return PastLimit(message, hint=hint, limit=str(said["limit"]))
-    found = getattr(errors, kind, BadInput)
+    if kind == "LimitExceededError":
+        return LimitExceededError(message, hint=hint, limit=str(said["limit"]))
+    found = getattr(errors, kind, InvalidInputError)
     return cast(AnyrigError, found(message, hint=hint))
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from anyrig.errors import AnyrigError, PastLimit
+from anyrig.errors import AnyrigError, LimitExceededError
 from anyrig.text import files, paging
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.memory import EXIT_CODE, limit_memory
@@ -79,7 +79,7 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
     except MemoryError:
         os._exit(EXIT_CODE)
     except AnyrigError as error:
-        limit = error.limit if isinstance(error, PastLimit) else ""
+        limit = error.limit if isinstance(error, LimitExceededError) else ""
         kind = type(error).__name__
         _say(out, {"refused": error.message, "hint": error.hint, "kind": kind, "limit": limit})
 

@@ -7,7 +7,7 @@ import logging
 import re
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 log = logging.getLogger(__name__)
 _FEW_BAD = 0.001  # damaged characters of a text that is UTF-8 all the same
@@ -51,7 +51,7 @@ def written(path: Path, what: str, *, hint: str) -> str:
         said = (error.strerror or str(error)).lower()
     except UnicodeDecodeError:
         said = "it is not UTF-8"
-    raise BadInput(f"{what} {path} cannot be read: {said}", hint=hint)
+    raise InvalidInputError(f"{what} {path} cannot be read: {said}", hint=hint)
 
 
 def decode(data: bytes, name: str) -> str:
@@ -66,7 +66,7 @@ def decode(data: bytes, name: str) -> str:
             return _strict(data, encoding, name)
     for magic, what in _OTHERS:
         if data.startswith(magic):
-            raise BadInput(f"{name} is {what}, not plain text", hint="Give a text file.")
+            raise InvalidInputError(f"{name} is {what}, not plain text", hint="Give a text file.")
     if text := _wide(data):
         return text
     try:
@@ -101,7 +101,7 @@ def _strict(data: bytes, encoding: str, name: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is damaged: its mark says {encoding}, and byte {error.start} does not fit",
             hint="Save it again as UTF-8.",
         ) from error
@@ -165,6 +165,8 @@ def _mended(data: bytes, name: str) -> str:
     """UTF-8 with a few damaged bytes, which are left out; anything else is no text."""
     mended = data.decode("utf-8", "replace")
     if "\x00" in mended or mended.count("\ufffd") > _FEW_BAD * len(mended):
-        raise BadInput(f"{name} is no text in any known encoding", hint="Save it as UTF-8.")
+        raise InvalidInputError(
+            f"{name} is no text in any known encoding", hint="Save it as UTF-8."
+        )
     log.warning("%s is UTF-8 with a few damaged bytes; they are left out", name)
     return mended

@@ -2,7 +2,8 @@
 
     document = read(Path("book.epub"))
 
-The one door to files that others wrote. Whatever is wrong with one is a single `BadInput` with a
+The one door to files that others wrote. Whatever is wrong with one is a single
+`InvalidInputError` with a
 hint; a reader writes nothing, runs nothing, and fetches nothing from the network.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit, Protected
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.document import Document
 from anyrig.text.formats import memory, picture
 from anyrig.text.formats.limits import Limits
@@ -94,7 +95,7 @@ class _Reader(Protocol):
 
 
 def read(path: Path, *, limits: Limits = Limits()) -> Document:  # noqa: B008 - it is frozen
-    """All that a file says, in reading order; `BadInput` if it cannot be read.
+    """All that a file says, in reading order; `InvalidInputError` if it cannot be read.
 
     Args:
         path: of a regular file.
@@ -124,8 +125,10 @@ def guarded(path: Path, limits: Limits) -> Iterator[None]:
         raise
     except MemoryError as error:
         if memory.is_limited():
-            raise BadInput(f"{one_line(path.name)} {memory.TOLD}", hint=memory.HINT) from error
-        raise BadInput(
+            raise InvalidInputError(
+                f"{one_line(path.name)} {memory.TOLD}", hint=memory.HINT
+            ) from error
+        raise InvalidInputError(
             f"{one_line(path.name)} needs more memory than there is",
             hint="Split it, or free memory.",
         ) from error
@@ -133,7 +136,7 @@ def guarded(path: Path, limits: Limits) -> Iterator[None]:
         # A fault of a file that its reader did not foresee is still the file's.
         name = _BY_NAME.get(path.suffix.lower(), "text")
         said = f"{path.name} cannot be read as {name} ({type(error).__name__}: {error})"
-        raise BadInput(
+        raise InvalidInputError(
             one_line(said, 300),
             hint="Get the file anew, or convert it to EPUB with another program.",
         ) from error
@@ -154,7 +157,7 @@ def format_of(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B008 - 
     if named == "epub" and b"PK\x05\x06" in _tail(path):
         return _zip_format(path, limits)  # with something before the archive
     if named in _TOLD:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} is called {path.suffix} and is none",
             hint="Get the file anew: it is cut short, damaged, or something else.",
         )
@@ -178,18 +181,18 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
         size = path.stat().st_size
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} cannot be read: {reason}", hint="Give the path of a file."
         ) from None
     if path.is_dir():
         hint = "Zip its contents to one .epub file." if path.suffix == ".epub" else "Give a file."
-        raise BadInput(f"{path} is a folder", hint=hint)
+        raise InvalidInputError(f"{path} is a folder", hint=hint)
     if not path.is_file():
-        raise BadInput(f"{path} is no regular file", hint="Save it as a file first.")
+        raise InvalidInputError(f"{path} is no regular file", hint="Save it as a file first.")
     if size == 0:
-        raise BadInput(f"{path.name} is empty", hint="Give a file with text in it.")
+        raise InvalidInputError(f"{path.name} is empty", hint="Give a file with text in it.")
     if size > limits.file_bytes:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} is larger than {limits.file_bytes / 1e6:,.6g} MB",
             hint="Split it, or give the text alone.",
             limit="file_bytes",
@@ -197,7 +200,7 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} cannot be read: {error.strerror}", hint="Check its permissions."
         ) from None
 
@@ -205,7 +208,7 @@ def _refuse_odd(path: Path, limits: Limits) -> None:
 def _by_magic(head: bytes, path: Path) -> str:
     for magic, seller in _SELLERS:
         if head.startswith(magic):
-            raise Protected(
+            raise ProtectedFileError(
                 f"{path.name} is locked by {seller}: it cannot be read here",
                 hint="Ask the seller for a copy without DRM.",
             )
@@ -231,11 +234,15 @@ def _is_pdf(head: bytes, path: Path) -> bool:
 def _refuse_others(head: bytes, path: Path) -> None:
     if head[4:8] == b"ftyp":
         if head[8:12] in (b"heic", b"heix", b"mif1", b"heim", b"msf1"):
-            raise BadInput(f"{path.name} is a HEIC picture", hint="Save it as JPEG or PNG first.")
-        raise BadInput(f"{path.name} is a sound or a film", hint="Give the text, not its sound.")
+            raise InvalidInputError(
+                f"{path.name} is a HEIC picture", hint="Save it as JPEG or PNG first."
+            )
+        raise InvalidInputError(
+            f"{path.name} is a sound or a film", hint="Give the text, not its sound."
+        )
     for magic, what, hint in _OTHERS:
         if head.startswith(magic):
-            raise BadInput(f"{path.name} is {what}, no text", hint=hint)
+            raise InvalidInputError(f"{path.name} is {what}, no text", hint=hint)
 
 
 def _by_mark_up(head: bytes) -> str:
@@ -273,7 +280,7 @@ def _zip_format(path: Path, limits: Limits) -> str:
     named = _BY_NAME.get(path.suffix.lower())
     if named in ("epub", "docx", "odt"):
         return named  # its reader says what is missing
-    raise BadInput(
+    raise InvalidInputError(
         f"{path.name} is a zip archive that holds no book", hint="Unpack it and give one file."
     )
 
@@ -281,7 +288,7 @@ def _zip_format(path: Path, limits: Limits) -> str:
 def _refuse_sheets(path: Path, names: set[str]) -> None:
     for member, what, hint in _SHEETS:
         if any(name.startswith(member) for name in names):
-            raise BadInput(f"{path.name} is {what}", hint=hint)
+            raise InvalidInputError(f"{path.name} is {what}", hint=hint)
 
 
 def _tail(path: Path) -> bytes:
@@ -294,14 +301,14 @@ def _sound(document: Document, path: Path, limits: Limits) -> Document:
     """The document, if it says anything and not too much."""
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} holds {num_characters:,} characters of text",
             hint="Split it.",
             limit="characters",
         )
     blocks = (block for each in document.chapters for block in each.blocks)
     if not any(any(map(str.isalnum, block.text)) for block in blocks):
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no text in {path.name}",
             hint="If its pages are pictures, read them with OCR first.",
         )

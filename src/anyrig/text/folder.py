@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text import files
 from anyrig.text.formats import picture
 from anyrig.text.labels import one_line
@@ -116,7 +116,9 @@ def _wanted(types: Collection[str]) -> frozenset[str]:
             made.add(by_name or word)
         else:
             known = ", ".join((*files.FORMATS, "picture"))
-            raise BadInput(f"there is no type {one_line(each, 40)!r}", hint=f"There are: {known}.")
+            raise InvalidInputError(
+                f"there is no type {one_line(each, 40)!r}", hint=f"There are: {known}."
+            )
     return frozenset(made)
 
 

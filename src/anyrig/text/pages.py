@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 
 Source = Literal["text", "ocr", "none"]
@@ -114,7 +114,7 @@ def named(numbers: Sequence[int]) -> str:
 
 
 def pages(path: Path, *, limits: Limits = Limits()) -> Paged:  # noqa: B008 - it is frozen
-    """A file in pages by its own text; `BadInput` if it cannot be read.
+    """A file in pages by its own text; `InvalidInputError` if it cannot be read.
 
     Args:
         path: of a regular file.
@@ -154,8 +154,10 @@ def picture(
     dpi: int = DPI,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> bytes:
-    """One page drawn, as a PNG file in grey; `BadInput` if it cannot be."""
+    """One page drawn, as a PNG file in grey; `InvalidInputError` if it cannot be."""
     drawn = next(iter(list(pictures(path, [number], dpi=dpi, limits=limits))))
     if not drawn.data:
-        raise BadInput(drawn.lack, hint="Get the file anew, or save it with another program.")
+        raise InvalidInputError(
+            drawn.lack, hint="Get the file anew, or save it with another program."
+        )
     return drawn.data

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.text import files
 from anyrig.text.document import Chapter
 from anyrig.text.formats import picture
@@ -55,7 +55,10 @@ def paged(path: Path, limits: Limits, told: Told) -> Paged:
 
 
 def drawn(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
-    """Pages as PNG, one for each number; the first that cannot be drawn ends them by `BadInput`."""
+    """Pages as PNG, one for each number.
+
+    The first that cannot be drawn ends them by `InvalidInputError`.
+    """
     with files.guarded(path, limits):
         form = files.format_of(path, limits=limits)
         if form == "pdf":
@@ -67,7 +70,7 @@ def drawn(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Itera
         elif form == "eml":
             yield from _drawn_attachments(path, numbers, dpi, limits)
         else:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path.name} has no pages that can be drawn", hint="Give a PDF or a picture."
             )
 
@@ -161,7 +164,7 @@ def _message(path: Path, limits: Limits, told: Told) -> tuple[Paged, list[_Place
             at += 1
             _check_pages(len(found), path, limits)
     if not any(page.text or page.lack for page in found):
-        raise BadInput(f"{path.name} has no text in it", hint="Give a file with text.")
+        raise InvalidInputError(f"{path.name} has no text in it", hint="Give a file with text.")
     numbered = found if len(found) == 1 else [replace(p, number=n) for n, p in enumerate(found, 1)]
     said = tuple(warnings)
     title = threads[0].subject if threads else ""
@@ -170,7 +173,7 @@ def _message(path: Path, limits: Limits, told: Told) -> tuple[Paged, list[_Place
 
 def _check_pages(count: int, path: Path, limits: Limits) -> None:
     if count > limits.pages:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} has more than {limits.pages:,} pages with its attachments",
             hint="Save the attachments by themselves.",
             limit="pages",
@@ -209,7 +212,7 @@ def _below(form: str, limits: Limits) -> Limits:
     if form != "eml":
         return limits
     if limits.depth <= 0:
-        raise BadInput("it is a message in too many others", hint="Save it by itself.")
+        raise InvalidInputError("it is a message in too many others", hint="Save it by itself.")
     return replace(limits, depth=limits.depth - 1)
 
 
@@ -226,7 +229,9 @@ def _drawn_attachments(
     def place_of(number: int) -> _Place:
         place = places[number - 1] if 1 <= number <= len(places) else None
         if place is None:
-            raise BadInput(f"{path.name} has no picture of page {number}", hint="Give another.")
+            raise InvalidInputError(
+                f"{path.name} has no picture of page {number}", hint="Give another."
+            )
         return place
 
     for at, run in groupby(map(place_of, numbers), key=lambda place: place.attachment):
@@ -249,7 +254,7 @@ def _finished(made: Paged, limits: Limits) -> Paged:
     )
     num_characters = sum(len(page.text) for page in found)
     if num_characters > limits.characters:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{made.file.name} holds {num_characters:,} characters of text",
             hint="Split it.",
             limit="characters",

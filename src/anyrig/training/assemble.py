@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from anyrig.backends import attach
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.apply import Applied
 from anyrig.training import optimisers
 from anyrig.training.checkpoint import random
@@ -223,7 +223,7 @@ def _optimiser(
     reasons: list[str],
 ) -> torch.optim.Optimizer:
     if isinstance(optimizer, torch.optim.Optimizer) and held is not model:
-        raise BadSetting(
+        raise InvalidSettingError(
             "half_weights trains copies of the weights, which this optimiser does not have",
             hint="Give the optimiser by name or as a function of the weights.",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args
 
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
             value = precision_named(value) or value
         if usual in found and found[usual] != value:
             other = next(one for one in RENAMED if RENAMED[one] == usual)
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{other} and {usual} are both set, and differ", hint="Set one of them."
             )
         found[usual] = value
@@ -165,7 +165,7 @@ def check(settings: Settings) -> None:
         for name, (fits, must) in rules.items():
             given = getattr(value, name)
             if not fits(given):
-                raise BadSetting(f"{where}{name} is {given!r}", hint=hint_for(given, must))
+                raise InvalidSettingError(f"{where}{name} is {given!r}", hint=hint_for(given, must))
     _together(settings)
 
 
@@ -183,7 +183,7 @@ def _tables(settings: Settings) -> None:
     for name, kind in TABLES.items():
         given = getattr(settings, name)
         if not isinstance(given, kind):
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{name} is {given!r}",
                 hint=f"It must be a {kind.__name__}; Settings.of reads a table from a mapping.",
             )
@@ -191,14 +191,16 @@ def _tables(settings: Settings) -> None:
 
 def _together(settings: Settings) -> None:
     if settings.memory_gb and settings.memory_fraction:
-        raise BadSetting("memory_gb and memory_fraction are both set", hint="Set one of them.")
+        raise InvalidSettingError(
+            "memory_gb and memory_fraction are both set", hint="Set one of them."
+        )
     if settings.half_weights and settings.precision not in ("auto", "bf16", "fp8"):
-        raise BadSetting(
+        raise InvalidSettingError(
             f"half_weights goes with bf16, not with {settings.precision}",
             hint='Set precision = "bf16".',
         )
     if settings.strategy == "fsdp" and settings.shares == "measured":
-        raise BadSetting(
+        raise InvalidSettingError(
             "shares by speed go with ddp: shards of fsdp wait for each other in every layer",
             hint='Set strategy = "ddp".',
         )
@@ -216,7 +218,7 @@ def scalar_loss(loss: object) -> torch.Tensor:
         told = "a number that nothing was learnt from"
     else:
         return loss
-    raise BadSetting(
+    raise InvalidSettingError(
         f"the loss is {told}",
         hint="Give one number, computed by the model with gradients, such as the mean over the "
         "batch; no .item(), .detach() or torch.no_grad() on the way.",
@@ -230,17 +232,19 @@ def refuse_devices(
     given = {"placement": placement, "device": device, "device_ids": device_ids}
     named = [name for name, one in given.items() if one is not None and one != ()]
     if isinstance(device_ids, (str, bytes)) or not isinstance(device_ids, Sequence):
-        raise BadInput(
+        raise InvalidInputError(
             f"device_ids is {device_ids!r}",
             hint="Give a list with a device for each process of this machine, or device=...",
         )
     if len(named) > 1 and (device_ids or "device_ids" not in named):
-        raise BadInput(f"{' and '.join(named)} are both given", hint="Name the device once.")
+        raise InvalidInputError(
+            f"{' and '.join(named)} are both given", hint="Name the device once."
+        )
     local = environment.get("LOCAL_WORLD_SIZE") or environment.get("WORLD_SIZE") or "1"
     num_processes = int(local) if local.isdecimal() else 1
     if len(device_ids) > num_processes:
         count = len(device_ids)
-        raise BadInput(
+        raise InvalidInputError(
             f"device_ids names {count} devices, but {num_processes} "
             f"{'process trains' if num_processes == 1 else 'processes train'} on this machine, "
             "each on one device",
@@ -257,14 +261,16 @@ def refuse_mistakes(model: object, loss: object, settings: object) -> None:
     from anyrig.training.settings import Settings
 
     if not isinstance(model, nn.Module):
-        raise BadSetting(f"a {type(model).__name__} is no model", hint="Give a torch.nn.Module.")
+        raise InvalidSettingError(
+            f"a {type(model).__name__} is no model", hint="Give a torch.nn.Module."
+        )
     if isinstance(loss, nn.modules.loss._Loss):
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{type(loss).__name__} takes an output and a target, but `loss` is given the model "
             "and a batch",
             hint="loss=lambda model, batch: criterion(model(batch[0]), batch[1])",
         )
     if settings is not None and not isinstance(settings, Settings):
-        raise BadSetting(
+        raise InvalidSettingError(
             f"settings are a {type(settings).__name__}", hint="Give Settings(batch=64, ...)."
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 from torch import nn
 
-from anyrig.errors import OutOfMemory
+from anyrig.errors import OutOfMemoryError
 from anyrig.memory.oom import recognise
 from anyrig.memory.recover import Holder, attempt
 from anyrig.training.checkpoint import random
@@ -113,7 +113,7 @@ class Evaluation:
 
     def _shrink(self) -> None:
         if self.micro_batch == 1 or (self._across and self._splits is False):
-            raise OutOfMemory(
+            raise OutOfMemoryError(
                 "a single item does not fit in memory while the model is measured"
                 if self.micro_batch == 1
                 else f"{self._batch} items do not fit in memory while the model is measured, and "

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
-from anyrig.store import atomic
+from anyrig.errors import InvalidInputError
+from anyrig.storage import atomic
 from anyrig.training.checkpoint import tensors
 from anyrig.training.checkpoint.write import refusals, sync_folder
 from anyrig.training.distributed.names import plain_state
@@ -88,7 +88,7 @@ def _named(
             known |= {"bos_token_id": None, "eos_token_id": None}  # else transformers' own 50256
         return to_gpt2_names(state, model.vocabulary), {**known, **(config or {})}
     if config is None:
-        raise BadInput(
+        raise InvalidInputError(
             f"nobody knows the config.json of a {type(model).__name__}",
             hint="Hand over config=, a dictionary that says how to build the model.",
         )
@@ -143,11 +143,15 @@ def _copied(path: Path, place: Path) -> None:
     if path.is_dir():
         there = [path / name for name in _TOKENIZER if (path / name).is_file()]
         if not there:
-            raise BadInput(f"{path} holds no tokenizer", hint="Name a folder with tokenizer.json.")
+            raise InvalidInputError(
+                f"{path} holds no tokenizer", hint="Name a folder with tokenizer.json."
+            )
     elif path.is_file():
         there = [path]
     else:
-        raise BadInput(f"there is no {path}", hint="Name a tokenizer's file, or its folder.")
+        raise InvalidInputError(
+            f"there is no {path}", hint="Name a tokenizer's file, or its folder."
+        )
     for one in there:
         shutil.copyfile(one, place / one.name)
 
@@ -181,7 +185,7 @@ def _swapped(place: Path, folder: Path, aside: Path) -> None:
     """No system renames over a full folder: the old one steps aside for a moment."""
     if folder.exists():
         if not folder.is_dir():
-            raise BadInput(f"{folder} is a file", hint="Name another folder.")
+            raise InvalidInputError(f"{folder} is a file", hint="Name another folder.")
         os.rename(folder, aside)
     try:
         os.rename(place, folder)

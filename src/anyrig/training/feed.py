@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.given_loader import GivenLoader
 from anyrig.training.loading import Loader, Options, StreamLoader, cut, numbered, size_of
 from anyrig.training.protocol import Batch
@@ -95,12 +95,12 @@ class Feed:
         self._drop_last, self._share = drop_last, share
         self.num_items = self._count(data)
         if self.num_items is None and not hasattr(data, "__iter__"):
-            raise BadInput(
+            raise InvalidInputError(
                 f"a {type(data).__name__} is no data to train on",
                 hint="Give a data set with len() and [number], or an iterable of items.",
             )
         if self.num_items == 0:
-            raise BadInput("the data set is empty", hint="Give at least one item.")
+            raise InvalidInputError("the data set is empty", hint="Give at least one item.")
         self._loader: Loader | StreamLoader | None = None
         self._options = Options(seed=seed)
 

@@ -31,7 +31,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.nests import size_of
 from anyrig.training.seeding import host_random, kept_random, put_host_random, seed_item
 
@@ -96,7 +96,7 @@ class GivenLoader:
             with kept_random():
                 items = self.loader.collate_fn(self.data[lists[0][0]]) if lists else None
         if items is None:
-            raise BadInput("the DataLoader gives no batch", hint="Give at least one item.")
+            raise InvalidInputError("the DataLoader gives no batch", hint="Give at least one item.")
         return size_of(items)
 
     @property
@@ -217,7 +217,7 @@ class GivenLoader:
         given = [one for one in self._samplers() if hasattr(one, "num_replicas")]
         if self.num_replicas is None or (self.num_replicas, int(given[0].rank)) == (size, rank):
             return
-        raise BadInput(
+        raise InvalidInputError(
             f"the {type(given[0]).__name__} is for process {int(given[0].rank) + 1} of "
             f"{self.num_replicas}, and this is process {rank + 1} of {size}",
             hint="Start that many processes, with Trainer(..., environment=os.environ), or give a "

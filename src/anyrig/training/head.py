@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 IGNORED = -100
 """Targets that do not count."""
@@ -61,7 +61,7 @@ def linear_cross_entropy(
     rows, size = states.reshape(-1, states.shape[-1]), vocabulary or weight.shape[0]
     flat = targets.reshape(-1)
     if flat.shape[0] != rows.shape[0]:
-        raise BadInput(
+        raise InvalidInputError(
             f"{rows.shape[0]} states and {flat.shape[0]} targets", hint="Give one for each."
         )
     plan = _plan(rows, weight, chunks, eighths)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
-from anyrig import __version__
-from anyrig.errors import BadInput, OutOfMemory
+from anyrig.errors import InvalidInputError, OutOfMemoryError
 from anyrig.training.checkpoint import Checkpoints, Saved, random
 from anyrig.training.distributed import restarting
 from anyrig.training.feed import Feed, Position
@@ -21,6 +20,7 @@ from anyrig.training.loader import Loader
 from anyrig.training.loading_plan import Plan, plan
 from anyrig.training.nests import cut
 from anyrig.training.protocol import Batch, Group, Watch
+from anyrig.version import __version__
 
 if TYPE_CHECKING:
     from anyrig.training.assemble import Parts
@@ -114,7 +114,7 @@ def restored(
         applied, paced = kept.plain["applied"], kept.plain["rates"]
         before = kept.plain.get("settings", {})
     except (KeyError, TypeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{found.path} is no checkpoint of a run: {error!r} is missing",
             hint="Take another one, or begin anew in another folder.",
         ) from error
@@ -183,7 +183,7 @@ def forget_smaller(folder: Path | None) -> None:
 def leave(folder: Path | None, micro_batch: int) -> NoReturn:
     """End this process so that the launcher starts all again with a smaller micro batch."""
     if folder is None:
-        raise OutOfMemory(
+        raise OutOfMemoryError(
             "memory ran out, and without a folder the run cannot be started again",
             hint="Give the run a folder, or set a smaller micro_batch.",
         )
@@ -196,7 +196,7 @@ def first_batch(feed: Feed, group: Group) -> Batch:
     if feed.num_items is not None:
         lists = feed.first_lists(1)
         if not lists:
-            raise BadInput("the sampler gives no batch", hint="Give at least one item.")
+            raise InvalidInputError("the sampler gives no batch", hint="Give at least one item.")
         with Loader(feed.data, [lists[0][:count]], feed.collate) as loader:
             return cut(next(iter(loader)), 0, count)
     each = 1 if feed.given is not None and feed.given.is_batched else feed.batch
@@ -204,7 +204,7 @@ def first_batch(feed: Feed, group: Group) -> Batch:
     with contextlib.closing(alone), contextlib.closing(alone.over()) as steps:
         fed = next(steps, None)
     if fed is None:
-        raise BadInput("there is no item in the data", hint="Give at least one item.")
+        raise InvalidInputError("there is no item in the data", hint="Give at least one item.")
     return cut(fed.batch, 0, count)
 
 

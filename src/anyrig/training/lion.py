@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 class Lion(torch.optim.Optimizer):
@@ -74,7 +74,7 @@ def _dense(weight: torch.Tensor) -> torch.Tensor:
     gradient = weight.grad
     assert gradient is not None
     if gradient.is_sparse:
-        raise BadInput(
+        raise InvalidInputError(
             "lion needs whole gradients, and an embedding gives sparse ones",
             hint="Make the embedding without sparse=True, or take sgd.",
         )

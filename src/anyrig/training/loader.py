@@ -5,7 +5,7 @@
             ...
 
 An item's random numbers come from (seed, epoch, item), wherever it is read. A worker that is
-killed, hangs or meets a bad item ends in a `DataFailed` that says which and what to do; none
+killed, hangs or meets a bad item ends in a `DataLoadingError` that says which and what to do; none
 outlives the loader.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from anyrig.errors import DataFailed
+from anyrig.errors import DataLoadingError
 from anyrig.training.nests import pinned
 from anyrig.training.protocol import Batch
 from anyrig.training.reading import Collate, Failed, Picks, Reader, Stream
@@ -113,7 +113,7 @@ class _Source:
                     except StopIteration:
                         break
                 yield batch
-        except DataFailed:
+        except DataLoadingError:
             self._end(at_once=True)
             raise
         except BaseException:
@@ -301,7 +301,7 @@ def _show_own_data() -> None:
 
 @contextlib.contextmanager
 def failures_in_words(timeout_s: float = 0.0) -> Iterator[None]:
-    """What torch says of workers that died or hang, as a `DataFailed`.
+    """What torch says of workers that died or hang, as a `DataLoadingError`.
 
     A worker's death interrupts the main process wherever it is, also in the midst of a step: put
     this around the whole loop.
@@ -323,24 +323,24 @@ def failures_in_words(timeout_s: float = 0.0) -> Iterator[None]:
         raise _unpicklable(error) from error
 
 
-def worker_failure(error: RuntimeError, timeout_s: float = 0.0) -> DataFailed | None:
+def worker_failure(error: RuntimeError, timeout_s: float = 0.0) -> DataLoadingError | None:
     """What an error of torch's loader means; None for every other error."""
     text = str(error)
     if "DataLoader timed out" in text:
-        return DataFailed(
+        return DataLoadingError(
             f"no batch came for {timeout_s:g} s: a worker hangs",
             hint="Read an item by itself (data[number]) to see what it waits for, or set "
             "loading.num_workers = 0; a library that locks itself in forked processes does this.",
         )
     if "Too many open files" in text or "ancdata" in text:
-        return DataFailed(
+        return DataLoadingError(
             "workers cannot send batches: too many files are open",
             hint="Raise the limit (ulimit -n 65536), or set fewer loading.num_workers.",
         )
     died = re.search(r"DataLoader worker \(pid\(?s?\)?\s*([\d, ]+)\)(.*)", text, re.S)
     if died is None:
         return None
-    return DataFailed(
+    return DataLoadingError(
         f"a worker that reads data ended unexpectedly (process {died[1].strip()}"
         f"{_signal_in(died[2])})",
         hint=_why_killed(died[2]),
@@ -361,8 +361,8 @@ def _why_killed(text: str) -> str:
     )
 
 
-def _unpicklable(error: BaseException) -> DataFailed:
-    return DataFailed(
+def _unpicklable(error: BaseException) -> DataLoadingError:
+    return DataLoadingError(
         f"workers cannot be given the data set or collate: {error}",
         hint="Use functions and classes of a module instead of lambdas and open files, or set "
         "loading.num_workers = 0.",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import IterableDataset
 
-from anyrig.errors import DataFailed
+from anyrig.errors import DataLoadingError
 from anyrig.training.loader import Loader, Options, StreamLoader
 from anyrig.training.nests import bytes_of
 from anyrig.training.reading import Collate, Reader, numbered
@@ -166,7 +166,7 @@ def measure(batches: Iterable[Any]) -> Cost | None:
         wall, process = time.perf_counter(), time.process_time()
         try:
             batch = next(running)
-        except (StopIteration, DataFailed):
+        except (StopIteration, DataLoadingError):
             break
         seconds.append(time.perf_counter() - wall)
         cpu.append(time.process_time() - process)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting, StoreFailed
+from anyrig.errors import InvalidInputError, InvalidSettingError, StorageError
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike
 from anyrig.training.checks import accept_other_spellings, refuse_devices, refuse_mistakes
@@ -296,7 +296,7 @@ class Trainer:
                     state.position, state.validation.get("loss") if fresh else None,
                     run.feed.order_before(state.position), wait=wait,
                 )  # fmt: skip
-            except StoreFailed as error:
+            except StorageError as error:
                 self._relay.event("checkpoint", f"{error.message}. {error.hint}")
                 if wait:
                     _last_is_kept(run, error)
@@ -366,7 +366,7 @@ def _taken(data: Any, settings: Settings | None) -> Any:
     return GivenLoader(data, (settings or Settings()).seed)
 
 
-def _last_is_kept(run: Run, error: StoreFailed) -> None:
+def _last_is_kept(run: Run, error: StorageError) -> None:
     """A failure may be that of an earlier checkpoint: this one was begun none the less."""
     assert run.checkpoints is not None
     run.checkpoints.wait()
@@ -384,7 +384,7 @@ def _next_epoch(run: Run) -> None:
     if step:
         run.state.position = Position(epoch + 1, 0)
     elif run.feed.steps_in_epoch is None:
-        raise BadInput(
+        raise InvalidInputError(
             f"the data has fewer items than a batch of {run.feed.batch}",
             hint="Set a smaller batch, or drop_last = false.",
         )
@@ -397,7 +397,7 @@ def _own_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
         found = found["loss"]
     loss = getattr(found, "loss", found)
     if not isinstance(loss, torch.Tensor) or loss.dim():
-        raise BadSetting(
+        raise InvalidSettingError(
             "the model gives no loss for a batch", hint="Give `loss`, a function of both."
         )
     return loss

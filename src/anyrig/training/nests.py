@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -144,13 +144,13 @@ def _size(batch: object) -> int:
             lists.setdefault(len(leaf), path)
     sizes = found or lists
     if not sizes:
-        raise BadInput(
+        raise InvalidInputError(
             "a batch without tensors or lists cannot be counted",
             hint="Let collate put items' tensors behind each other along the first side.",
         )
     if len(sizes) > 1:
         (one, where), (other, there) = list(sizes.items())[:2]
-        raise BadInput(
+        raise InvalidInputError(
             f"a batch contradicts itself: {where} has {one} items and {there} has {other}",
             hint="Let collate give every tensor the items along its first side; what is the same "
             "for all items may be a number or a tensor without sides.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _Asked(nn.Module):
             found = tuple(found.values())
         tensors = tuple(one for one in found if isinstance(one, torch.Tensor))
         if len(tensors) < self.num_outputs:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{type(self.model).__name__} gives {len(tensors)} tensors, "
                 f"{self.num_outputs} are named",
                 hint="Name as many outputs as it gives, or fewer.",
@@ -66,7 +66,7 @@ def _check_inputs(inputs: Mapping[str, torch.Tensor], dynamic: Sides) -> None:
     for name, value in inputs.items():
         for side, word in dynamic.get(name, {}).items():
             if value.shape[side] < _LEAST_ITEMS:
-                raise BadInput(
+                raise InvalidInputError(
                     f"the example's {name} has {value.shape[side]} {word}",
                     hint="Two at least: a size of one is taken to be always one.",
                 )
@@ -81,7 +81,7 @@ def _written(
     what = type(asked.model).__name__
     held = {one.data_ptr(): one.nbytes for one in (*asked.parameters(), *asked.buffers())}
     if sum(held.values()) > _MOST_BYTES:
-        raise BadInput(
+        raise InvalidInputError(
             "an ONNX file takes 2 GiB of weights at most",
             hint="Export a folder instead: `anyrig embed --model` runs that.",
         )
@@ -96,12 +96,12 @@ def _written(
             )  # fmt: skip
             data: bytes = program.model_proto.SerializeToString()
         except ModuleNotFoundError as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"ONNX files need the package {error.name}",
                 hint=f"Install it: {install_line('anyrig[torch]')}",
             ) from error
         except Exception as error:  # noqa: BLE001  # torch has no root of what this raises
-            raise BadInput(
+            raise InvalidInputError(
                 f"{what} cannot be exported to ONNX: {_reason(error)}",
                 hint="Its forward must not choose its way by the values of tensors, and every "
                 "operation must have a counterpart in ONNX. export_folder writes the weights.",
@@ -166,7 +166,7 @@ def _sizes(
         taken.update(change)
         yield given
     if missing := [word for word in words if word not in taken]:
-        raise BadInput(
+        raise InvalidInputError(
             f"{type(asked.model).__name__} runs with {words[missing[0]]} {missing[0]} only",
             hint="Leave that side out of `dynamic`, or let the model take other sizes.",
         )
@@ -216,10 +216,10 @@ def _compare(
             found = session.run(None, fed)
             for one, other in zip(found, right, strict=True):
                 _check_near(one, other, f"{what} with inputs of {sizes}")
-    except BadInput:
+    except InvalidInputError:
         raise
     except Exception as error:  # noqa: BLE001  # onnxruntime has a class of its own for each failure
-        raise BadInput(
+        raise InvalidInputError(
             f"the ONNX file of {what} does not run in ONNX Runtime: {_reason(error)}",
             hint="It is not written. export_folder writes the weights instead.",
         ) from error
@@ -241,7 +241,7 @@ def _check_near(found: NDArray[Any], right: NDArray[Any], what: str) -> None:
             return
         with np.errstate(invalid="ignore"):
             apart = f"{float(np.nanmax(np.abs(found - right))):.3g} off, of {largest:.3g} at most"
-    raise BadInput(
+    raise InvalidInputError(
         f"the ONNX file of {what} gives other numbers than the model: {apart}",
         hint="It is not written: a fault of the exporter, or a model that draws random numbers. "
         "export_folder writes the weights instead.",

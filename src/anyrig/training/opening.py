@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import keep
 from anyrig.training.assemble import OptimiserLike, Parts, assembled
 from anyrig.training.checkpoint import Checkpoints, random
@@ -160,7 +160,7 @@ def _placed(spec: Spec) -> Placement:
 def _fed(spec: Spec, group: Group) -> Feed:
     settings = spec.settings
     if isinstance(spec.data, Iterator):
-        raise BadInput(
+        raise InvalidInputError(
             "an iterator can be gone through only once: epochs and a resume begin anew",
             hint="Give a list, a data set, or an object whose __iter__ begins anew each time.",
         )
@@ -179,23 +179,25 @@ def _check_validation(spec: Spec) -> None:
     if isinstance(spec.validation, torch.utils.data.DataLoader) and (
         spec.validation.batch_size is None and spec.validation.batch_sampler is None
     ):
-        raise BadInput(
+        raise InvalidInputError(
             "a DataLoader with batch_size=None cannot be measured on: its items are whole batches",
             hint="Give the data set itself, or a loader with a batch size, as validation.",
         )
     if not numbered(data):
-        raise BadInput(
+        raise InvalidInputError(
             f"a {type(data).__name__} cannot be measured on: its items have no numbers",
             hint="Give a list or a data set with len() and [number] as validation.",
         )
     if not len(data):
-        raise BadInput("the validation data is empty", hint="Give some items, or leave it out.")
+        raise InvalidInputError(
+            "the validation data is empty", hint="Give some items, or leave it out."
+        )
 
 
 def _total(settings: Settings, feed: Feed) -> int:
     steps = feed.steps_in_epoch
     if not settings.steps and steps is None:
-        raise BadSetting(
+        raise InvalidSettingError(
             "nobody knows how long an epoch of this data is", hint="Set steps instead."
         )
     return settings.steps or settings.epochs * (steps or 0)

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.memory.oom import recognise
 from anyrig.training.lion import Lion
 from anyrig.training.optimiser_state import Materialised, materialise
@@ -79,7 +79,7 @@ def make(
     if isinstance(wanted, torch.optim.Optimizer):
         return Made(wanted, _checked(wanted, split))
     if not (split.decayed or split.spared):
-        raise BadInput(
+        raise InvalidInputError(
             "the model has no weights to train", hint="Set requires_grad on those that should be."
         )
     groups = groups_of(split, weight_decay)
@@ -106,7 +106,7 @@ def _options(
     if name not in NAMES:
         near = difflib.get_close_matches(name.lower(), NAMES, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(NAMES)}."
-        raise BadSetting(f"no optimiser is called {name!r}", hint=hint)
+        raise InvalidSettingError(f"no optimiser is called {name!r}", hint=hint)
     options: dict[str, Any] = {"lr": learning_rate}
     if name in ("adamw", "adam", "lion"):
         options["betas"] = betas
@@ -154,7 +154,7 @@ def _checked(optimiser: torch.optim.Optimizer, split: Split) -> str:
     held = {id(weight) for group in optimiser.param_groups for weight in group["params"]}
     ours = {id(weight) for weight in (*split.decayed, *split.spared)}
     if ours and not held & ours:
-        raise BadInput(
+        raise InvalidInputError(
             "the optimiser holds none of the model's weights",
             hint="Make it of the parameters of this very model, after the model was last changed.",
         )
@@ -174,7 +174,7 @@ def _by_factory(
             options["lr"] = learning_rate
     optimiser = factory(groups, **options)
     if not isinstance(optimiser, torch.optim.Optimizer):
-        raise BadInput(
+        raise InvalidInputError(
             f"{_name(factory)} made {type(optimiser).__name__}, which is no optimiser",
             hint="It is given groups of weights and must return a torch.optim.Optimizer.",
         )

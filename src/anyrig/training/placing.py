@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyrig.devices.choose import Wish, choose
 from anyrig.devices.discover import discover
 from anyrig.devices.words import kind_of
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.placement import Need, Placement, Wanted, place
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _own(device_ids: Sequence[int | str], local_rank: int) -> str | None:
     if not device_ids:
         return None
     if local_rank >= len(device_ids):
-        raise BadInput(
+        raise InvalidInputError(
             f"{len(device_ids)} device_ids for process {local_rank + 1} of this machine",
             hint="Name a device for each process, or start fewer: anyrig train --nproc N.",
         )

@@ -21,7 +21,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from anyrig.errors import AnyrigError, DataFailed
+from anyrig.errors import AnyrigError, DataLoadingError
 from anyrig.training.protocol import Batch
 from anyrig.training.seeding import seed_item
 
@@ -47,12 +47,12 @@ class Failed:
     hint: str = ""
     trace: str = ""
 
-    def error(self) -> DataFailed:
+    def error(self) -> DataLoadingError:
         """The error to raise for it."""
         shown = ", ".join(str(item) for item in self.items[:_SHOWN])
         more = ", ..." if len(self.items) > _SHOWN else ""
         what = f"item {shown}" if len(self.items) == 1 else f"items {shown}{more}"
-        error = DataFailed(
+        error = DataLoadingError(
             f"{what} of the data set could not be {self.doing}: {self.said}",
             hint=self.hint or _HINTS[self.doing],
             item=self.items[0] if self.items else None,

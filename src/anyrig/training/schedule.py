@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.settings import Schedule
 
 _DECAY = 0.2
@@ -38,7 +38,7 @@ def rate_at(
         final: what the rate falls to, as a share of the peak. A constant rate does not fall.
     """
     if schedule not in get_args(Schedule):
-        raise BadSetting(
+        raise InvalidSettingError(
             f"no schedule is called {schedule!r}",
             hint=f"There are: {', '.join(get_args(Schedule))}.",
         )
@@ -145,7 +145,7 @@ class Rates:
         """Go on where a checkpoint stood; a longer or shorter run than before is followed."""
         steps = state.get("steps")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the checkpoint's schedule makes no sense: steps is {steps!r}",
                 hint="Take an earlier checkpoint.",
             )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from anyrig.devices.formats import precision_named
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.dynamic import MoveSettings
 from anyrig.precision.scaler import ScalerSettings
 from anyrig.training.checks import RENAMED, check, renamed
@@ -199,10 +199,10 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-            raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
+            raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
         if name in TABLES and kind is Settings:
             if not isinstance(value, Mapping):
-                raise BadSetting(f"[{where}] {name} is {value!r}", hint="It is a table.")
+                raise InvalidSettingError(f"[{where}] {name} is {value!r}", hint="It is a table.")
             value = _read(TABLES[name], value, f"{where}.{name}")
         elif isinstance(value, list):
             value = tuple(value)

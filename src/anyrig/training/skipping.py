@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 def supports_found_inf(optimiser: torch.optim.Optimizer) -> bool:
@@ -31,7 +31,7 @@ def skip_on_device(optimiser: torch.optim.Optimizer, flag: torch.Tensor) -> Iter
         flag: one number on a device. It is read by the kernels, not by the host.
     """
     if not supports_found_inf(optimiser):
-        raise BadInput(
+        raise InvalidInputError(
             f"{type(optimiser).__name__} cannot be called off on the device",
             hint="Make it fused, or read the flag on the host.",
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 from torch import nn
 
-from anyrig.errors import DeviceLost, OutOfMemory
+from anyrig.errors import DeviceLostError, OutOfMemoryError
 from anyrig.memory.oom import Shortage, recognise
 from anyrig.memory.recover import Holder, attempt
 from anyrig.precision.gradients import clip, collect, norm_of
@@ -247,7 +247,7 @@ class Step:
         """Drop what the step made, and take a smaller micro batch, all processes the same."""
         self.release()
         if shortage is not None and shortage.fatal:
-            raise DeviceLost(
+            raise DeviceLostError(
                 f"the device was lost when memory ran out: {shortage.said}",
                 hint="Resume the run; it goes on from its last checkpoint.",
             )
@@ -336,16 +336,16 @@ class Step:
         raise _no_state(outcome.shortage)
 
 
-def _too_large(shortage: Shortage | None) -> OutOfMemory:
-    return OutOfMemory(
+def _too_large(shortage: Shortage | None) -> OutOfMemoryError:
+    return OutOfMemoryError(
         "a single item does not fit in memory" + (f": {shortage.said}" if shortage else ""),
         hint='Set recompute = "blocks" or offload_activations = true, take shorter items, '
         "a smaller model, or several devices with strategy = fsdp.",
     )
 
 
-def _no_state(shortage: Shortage | None) -> OutOfMemory:
-    return OutOfMemory(
+def _no_state(shortage: Shortage | None) -> OutOfMemoryError:
+    return OutOfMemoryError(
         "memory ran out in the optimiser's step" + (f": {shortage.said}" if shortage else ""),
         hint="Set offload_optimizer = true, take an optimiser with less state (sgd, lion, "
         "adafactor) or strategy = fsdp, and resume: the last checkpoint is whole.",

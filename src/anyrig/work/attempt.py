@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.errors import AnyrigError, DeviceLostError
 from anyrig.memory import oom, recover
 from anyrig.units import bytes_text, plural, seconds_text
 from anyrig.work.outcome import Failure, FailureKind, Outcome, Report
@@ -51,7 +51,8 @@ def attempt(
 ) -> Iterator[Outcome[R]]:
     """An outcome for every item of a batch, as the pieces it is split into are done.
 
-    A device that is lost raises `DeviceLost`; items without an outcome are then still to be done.
+    A device that is lost raises `DeviceLostError`; items without an outcome are then still to be
+    done.
 
     Args:
         batch: what to compute.
@@ -74,7 +75,7 @@ def attempt(
                 Outcome(item.index, result) for item, result in zip(part.items, done, strict=True)
             )
         elif fault.lost:
-            raise DeviceLost(fault.lost, hint="A new process is needed.")
+            raise DeviceLostError(fault.lost, hint="A new process is needed.")
         elif len(part.items) > 1:
             _say_split(part, fault)
             parts.extend(reversed(part.halves()))

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyrig.errors import AnyrigError, DeviceLost
+from anyrig.errors import AnyrigError, DeviceLostError
 from anyrig.work import wire
 from anyrig.work.attempt import attempt
 from anyrig.work.engine import Engine, make
@@ -58,7 +58,7 @@ def main() -> int:
     )
     try:
         Desk(engine, pace, line, inbox).work()
-    except DeviceLost as error:
+    except DeviceLostError as error:
         line.send(wire.Lost(error.message))
     return 0
 
@@ -212,7 +212,7 @@ class Desk:
         )
         try:
             done.extend(work)
-        except DeviceLost:
+        except DeviceLostError:
             told = {outcome.index for outcome in done}
             self._tell(done, report, tuple(i for i in batch.indices if i not in told))
             raise

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.backends import Bound
@@ -71,14 +71,14 @@ def make(factory: str, placement: Placement, options: Mapping[str, Any]) -> Engi
         for part in name.split("."):
             target = getattr(target, part)
     except (ImportError, AttributeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"no engine {factory}: {error}",
             hint="A factory is `module:name`, importable by a new process; not one of __main__.",
         ) from error
     engine = target(placement, **options)
     missing = [name for name in (*Engine.__annotations__, "run") if not hasattr(engine, name)]
     if missing:
-        raise BadInput(
+        raise InvalidInputError(
             f"{factory} is no engine: it has no {', '.join(missing)}",
             hint="Inherit `anyrig.work.engine.Usual`; `Engine` there says what each is.",
         )

@@ -6,7 +6,7 @@
 What waits is taken in order of lane, then turn, then arrival, and only when a worker is about to be
 free, so that a live item passes whatever bulk work still waits. `submit` answers with a future of
 `concurrent.futures`; `asyncio.wrap_future` makes it awaitable. One that is cancelled before its
-turn costs nothing; one whose deadline passes while it waits is answered with `TooBusy`.
+turn costs nothing; one whose deadline passes while it waits is answered with `OverloadedError`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from anyrig.errors import (
     AnyrigError,
-    BadInput,
-    OutOfMemory,
-    TooBusy,
-    WorkersGone,
-    WorkFailed,
-    disk_full,
+    InvalidInputError,
+    OutOfMemoryError,
+    OverloadedError,
+    WorkError,
+    WorkersLostError,
     is_disk_full,
+    to_disk_full_error,
 )
-from anyrig.errors import Deadly as Deadly  # known by this name here too
+from anyrig.errors import PoisonItemError as PoisonItemError  # known by this name here too
 from anyrig.work.outcome import Report
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Live(Generic[T, R]):
         cost: what an item costs, as in `Pool.run`.
         ahead: items the pool may hold at once; twice its workers when 0. More fills batches on a
             GPU, fewer let a live item pass sooner.
-        most_waiting: of a lane; over it `TooBusy` is raised.
+        most_waiting: of a lane; over it `OverloadedError` is raised.
         report: is filled with figures while it runs.
         clock: seconds that only go forward; deadlines are of it.
     """
@@ -186,9 +186,11 @@ class Live(Generic[T, R]):
         if self._error is not None:
             raise _told(self._error)
         if lane not in LANES:
-            raise BadInput(f"there is no lane {lane!r}", hint="live or bulk.")
+            raise InvalidInputError(f"there is no lane {lane!r}", hint="live or bulk.")
         if not admitted and self._counts[lane] >= self._most_waiting:
-            raise TooBusy(f"{self._most_waiting} items wait already", hint="Try again in a moment.")
+            raise OverloadedError(
+                f"{self._most_waiting} items wait already", hint="Try again in a moment."
+            )
 
     def _cancelled(self, future: Future[R], lane: Lane) -> None:
         """Count what was cancelled no more, and clear it away once it is most of what is there."""
@@ -245,7 +247,9 @@ class Live(Generic[T, R]):
                 continue
             if late:  # told outside the lock: whoever hears it may ask for something else
                 waiting.future.set_exception(
-                    TooBusy("it waited longer than it may", hint="Try again when less is going on.")
+                    OverloadedError(
+                        "it waited longer than it may", hint="Try again when less is going on."
+                    )
                 )
                 continue
             yield waiting.payload
@@ -295,21 +299,21 @@ class Live(Generic[T, R]):
 
 
 def _failed(failure: Failure) -> AnyrigError:
-    kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemory, "killed": Deadly}
-    kind = kinds.get(failure.kind, WorkFailed)
+    kinds: dict[str, type[AnyrigError]] = {"memory": OutOfMemoryError, "killed": PoisonItemError}
+    kind = kinds.get(failure.kind, WorkError)
     return kind(failure.said, hint=failure.hint or "Look at what was given; -vv says more.")
 
 
 def _told(error: BaseException) -> AnyrigError:
     """An error of its own for each who waits: one that is raised twice tells two stories."""
     if is_disk_full(error):
-        return disk_full(error)
-    if type(error) is WorkFailed:
-        return WorkersGone(error.message, hint=error.hint)
+        return to_disk_full_error(error)
+    if type(error) is WorkError:
+        return WorkersLostError(error.message, hint=error.hint)
     if isinstance(error, AnyrigError):
         return type(error)(error.message, hint=error.hint)
-    return WorkersGone(f"{type(error).__name__}: {error}", hint="-vv says more.")
+    return WorkersLostError(f"{type(error).__name__}: {error}", hint="-vv says more.")
 
 
-def _closed() -> WorkersGone:
-    return WorkersGone("nothing more is taken: it is being closed", hint="Ask again later.")
+def _closed() -> WorkersLostError:
+    return WorkersLostError("nothing more is taken: it is being closed", hint="Ask again later.")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.units import bytes_text, plural
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def results(outcomes: Iterable[Outcome[R]]) -> Iterator[R]:
     if failed:
         first = failed[0]
         assert first.failure is not None
-        raise WorkFailed(
+        raise WorkError(
             f"{plural(len(failed), 'item')} could not be done; the first, number {first.index}: "
             f"{first.failure.said}",
             hint=first.failure.hint

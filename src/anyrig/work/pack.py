@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 T = TypeVar("T")
 LOOK_AHEAD = 4096
@@ -84,7 +84,7 @@ def numbered(
     for index, payload in enumerate(payloads, first):
         value = float(cost(payload))
         if not 0 <= value < float("inf"):
-            raise BadInput(
+            raise InvalidInputError(
                 f"item {index - first} has the cost {value}", hint="A cost is a number from 0 up."
             )
         yield Item(index, payload, max(value, 1e-9))

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.work import wire
 from anyrig.work.engine import Recipe
 from anyrig.work.outcome import Outcome, Report
@@ -74,7 +74,7 @@ class Pool:
         )  # fmt: skip
         self._runs = Runs(self._staff, self._events, "pool", clock=clock, silent_s=silent_s)
         if not placements and fallback is None:
-            raise WorkFailed("a pool without a place to work", hint="Give it a placement.")
+            raise WorkError("a pool without a place to work", hint="Give it a placement.")
         try:
             for placement in placements:
                 for _ in range(placement.workers):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.work.outcome import Outcome, Report, in_order, told
 from anyrig.work.run import taken
 from anyrig.work.shift import SILENT_S, WAKE, Shift
@@ -64,7 +64,7 @@ class Runs:
         """Outcomes as `Crew.run` gives them; `look_ahead` may grow, `ended` is told of the end."""
         if self._closed or self._running:
             state = "closed" if self._closed else "busy with another run"
-            raise WorkFailed(f"the {self._name} is {state}", hint="Make a new one.")
+            raise WorkError(f"the {self._name} is {state}", hint="Make a new one.")
         self._running = True
         report = report if report is not None else Report()
         ahead = max(1, look_ahead())

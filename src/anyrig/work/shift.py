@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 from anyrig.units import bytes_text, seconds_text
 from anyrig.work import wire
 from anyrig.work.outcome import Failure, Outcome, Report
@@ -91,7 +91,7 @@ class Shift:
                 pass
             if self._closed:
                 self._staff.check()
-                raise WorkFailed("the pool was closed while it worked", hint="Close it later.")
+                raise WorkError("the pool was closed while it worked", hint="Close it later.")
             if self._source.error is not None and not self._left.is_set():
                 self._emit(self._source.error)
             self._emit(None)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
-from anyrig.errors import AnyrigError, DeviceLost, OutOfMemory, WorkFailed
+from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
 from anyrig.memory.limits import Key, Limits
 from anyrig.units import seconds_text
 from anyrig.work import known, wire
@@ -199,7 +199,7 @@ class Staff:
     def check(self) -> None:
         """Make sure that somebody works; the fall-back is called when nobody else does."""
         if self._closed:
-            raise WorkFailed("the pool was closed while it worked", hint="Close it afterwards.")
+            raise WorkError("the pool was closed while it worked", hint="Close it afterwards.")
         self._end_slow_loading()
         if self.ready or self._loading:
             return
@@ -211,7 +211,7 @@ class Staff:
         if self._refusal is not None:
             raise self._refusal
         last = self.warnings[-1] if self.warnings else "no worker could be started"
-        raise DeviceLost(last, hint="Run `anyrig doctor`; what was done is kept.")
+        raise DeviceLostError(last, hint="Run `anyrig doctor`; what was done is kept.")
 
     def _end_slow_loading(self) -> None:
         """A worker that does not come to an end with loading will not; `Gone` follows."""
@@ -253,11 +253,11 @@ class Staff:
         self._dead.append(self._fact(worker, "dead", message.said))
         del self._loading[worker.number]
         worker.stop()
-        kind = getattr(errors, message.kind, WorkFailed)
+        kind = getattr(errors, message.kind, WorkError)
         hint = message.hint or "That is the engine's own error; -vv says more."
         name = worker.placement.device.name
         self._refusal = kind(message.said, hint=hint)
-        if isinstance(self._refusal, OutOfMemory) and worker.placement.device.kind == "gpu":
+        if isinstance(self._refusal, OutOfMemoryError) and worker.placement.device.kind == "gpu":
             self._refusal.devices = (worker.placement.device.id,)
         self._warn(f"the engine cannot be loaded on {name}: {message.said}")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.backends import spawn
 from anyrig.backends.bind import bind
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.work import wire
 from anyrig.work.known import Sizes
 
@@ -189,7 +189,7 @@ def _encoded(recipe: Recipe, load: wire.Load) -> bytes:
     try:
         return wire.encode(load)
     except wire.UNPICKLABLE as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"the options of {recipe.factory} cannot be sent to another process: {error}",
             hint="Give plain values, or names that a worker can import.",
         ) from error

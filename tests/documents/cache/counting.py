@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anyrig.documents.cache.shelf import Marks
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
     from anyrig.documents.model import Model
@@ -86,7 +86,7 @@ class Counting:
         if self._each_s:
             time.sleep(self._each_s * len(texts))
         if any("bad" in text for text in texts):
-            raise WorkFailed("a text could not be embedded", hint="Leave it out.")
+            raise WorkError("a text could not be embedded", hint="Leave it out.")
         return (vector_of(text, use) for text in texts)
 
     def matrix(self, texts: Iterable[str], *, use: Use = "passage") -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ import sys
 
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting
 
 

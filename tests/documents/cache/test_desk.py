@@ -17,8 +17,8 @@ import pytest
 from anyrig.documents.cache.desk import AHEAD, Desk
 from anyrig.documents.cache.pace import MOST_SINGLES, Pace
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.errors import DeviceLost, TooBusy, WorkFailed
-from anyrig.store.results import Store
+from anyrig.errors import DeviceLostError, OverloadedError, WorkError
+from anyrig.storage.results import Store
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
 
 
@@ -150,12 +150,12 @@ def test_an_error_is_shared_and_not_remembered(gate: Gate) -> None:
 
 def test_a_lost_device_is_not_halved_into() -> None:
     def fail(texts: list[str]) -> None:
-        raise DeviceLost("gone", hint="Start again.")
+        raise DeviceLostError("gone", hint="Start again.")
 
     engine = Counting(batch=1000, before=fail)
     with Desk(engine) as desk:
         futures = desk.submit([f"{number}" for number in range(100)])
-        assert all(isinstance(future.exception(30), DeviceLost) for future in futures)
+        assert all(isinstance(future.exception(30), DeviceLostError) for future in futures)
     assert sum(engine.batches) == 100
 
 
@@ -173,9 +173,9 @@ def test_closing_answers_everybody(gate: Gate) -> None:
     closing.join(30)
     assert _is(first, "first")  # it was under way
     for future in rest:
-        with pytest.raises(WorkFailed, match="closed"):
+        with pytest.raises(WorkError, match="closed"):
             future.result(30)
-    with pytest.raises(WorkFailed, match="closed"):
+    with pytest.raises(WorkError, match="closed"):
         desk.submit(["late"])
     desk.close()
     Desk(engine).close()  # never used
@@ -325,7 +325,7 @@ def test_a_stream_ends_with_its_error() -> None:
         stream = desk.embed(["a", "b", "bad", "c"])
         assert np.array_equal(next(stream), vector_of("a"))
         assert np.array_equal(next(stream), vector_of("b"))
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             next(stream)
         assert desk.matrix([]).shape == (0, DIMENSION)
 
@@ -336,7 +336,7 @@ def test_too_much_is_refused(gate: Gate) -> None:
         assert gate.reached.wait(30)
         texts = [f"{number}" for number in range(20)]
         futures = desk.submit(texts)
-        with pytest.raises(TooBusy):
+        with pytest.raises(OverloadedError):
             desk.submit(["one more"], lane="bulk")
         futures += desk.submit(texts)  # known ones cost nothing
         futures += desk.submit(["single"])
@@ -356,7 +356,7 @@ def test_from_an_event_loop() -> None:
         a, bad, b = asyncio.run(ask())
     assert np.array_equal(a, vector_of("a"))
     assert np.array_equal(b, vector_of("b"))
-    assert isinstance(bad, WorkFailed)
+    assert isinstance(bad, WorkError)
 
 
 def test_no_more_singles_at_once_than_said(gate: Gate) -> None:

@@ -17,9 +17,9 @@ import pytest
 from anyrig.documents.cache import kept as module
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import KIND, Marks, Shelf
-from anyrig.errors import StoreFailed, WorkFailed
-from anyrig.store.protocol import Entry, Result
-from anyrig.store.results import Store
+from anyrig.errors import StorageError, WorkError
+from anyrig.storage.protocol import Entry, Result
+from anyrig.storage.results import Store
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, Threaded, vector_of
 
 
@@ -196,7 +196,7 @@ def test_a_damaged_row_is_made_again(store: Store) -> None:
 
 def test_a_failing_text_loses_nothing_made_before(store: Store) -> None:
     texts = [f"{number}" for number in range(100)] + ["bad"]
-    with pytest.raises(WorkFailed):
+    with pytest.raises(WorkError):
         list(_kept(store, Counting(batch=1)).embed(texts))
     engine = Counting()
     _same(_kept(store, engine).embed(texts[:-1]), texts[:-1])
@@ -234,13 +234,13 @@ class Failing(Store):
     def get_many(self, keys: Iterable[str]) -> dict[str, Result]:
         self.num_asked += 1
         if self.broken:
-            raise StoreFailed("the disk is gone", hint="Find it.")
+            raise StorageError("the disk is gone", hint="Find it.")
         return super().get_many(keys)
 
     def put_many(self, entries: Iterable[Entry]) -> int:
         self.num_asked += 1
         if self.broken:
-            raise StoreFailed("the disk is gone", hint="Find it.")
+            raise StorageError("the disk is gone", hint="Find it.")
         return super().put_many(entries)
 
 
@@ -284,5 +284,5 @@ def test_a_model_that_answers_too_little_is_found_out(store: Store) -> None:
         def embed(self, texts: Iterable[str], **words: Any) -> Iterator[Any]:
             return itertools.islice(super().embed(texts, **words), 3)
 
-    with pytest.raises(WorkFailed, match="no vector"):
+    with pytest.raises(WorkError, match="no vector"):
         list(_kept(store, Short(batch=4)).embed("abcd"))

@@ -12,7 +12,7 @@ import numpy as np
 
 from anyrig.documents.cache.kept import KEEP_EVERY, Kept
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from tests.conftest import ROOT
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
 

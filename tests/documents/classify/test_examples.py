@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.documents.classify.examples import examples, parted
 from anyrig.documents.classify.labels import Label, labels
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 @pytest.fixture
@@ -126,17 +126,17 @@ def test_lines_of_json(spot: Path) -> None:
 def test_what_is_no_set_of_examples(spot: Path, name: str, text: str, said: str) -> None:
     path = _written(spot / name, text)
     if "\x00" in text:  # Python's csv refuses or takes a zero byte by its version: never a crash
-        with contextlib.suppress(BadInput):
+        with contextlib.suppress(InvalidInputError):
             examples(path)
         return
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(InvalidInputError, match=said):
         examples(path)
 
 
 def test_a_file_that_is_not_there(spot: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
         examples(spot / "none.csv")
-    with pytest.raises(BadInput, match="there are no examples"):
+    with pytest.raises(InvalidInputError, match="there are no examples"):
         examples(spot)
 
 
@@ -152,5 +152,5 @@ def test_labels_as_words(spot: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", " , ,", "a,a", ":no name", "x" * 300, "@nowhere.txt"])
 def test_labels_that_are_none(text: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         labels(text)

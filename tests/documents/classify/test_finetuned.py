@@ -19,7 +19,7 @@ from anyrig.devices.discover import discover
 from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
 from anyrig.documents.classify.finetuned import FineTuned, in_folder
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, Wanted, place
 from anyrig.services.classify import Source, classify_by
 from anyrig.text.pages import Paged
@@ -207,10 +207,10 @@ def test_through_the_service(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"architectures": ["BertForMaskedLM"]}, BadInput, "no classifier"),
-        ({"problem_type": "regression"}, BadInput, "no label"),
-        ({"id2label": {"0": "a", "2": "b"}}, BadInput, "skips a number"),
-        ([], BadInput, "no object"),
+        ({"architectures": ["BertForMaskedLM"]}, InvalidInputError, "no classifier"),
+        ({"problem_type": "regression"}, InvalidInputError, "no label"),
+        ({"id2label": {"0": "a", "2": "b"}}, InvalidInputError, "skips a number"),
+        ([], InvalidInputError, "no object"),
     ],
 )
 def test_folders_that_are_no_classifier(
@@ -227,7 +227,7 @@ def test_folders_that_are_no_classifier(
 def test_a_folder_without_weights(folder: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(folder / name, tmp_path / name)
-    with pytest.raises(NeedsWeights, match="no weights"):
+    with pytest.raises(MissingWeightsError, match="no weights"):
         in_folder(tmp_path)
-    with pytest.raises(BadInput, match="is no model"):
+    with pytest.raises(InvalidInputError, match="is no model"):
         in_folder(tmp_path / "nowhere")

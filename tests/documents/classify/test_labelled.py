@@ -18,7 +18,7 @@ from anyrig.documents.classify.zero import ByName
 from anyrig.documents.embed import Embedder
 from anyrig.documents.model import find
 from anyrig.documents.protocol import Vectors
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.placement import Wanted, place
 from anyrig.services.classify import Sorted, Source, Trained, classify, fitting, train
 from anyrig.text.pages import Paged
@@ -198,7 +198,10 @@ def test_a_long_text_names_the_passage_that_decides(minilm: Embedder) -> None:
 def test_another_models_vectors_are_refused(minilm: Embedder) -> None:
     head = _learnt(_dealt(labelled.rows("kinds", "en"), 2)[0], minilm).head
     assert fitting(head, minilm) is head
-    with _embedder("hashing") as other, pytest.raises(BadInput, match="was trained on vectors"):
+    with (
+        _embedder("hashing") as other,
+        pytest.raises(InvalidInputError, match="was trained on vectors"),
+    ):
         fitting(head, other)
 
 
@@ -222,12 +225,12 @@ def test_the_order_of_examples_does_not_matter() -> None:
 
 def test_examples_that_teach_nothing() -> None:
     with _embedder("hashing") as vectors:
-        with pytest.raises(BadInput, match="nothing tells it from others"):
+        with pytest.raises(InvalidInputError, match="nothing tells it from others"):
             _learnt([Row("pay", "a"), Row("cash", "a")], vectors)
-        with pytest.raises(BadInput, match="nothing can be learnt"):
+        with pytest.raises(InvalidInputError, match="nothing can be learnt"):
             _learnt([Row("pay", "a|b"), Row("cash", "a|b")], vectors)
         lonely = _learnt([Row("pay", "a"), Row("cook", "b")], vectors).head
         assert lonely.about.figures is None
         assert not lonely.calibrated
-        with pytest.raises(BadInput, match="leaves nothing to choose"):
+        with pytest.raises(InvalidInputError, match="leaves nothing to choose"):
             ByName([Label("invoice")], vectors)

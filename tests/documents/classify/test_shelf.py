@@ -15,7 +15,7 @@ from anyrig.documents.classify import shelf
 from anyrig.documents.classify.head import Head
 from anyrig.documents.classify.train import train
 from anyrig.documents.model import hashing
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_damage_is_told_of(spot: Path) -> None:
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(StoreFailed, match="bills@1 is damaged"):
+    with pytest.raises(StorageError, match="bills@1 is damaged"):
         shelf.open_(spot, "bills")
     (spot / "bills" / "1" / "about.json").write_text("{")
-    with pytest.raises(StoreFailed, match="bills@1 is damaged"):
+    with pytest.raises(StorageError, match="bills@1 is damaged"):
         shelf.open_(spot, "bills")
     assert shelf.kept(spot) == []
     assert shelf.keep(spot, "bills", _head(1))[0].title == "bills@2"
@@ -89,7 +89,7 @@ def test_a_pickle_is_not_opened(spot: Path) -> None:
     file = spot / "bills" / "1" / "head.npz"
     with file.open("wb") as out:
         np.savez(out, weights=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         shelf.open_(spot, "bills")
 
 
@@ -125,7 +125,7 @@ def test_two_processes_keep_at_once(spot: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", "a@b", ".hidden", "x" * 80, "a.", "a\\b"])
 def test_names_that_are_none(spot: Path, name: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         shelf.keep(spot, name, _head())
     assert list(spot.iterdir()) == []
 
@@ -133,8 +133,8 @@ def test_names_that_are_none(spot: Path, name: str) -> None:
 @pytest.mark.parametrize("title", ["bills@x", "bills@0", "bills@", "bills@²", "bills@7", "other"])
 def test_versions_that_are_not_there(spot: Path, title: str) -> None:
     shelf.keep(spot, "bills", _head())
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         shelf.open_(spot, title)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         shelf.delete(spot, title)
     assert shelf.versions(spot, "bills") == [1]

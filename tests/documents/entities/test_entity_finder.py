@@ -12,7 +12,7 @@ from anyrig.documents.entities.listing import listed, redacted
 from anyrig.documents.entities.merge import joined, merged
 from anyrig.documents.entities.reading import read
 from anyrig.documents.entities.stretches import stretches
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 MIXED = """The governor met the ministers of finance and they agreed on a sum of 1,234 euros.
 
@@ -138,9 +138,9 @@ def test_labels_of_models_in_our_words() -> None:
 
 def test_kinds_as_a_person_names_them() -> None:
     assert kinds_of("People, IBAN,mail") == ("person", "iban", "email")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         kinds_of("person,colour")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         kinds_of(" , ")
 
 

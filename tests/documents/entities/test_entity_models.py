@@ -17,7 +17,7 @@ from anyrig.documents.entities.names import choose as namer_of
 from anyrig.documents.entities.names import lacking
 from anyrig.documents.entities.spans import Span, Word, owned, spans_of
 from anyrig.documents.entities.stretches import Window
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement, place
 from anyrig.work.engine import Engine, make
 from tests.documents.entities.tiny_taggers import random_bert, random_gliner, table_graph
@@ -179,18 +179,18 @@ def test_what_is_missing_is_said_with_its_licence() -> None:
 
 
 def test_a_folder_that_holds_no_such_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         namer_of(model=str(tmp_path))
     (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}', encoding="utf-8")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         namer_of(model=str(tmp_path))
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         namer_of("gliner")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         namer_of(labels=("river",))
 
 
 def test_a_model_of_spacy_that_is_not_there_is_an_error() -> None:
     pytest.importorskip("spacy")
-    with pytest.raises(NeedsWeights):
+    with pytest.raises(MissingWeightsError):
         SpacyNames(models={"*": "xx_no_such_model"})

@@ -12,7 +12,7 @@ import numpy as np
 
 from anyrig.documents.model import Model
 from anyrig.documents.protocol import Use
-from anyrig.errors import WorkFailed
+from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class Bag:
     def _made(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
         for text in texts:
             if self.bad and self.bad in text:
-                raise WorkFailed(f"no vector of {text[:20]!r}", hint="Leave it out.")
+                raise WorkError(f"no vector of {text[:20]!r}", hint="Leave it out.")
         for text in texts:
             self.asked.append(text)
             yield self.vector(text)

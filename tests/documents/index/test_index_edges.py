@@ -15,9 +15,9 @@ from anyrig.documents.index.database import IndexFile
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.snapshot import Filters
-from anyrig.errors import BadInput, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.services import index as service
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import index, write
 
@@ -126,21 +126,21 @@ def test_a_model_that_has_changed_is_told_from_another_one(tmp_path: Path) -> No
     path, bag = tmp_path / "i.sqlite", Bag()
     index(path, tmp_path / "docs", bag, reference=str(tmp_path / "bag"))
     bag.model = replace(bag.model, fingerprint="another")
-    with pytest.raises(BadInput, match="bag has changed since"):
+    with pytest.raises(InvalidInputError, match="bag has changed since"):
         service.search(path, "words", bag)
-    with pytest.raises(BadInput, match="not with sack"):
+    with pytest.raises(InvalidInputError, match="not with sack"):
         service.search(path, "words", Bag("sack"))
 
 
 def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_path: Path) -> None:
     pytest.importorskip("redis")
-    from anyrig.store.layered import Layered
-    from anyrig.store.redis import RedisStore
+    from anyrig.storage.layered import Layered
+    from anyrig.storage.redis import RedisStore
 
     far = RedisStore("redis://127.0.0.1:1/0", timeout_s=0.5)
     with Layered(Store(tmp_path / "results.sqlite"), far) as store:
         shelf = Shelf(store, Marks("bag", ""), 64)
-        with pytest.raises(StoreFailed, match="does not answer"):
+        with pytest.raises(StorageError, match="does not answer"):
             shelf.forget(["words that only the others keep"])
 
 
@@ -159,5 +159,5 @@ def test_a_text_that_another_model_cannot_embed_stops_no_other(tmp_path: Path) -
         assert searcher.snapshot().num_lacking == 1
         assert index(path, tmp_path / "docs", Bag("sack")).num_embedded == 1
         assert searcher.snapshot().num_lacking == 0
-    with pytest.raises(WorkFailed):  # none can be made: that is not the texts' fault
+    with pytest.raises(WorkError):  # none can be made: that is not the texts' fault
         index(path, tmp_path / "docs", Bag("third", bad="word"))

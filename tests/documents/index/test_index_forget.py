@@ -13,9 +13,9 @@ from anyrig.documents.cache.kept import Kept
 from anyrig.documents.cache.shelf import Marks, Shelf
 from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import status
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.services import index as service
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, contents, index, ways, write
 
@@ -88,16 +88,16 @@ def test_a_folder_is_removed(folder: Path, tmp_path: Path) -> None:
     whole = service.remove(path, [folder], nothing)
     assert whole.roots == (folder.resolve(),)
     assert contents(path)["texts"] == 0
-    with pytest.raises(BadInput, match="no folder yet"):
+    with pytest.raises(InvalidInputError, match="no folder yet"):
         service.index(path, [], bag, service.ways())
 
 
 def test_what_is_in_no_index_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
     index(path, folder, Bag())
-    with pytest.raises(BadInput, match="is not in the index"):
+    with pytest.raises(InvalidInputError, match="is not in the index"):
         service.remove(path, [tmp_path / "elsewhere.txt"], nothing)
-    with pytest.raises(BadInput, match="there is no index"):
+    with pytest.raises(InvalidInputError, match="there is no index"):
         service.remove(tmp_path / "none.sqlite", [folder], nothing)
 
 
@@ -196,9 +196,9 @@ def test_a_folder_stays_out_as_a_file_does(folder: Path, tmp_path: Path) -> None
     assert len(removed.files) - removed.num_unread == first.num_new
     assert removed.num_unread == 1
     assert removed.excluded == (folder.resolve(),)
-    with pytest.raises(BadInput, match="was removed from the index, and stays out"):
+    with pytest.raises(InvalidInputError, match="was removed from the index, and stays out"):
         index(path, folder, bag)
-    with pytest.raises(BadInput, match="lies in .*, which was removed"):
+    with pytest.raises(InvalidInputError, match="lies in .*, which was removed"):
         service.include(path, [folder / "secret.txt"])
     assert service.include(path, [folder]) == 1
     assert service.include(path, [folder]) == 0

@@ -18,7 +18,7 @@ from anyrig.documents.index.search import Mode, Searcher
 from anyrig.documents.index.snapshot import Filters
 from anyrig.documents.index.words import folded, matches, terms
 from anyrig.documents.protocol import Vectors
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, index, write
 from tests.documents.index.labelled import load, reciprocal
@@ -299,7 +299,7 @@ def test_a_graph_is_used_beyond_the_threshold_and_follows_the_index(tmp_path: Pa
 
 
 def test_an_index_that_is_not_there_or_is_none(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no index"):
+    with pytest.raises(InvalidInputError, match="there is no index"):
         Searcher(tmp_path / "none.sqlite")
 
 

@@ -14,7 +14,7 @@ from anyrig.documents.index.database import IndexFile, alone
 from anyrig.documents.index.progress import Progress
 from anyrig.documents.index.status import status
 from anyrig.documents.index.update import Indexed, Ways
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 from anyrig.services import index as service
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, aged, contents, index, look, read_texts, write
@@ -101,7 +101,7 @@ def test_a_folder_that_is_not_there_loses_nothing(folder: Path, tmp_path: Path) 
     assert done.num_gone == 0
     assert "cannot be looked into" in done.warnings[0]
     assert status(path).num_files == 3
-    with pytest.raises(BadInput, match="there is no folder"):
+    with pytest.raises(InvalidInputError, match="there is no folder"):
         index(path, folder, bag)
 
 
@@ -161,7 +161,7 @@ def test_another_model_embeds_everything_anew(folder: Path, tmp_path: Path) -> N
     path = tmp_path / "i.sqlite"
     index(path, folder, Bag())
     other = Bag("other", 32)
-    with pytest.raises(BadInput, match="was made with the model bag") as refused:
+    with pytest.raises(InvalidInputError, match="was made with the model bag") as refused:
         service.search(path, "rabbit", other)
     assert "--model bag" in refused.value.hint
     done = index(path, folder, other)
@@ -188,7 +188,7 @@ def test_a_change_of_the_model_that_was_cut_off_goes_on(folder: Path, tmp_path: 
 
 def test_two_at_once_are_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "i.sqlite"
-    with alone(path), pytest.raises(StoreFailed, match="another process is at work"):
+    with alone(path), pytest.raises(StorageError, match="another process is at work"):
         index(path, folder, Bag())
     assert index(path, folder, Bag()).num_new == 3
 

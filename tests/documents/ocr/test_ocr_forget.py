@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anyrig.documents.ocr.forget import pages_of
 from anyrig.documents.ocr.page import Line, ReadPage
-from anyrig.store.protocol import Result
+from anyrig.storage.protocol import Result
 
 
 def kept(key: str, *lines: str) -> Result:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anyrig.documents.ocr.picture import grey
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
 %%BoundingBox: 0 0 20 20
@@ -24,6 +24,6 @@ def test_ghostscript_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/run'\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(BadInput, match="the picture cannot be opened"):
+    with pytest.raises(InvalidInputError, match="the picture cannot be opened"):
         grey(EPS)
     assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.page import ReadPage, from_bytes
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.documents.ocr.sample import error
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.placement import Placement
 from tests.documents.ocr.ocr_pages import (
     SANS,
@@ -110,7 +110,7 @@ def test_columns_are_read_one_after_the_other_under_their_title(rapid: Rapid) ->
 def test_what_is_no_picture_is_refused_in_words(rapid: Rapid) -> None:
     image, _ = page(TEXTS["en"][:60], dpi=80, name="")
     for data in (b"", b"junk", png(image)[:200], b"P5 99999 99999 255\n"):
-        with pytest.raises(BadInput) as caught:
+        with pytest.raises(InvalidInputError) as caught:
             rapid.run([Sheet(data)])
         assert caught.value.hint
 

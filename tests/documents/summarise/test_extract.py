@@ -7,7 +7,7 @@ import pytest
 from anyrig.documents.summarise.chapters import chapters
 from anyrig.documents.summarise.extract import Length, extract
 from anyrig.documents.summarise.rank import head_starts
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.pages import Page, Paged, placed
 from tests.conftest import ROOT
@@ -112,9 +112,9 @@ def test_a_book_is_summed_up_in_sections() -> None:
 
 
 def test_a_length_is_one_thing() -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         Length(sentences=3, words=10)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         Length(share=1.5)
 
 

@@ -13,7 +13,7 @@ from anyrig.devices.discover import discover
 from anyrig.documents.summarise.seq2seq import Piece, Seq2Seq
 from anyrig.documents.summarise.write import Scribe
 from anyrig.documents.summarise.writer import Writer, find, in_folder
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placed, place
 from anyrig.text.pages import Page, Paged
 from tests.documents.summarise import tiny_writers
@@ -57,18 +57,18 @@ def test_a_folder_tells_what_it_reads_and_how(bart: Writer, t5: Writer) -> None:
 
 
 def test_folders_that_do_not_write_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(InvalidInputError, match="no folder"):
         find("./nothing", models=tmp_path)
-    with pytest.raises(NeedsWeights, match="not on this machine"):
+    with pytest.raises(MissingWeightsError, match="not on this machine"):
         find("facebook/bart-large-cnn", models=tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(BadInput, match="does not write"):
+    with pytest.raises(InvalidInputError, match="does not write"):
         in_folder(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bart"}))
-    with pytest.raises(NeedsWeights, match="no weights"):
+    with pytest.raises(MissingWeightsError, match="no weights"):
         in_folder(tmp_path)
     (tmp_path / "config.json").write_text("[1]")
-    with pytest.raises(BadInput, match="holds no object"):
+    with pytest.raises(InvalidInputError, match="holds no object"):
         in_folder(tmp_path)
 
 

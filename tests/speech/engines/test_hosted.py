@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engines.hosted import Chatterbox, IndexTts, QwenTts, VibeVoiceRealtime, Xtts
@@ -54,23 +54,23 @@ def test_each_is_in_the_table_with_its_recipe(kind: type[Hosted]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_is_missing_is_said(kind: type[Hosted], homes: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingPackage, match="has no environment yet") as absent:
+    with pytest.raises(MissingPackageError, match="has no environment yet") as absent:
         kind.find(tmp_path)
     assert absent.value.hint == kind.spec.install
-    with pytest.raises(NeedsWeights, match="no weights") as needs:
+    with pytest.raises(MissingWeightsError, match="no weights") as needs:
         kind.find(tmp_path, environments=homes)
     assert kind.spec.weights in needs.value.hint
 
 
 def test_an_older_environment_is_made_anew(homes: Path, tmp_path: Path) -> None:
     (homes / "xtts" / "anyrig-environment.json").write_text('{"recipe": "older"}')
-    with pytest.raises(MissingPackage, match="another release"):
+    with pytest.raises(MissingPackageError, match="another release"):
         Xtts.find(tmp_path, environments=homes)
 
 
 def test_xtts_has_speakers_once_they_are_converted(homes: Path, tmp_path: Path) -> None:
     folder = _filled(tmp_path / "w", "config.json", "model.pth", "vocab.json", "speakers_xtts.pth")
-    with pytest.raises(NeedsWeights, match="has no voice") as needs:
+    with pytest.raises(MissingWeightsError, match="has no voice") as needs:
         Xtts.find(folder, environments=homes)
     assert "anyrig engines convert xtts" in needs.value.hint
     assert [path.name for path in Xtts.pickles(folder)] == ["speakers_xtts.pth"]
@@ -85,14 +85,14 @@ def test_xtts_has_speakers_once_they_are_converted(homes: Path, tmp_path: Path) 
 
 
 def test_a_voice_of_many_languages_is_picked_for_each(homes: Path, tmp_path: Path) -> None:
-    from anyrig.errors import CannotSpeak
+    from anyrig.errors import UnspeakableTextError
     from anyrig.speech.protocol import Line
 
     folder = _filled(tmp_path / "w", *IndexTts.files, "voices/anna.wav")
     voices = IndexTts.find(folder, environments=homes).voices
     assert [pick(voices, Line("x", language)).name for language in ("en", "zh-CN")] == ["anna"] * 2
     assert pick(voices, Line("x", "zh", voice="anna")).name == "anna"
-    with pytest.raises(CannotSpeak, match="no voice here speaks fr"):
+    with pytest.raises(UnspeakableTextError, match="no voice here speaks fr"):
         pick(voices, Line("x", "fr"))
 
 
@@ -100,7 +100,7 @@ def test_vibevoice_s_presets_speak_the_language_of_their_name(homes: Path, tmp_p
     folder = _filled(
         tmp_path / "w", *VibeVoiceRealtime.files, "model.safetensors", "voices/en-Carter_man.pt"
     )
-    with pytest.raises(NeedsWeights, match="has no voice"):
+    with pytest.raises(MissingWeightsError, match="has no voice"):
         VibeVoiceRealtime.find(folder, environments=homes)
     assert [path.name for path in VibeVoiceRealtime.pickles(folder)] == ["en-Carter_man.pt"]
     names = ("en-Carter_man", "in-Samuel_man", "jp-Spk0_man", "sp-Spk1_man", "voice")

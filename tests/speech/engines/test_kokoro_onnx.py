@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, CannotSpeak, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines import kokoro, packaged
@@ -81,13 +81,13 @@ def test_a_blend_lies_between_its_voices(subject: contract.Subject) -> None:
 
 @pytest.mark.parametrize("voice", ["af_one:x+bm_two", "af_one:0", "af_one:-1+bm_two", "+"])
 def test_a_blend_that_is_none_is_refused(subject: contract.Subject, voice: str) -> None:
-    with pytest.raises(BadInput, match="blend") as caught:
+    with pytest.raises(InvalidInputError, match="blend") as caught:
         subject.made.run([Line("Good day.", voice=voice)])
     assert "af_heart:2+am_michael" in caught.value.hint
 
 
 def test_a_blend_of_two_languages_is_refused(subject: contract.Subject) -> None:
-    with pytest.raises(CannotSpeak):
+    with pytest.raises(UnspeakableTextError):
         subject.made.run([Line("Good day.", voice="af_one+ef_three")])
 
 
@@ -97,7 +97,7 @@ def test_spanish_is_read_by_espeak(subject: contract.Subject) -> None:
 
 
 def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match="no voice pack") as caught:
+    with pytest.raises(MissingWeightsError, match="no voice pack") as caught:
         kokoro.Kokoro.find(tmp_path)
     assert str(tmp_path) in caught.value.hint
     assert "kokoro-0.9.4.tar.gz" in caught.value.hint
@@ -105,13 +105,13 @@ def test_no_packs_is_said_with_where_to_get_them(tmp_path: Path) -> None:
 
 def test_a_published_pack_that_was_changed_is_refused(packs: Path, tmp_path: Path) -> None:
     (tmp_path / "af_heart.bin").write_bytes((packs / "af_one.bin").read_bytes())
-    with pytest.raises(NeedsWeights, match="hash"):
+    with pytest.raises(MissingWeightsError, match="hash"):
         kokoro.Kokoro.find(tmp_path)
 
 
 def test_torch_is_offered_only_with_its_weights(packs: Path, subject: contract.Subject) -> None:
     assert kokoro.Kokoro.need(subject.found).backends == ("onnx",)
-    with pytest.raises(NeedsWeights, match="torch"):
+    with pytest.raises(MissingWeightsError, match="torch"):
         _on_torch(packs)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anyrig.backends import graph
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.engines import packaged, piper
@@ -82,19 +82,19 @@ def test_speakers_are_voices(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_voices_says_what_belongs_there(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match="no Piper voice") as caught:
+    with pytest.raises(MissingWeightsError, match="no Piper voice") as caught:
         piper.Piper.find(tmp_path)
     assert "NAME.onnx.json" in caught.value.hint
 
 
 def test_a_torn_config_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.onnx.json").write_text("{")
-    with pytest.raises(NeedsWeights, match=r"a\.onnx\.json"):
+    with pytest.raises(MissingWeightsError, match=r"a\.onnx\.json"):
         piper.Piper.find(tmp_path)
 
 
 def test_a_voice_of_another_alphabet_is_left_out(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match="no Piper voice"):
+    with pytest.raises(MissingWeightsError, match="no Piper voice"):
         piper.Piper.find(folder_with(tmp_path, phoneme_type="pinyin"))
 
 
@@ -114,7 +114,7 @@ def test_a_network_cut_off_is_said_before_anything_is_loaded(tmp_path: Path, siz
     folder = folder_with(tmp_path)
     (folder / "mine.onnx").unlink()
     (folder / "mine.onnx").write_bytes((data() / f"{NAME}.onnx").read_bytes()[:size])
-    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged") as caught:
+    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged") as caught:
         piper.Piper.find(folder)
     assert "again" in caught.value.hint
 
@@ -123,9 +123,9 @@ def test_a_network_of_other_bytes_is_said(tmp_path: Path, on_cpu: Placement) -> 
     folder = folder_with(tmp_path)
     (folder / "mine.onnx").unlink()
     (folder / "mine.onnx").write_bytes(b"<!DOCTYPE html><html>Not found</html>")
-    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
         piper.Piper.find(folder)
-    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
         piper.Piper(on_cpu, folder=str(folder))
 
 
@@ -145,7 +145,7 @@ def test_a_network_of_other_bytes_is_said(tmp_path: Path, on_cpu: Placement) -> 
 def test_a_config_that_would_trip_a_line_is_said_at_once(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
-    with pytest.raises(NeedsWeights, match=said):
+    with pytest.raises(MissingWeightsError, match=said):
         piper.Piper.find(folder_with(tmp_path, **changes))
 
 
@@ -154,7 +154,7 @@ def test_a_network_with_a_hole_is_said(tmp_path: Path, on_cpu: Placement) -> Non
     whole = (data() / f"{NAME}.onnx").read_bytes()
     (folder / "mine.onnx").unlink()
     (folder / "mine.onnx").write_bytes(whole[:40_000] + bytes(len(whole) - 40_000))
-    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
         piper.Piper(on_cpu, folder=str(folder))
 
 
@@ -163,5 +163,5 @@ def test_a_network_that_leads_nowhere_is_said(tmp_path: Path, on_cpu: Placement)
     (folder / "mine.onnx").unlink()
     stray = graph.message(7, graph.message(1, graph.node("Ceil", ["nowhere"], ["x"])))
     (folder / "mine.onnx").write_bytes(graph.sweep_chain(4, 2) + stray)
-    with pytest.raises(NeedsWeights, match=r"mine\.onnx is damaged"):
+    with pytest.raises(MissingWeightsError, match=r"mine\.onnx is damaged"):
         piper.Piper(on_cpu, folder=str(folder))

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines.pocket import Pocket
@@ -175,7 +175,7 @@ def test_a_row_ends_some_frames_after_the_model_says_so() -> None:
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights) as error:
+    with pytest.raises(MissingWeightsError) as error:
         Pocket.find(tmp_path)
     assert "eustlb/pocket-tts" in error.value.hint
     assert "audio_tokenizer/config.json" in error.value.message
@@ -187,5 +187,5 @@ def test_a_voice_of_another_model_is_refused(
     save_file({"latents": torch.randn(5, 9)}, tmp_path / "far.safetensors")
     samples = {"far": tmp_path / "far.safetensors"}
     other = pocket.Pocket(folder, torch.device("cpu"), torch.float32, samples, temperature=0.0)
-    with pytest.raises(BadInput, match="another model"):
+    with pytest.raises(InvalidInputError, match="another model"):
         other.speak([pocket.Said("So.", "far", 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.audio import Take
@@ -29,7 +29,7 @@ def test_a_word_is_heard_exactly_when_it_says(on_cpu: Placement) -> None:
 def test_languages_have_voices_of_their_own(on_cpu: Placement) -> None:
     english, spanish = say(on_cpu, Line("hola")), say(on_cpu, Line("hola", "es"))
     assert not np.array_equal(english.samples, spanish.samples)
-    with pytest.raises(CannotSpeak, match="de"):
+    with pytest.raises(UnspeakableTextError, match="de"):
         say(on_cpu, Line("hallo", "de"))
 
 
@@ -68,11 +68,11 @@ def test_memory_ends_above_a_number_of_lines(on_cpu: Placement) -> None:
 
 
 def test_a_fault_it_does_not_know_is_refused(on_cpu: Placement) -> None:
-    with pytest.raises(BadInput, match="hiccup") as caught:
+    with pytest.raises(InvalidInputError, match="hiccup") as caught:
         say(on_cpu, Line("a"), bad="0:hiccup")
     assert "silence" in caught.value.hint
 
 
 def test_nothing_to_say_is_told(on_cpu: Placement) -> None:
-    with pytest.raises(CannotSpeak):
+    with pytest.raises(UnspeakableTextError):
         say(on_cpu, Line(" ... "))

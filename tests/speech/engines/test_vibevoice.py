@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines.vibevoice import VibeVoice
@@ -134,10 +134,10 @@ def test_a_quiet_sample_is_made_as_loud_as_the_model_wants() -> None:
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights) as error:
+    with pytest.raises(MissingWeightsError) as error:
         VibeVoice.find(tmp_path)
     assert "VibeVoice-1.5B-hf" in error.value.hint
-    with pytest.raises(NeedsWeights):
+    with pytest.raises(MissingWeightsError):
         VibeVoice.find(None)
 
 
@@ -145,7 +145,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     for name in ("model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_text("{}")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
-    with pytest.raises(BadInput, match="qwen2"):
+    with pytest.raises(InvalidInputError, match="qwen2"):
         VibeVoice.find(tmp_path)
 
 
@@ -154,9 +154,9 @@ def test_a_sample_that_is_no_sound_is_told(
 ) -> None:
     (tmp_path / "bad.wav").write_text("no sound")
     engine = VibeVoice(placement, folder=str(folder), samples=str(tmp_path), steps=2)
-    with pytest.raises(BadInput, match="cannot be read as sound"):
+    with pytest.raises(InvalidInputError, match="cannot be read as sound"):
         engine.run([Line("So.", voice="bad")])
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(InvalidInputError, match="no folder"):
         VibeVoice(placement, folder=str(folder), samples=str(tmp_path / "none"))
 
 
@@ -178,7 +178,7 @@ def test_samples_of_another_folder_are_voices_with_their_recordings(
     assert before["alice"] != after["alice"]
     assert before["en-Ada"] == ""  # in the fingerprint already
     assert VibeVoice.voices_with(found, {"samples": ""}) == found.voices
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(InvalidInputError, match="no folder"):
         VibeVoice.voices_with(found, {"samples": str(tmp_path / "none")})
 
 

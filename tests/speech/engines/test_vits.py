@@ -10,7 +10,12 @@ import pytest
 import torch
 
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+)
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.engines.vits import Vits
@@ -80,25 +85,25 @@ def test_a_line_sounds_the_same_in_any_batch(folder: Path, placement: Placement)
 
 def test_nothing_to_say_is_refused(folder: Path, placement: Placement) -> None:
     engine = Vits(placement, folder=str(folder))
-    with pytest.raises(CannotSpeak, match="nothing in"):
+    with pytest.raises(UnspeakableTextError, match="nothing in"):
         engine.run([Line("漢字", "fr")])
 
 
 def test_pickled_weights_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "vits"}')
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(NeedsWeights, match="pickled") as refused:
+    with pytest.raises(MissingWeightsError, match="pickled") as refused:
         Vits.find(tmp_path)
     assert "model.safetensors" in refused.value.hint
 
 
 def test_an_empty_folder_and_another_model_are_told_apart(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match=r"model\.safetensors"):
+    with pytest.raises(MissingWeightsError, match=r"model\.safetensors"):
         Vits.find(tmp_path)
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "config.json").write_text('{"model_type": "bark"}')
-    with pytest.raises(BadInput, match="bark"):
+    with pytest.raises(InvalidInputError, match="bark"):
         Vits.find(tmp_path)
 
 
@@ -109,5 +114,5 @@ def test_a_model_that_needs_roman_letters_says_so(
         (tmp_path / path.name).write_bytes(path.read_bytes())
     told = json.loads((folder / "tokenizer_config.json").read_text())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "is_uroman": True}))
-    with pytest.raises(MissingPackage, match="uroman"):
+    with pytest.raises(MissingPackageError, match="uroman"):
         Vits(placement, folder=str(tmp_path))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.errors import BadInput, DeviceLost, OutOfMemory, WorkFailed
+from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError, WorkError
 from anyrig.memory import oom
 from anyrig.speech.hosting import client as clients
 from anyrig.speech.hosting import environments
@@ -117,7 +117,7 @@ def test_a_host_that_dies_once_is_started_anew(home: Path, tmp_path: Path) -> No
 
 def test_a_line_that_kills_every_host_is_blamed(home: Path) -> None:
     with client(home) as made:
-        with pytest.raises(WorkFailed, match="while saying 'die'.*segmentation dreams"):
+        with pytest.raises(WorkError, match="while saying 'die'.*segmentation dreams"):
             list(made.speak([Line("die")]))
         assert made.pid is None
         assert len(_takes(list(made.speak([Line("fine")])))[0]) == 6400
@@ -130,7 +130,7 @@ def test_a_stream_that_breaks_is_not_begun_again(home: Path) -> None:
         next(listening)
         assert made.pid is not None
         os.kill(made.pid, signal.SIGTERM)
-        with pytest.raises(WorkFailed):
+        with pytest.raises(WorkError):
             list(listening)
 
 
@@ -138,7 +138,7 @@ def test_a_host_that_hangs_is_ended_at_its_deadline(home: Path) -> None:
     with client(home, deadlines=replace(QUICK, line_s=0.5)) as made:
         made.start()
         first = made.pid
-        with pytest.raises(WorkFailed, match=r"nothing came within 0\.5 s"):
+        with pytest.raises(WorkError, match=r"nothing came within 0\.5 s"):
             list(made.speak([Line("hang")]))
         assert made.pid is None
         assert first is not None
@@ -150,7 +150,7 @@ def test_the_first_line_of_a_host_may_take_longer(home: Path) -> None:
     with client(home, deadlines=replace(QUICK, first_s=30, line_s=0.0), pause=0.2) as made:
         listening = made.stream(Line("hello"))
         assert next(listening).data
-        with pytest.raises(WorkFailed, match="nothing came within 0 s"):
+        with pytest.raises(WorkError, match="nothing came within 0 s"):
             list(listening)
 
 
@@ -171,21 +171,21 @@ def test_deadlines_grow_with_the_text() -> None:
     ],
 )
 def test_what_is_no_frame_ends_the_host(home: Path, what: str, said: str) -> None:
-    with client(home) as made, pytest.raises(WorkFailed, match=said):
+    with client(home) as made, pytest.raises(WorkError, match=said):
         list(made.speak([Line(f"raw {what}")]))
 
 
 def test_memory_and_lost_devices_leave_as_ours(home: Path) -> None:
     with client(home) as made:
-        with pytest.raises(OutOfMemory) as host_memory:
+        with pytest.raises(OutOfMemoryError) as host_memory:
             list(made.speak([Line("memory")]))
-        with pytest.raises(OutOfMemory) as device_memory:
+        with pytest.raises(OutOfMemoryError) as device_memory:
             list(made.speak([Line("cuda")]))
         first = made.pid
-        with pytest.raises(WorkFailed, match="ValueError: CUDA out of memory"):
+        with pytest.raises(WorkError, match="ValueError: CUDA out of memory"):
             list(made.speak([Line("wrong")]))
         assert made.pid == first
-        with pytest.raises(DeviceLost) as lost:
+        with pytest.raises(DeviceLostError) as lost:
             list(made.speak([Line("lost")]))
     found = [oom.recognise(error.value) for error in (host_memory, device_memory)]
     assert [shortage.where for shortage in found if shortage] == ["host", "device"]
@@ -194,23 +194,23 @@ def test_memory_and_lost_devices_leave_as_ours(home: Path) -> None:
 
 def test_a_refused_load_is_said_and_not_tried_again(home: Path) -> None:
     with client(home, load="refuse") as made:
-        with pytest.raises(BadInput, match="no such weights"):
+        with pytest.raises(InvalidInputError, match="no such weights"):
             made.start()
         assert made.pid is None
 
 
 def test_a_host_that_dies_while_loading_fails_after_two(home: Path) -> None:
-    with client(home, load="die") as made, pytest.raises(WorkFailed, match="code 9"):
+    with client(home, load="die") as made, pytest.raises(WorkError, match="code 9"):
         made.start()
 
 
 def test_an_engine_that_is_not_there_is_named(home: Path) -> None:
     python = environments.python_of(home / "standin")
     absent = Client(python, "nothing_tts:Engine", os.environ, deadlines=QUICK)
-    with absent, pytest.raises(WorkFailed, match="No module named 'nothing_tts'"):
+    with absent, pytest.raises(WorkError, match="No module named 'nothing_tts'"):
         absent.start()
     homeless = Client("/no/such/python", "xtts", os.environ, deadlines=QUICK)
-    with homeless, pytest.raises(WorkFailed, match="does not start"):
+    with homeless, pytest.raises(WorkError, match="does not start"):
         homeless.start()
 
 

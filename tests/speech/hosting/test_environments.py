@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Part
 from anyrig.speech.hosting.recipes import RECIPES, Kind, Recipe, recipe_of
@@ -82,7 +82,7 @@ def test_what_fails_half_way_is_told_and_leaves_no_stamp(index: Path, tmp_path: 
     """A requirement that is not to be had: pip's own words are shown."""
     wrong = replace(RECIPE, requirements=("standin-tts==9.9",), needs="a wand")
     told: list[str] = []
-    with pytest.raises(WorkFailed, match=r"No matching distribution.*standin-tts==9\.9") as failed:
+    with pytest.raises(WorkError, match=r"No matching distribution.*standin-tts==9\.9") as failed:
         _install(tmp_path, wrong, told, pip=("--no-index", "--find-links", str(index)))
     assert "It needs a wand." in failed.value.hint
     assert environments.state("standin", tmp_path, recipe=wrong) == "broken"
@@ -102,7 +102,7 @@ def test_nothing_is_made_without_a_yes(tmp_path: Path) -> None:
         asked.append(notice)
         return False
 
-    with pytest.raises(BadInput, match="without your yes"):
+    with pytest.raises(InvalidInputError, match="without your yes"):
         _install(tmp_path, RECIPE, yes=no)
     assert asked == [RECIPE.notice]
     assert environments.state("standin", tmp_path, recipe=RECIPE) == "absent"
@@ -118,18 +118,18 @@ def test_the_host_hears_of_the_yes(home: Path) -> None:
 
 
 def test_a_disk_too_small_is_refused_before_anything(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="needs about"):
+    with pytest.raises(StorageError, match="needs about"):
         _install(tmp_path, replace(SMALL, disk_bytes=1 << 60))
     assert environments.state("small", tmp_path, recipe=SMALL) == "absent"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 def test_two_do_not_make_the_same_one(tmp_path: Path) -> None:
-    from anyrig.store.door import Door
+    from anyrig.storage.door import Door
 
     with Door(tmp_path / "small.lock").alone(0) as mine:
         assert mine
-        with pytest.raises(StoreFailed, match="another process"):
+        with pytest.raises(StorageError, match="another process"):
             _install(tmp_path, SMALL)
 
 
@@ -149,7 +149,7 @@ def test_another_python_is_sought_and_tried(
     old = replace(SMALL, lowest=(3, 6), highest=(3, 8))
     assert environments.interpreter(old) == ["python3.7"]
     (tmp_path / "python3.7").unlink()
-    with pytest.raises(MissingPackage, match=r"needs Python 3\.6 to 3\.8") as missing:
+    with pytest.raises(MissingPackageError, match=r"needs Python 3\.6 to 3\.8") as missing:
         environments.interpreter(old)
     assert "python3.8" in missing.value.hint
 
@@ -162,7 +162,7 @@ def test_every_recipe_is_pinned_and_known_to_the_host() -> None:
         assert recipe.adapter in ADAPTERS
         assert all("==" in row or " @ " in row for row in recipe.requirements)
         assert recipe.disk("cpu") < recipe.disk("cuda")
-    with pytest.raises(BadInput, match="no environment of its own"):
+    with pytest.raises(InvalidInputError, match="no environment of its own"):
         recipe_of("hibari")
 
 

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from anyrig.devices.discover import discover
-from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights, OutOfMemory
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    OutOfMemoryError,
+    UnspeakableTextError,
+)
 from anyrig.placement import Placement
 from anyrig.speech import contract
 from anyrig.speech.protocol import Line
@@ -72,34 +78,34 @@ def test_it_is_found_with_its_versions_and_voices(folder: Path, home: Path) -> N
 
 
 def test_what_is_missing_is_told_in_the_order_it_is_needed(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(MissingPackage, match="no environment yet") as absent:
+    with pytest.raises(MissingPackageError, match="no environment yet") as absent:
         Standin.find(tmp_path)
     assert absent.value.hint == "anyrig engines install standin"
     (tmp_path / "environments" / "standin").mkdir(parents=True)
-    with pytest.raises(MissingPackage, match="half made"):
+    with pytest.raises(MissingPackageError, match="half made"):
         Standin.find(tmp_path)
-    with pytest.raises(NeedsWeights, match=r"weights\.bin wanted") as needs:
+    with pytest.raises(MissingWeightsError, match=r"weights\.bin wanted") as needs:
         Standin.find(tmp_path, environments=folder / "environments")
     assert needs.value.hint.startswith("Make them.")
-    with pytest.raises(NeedsWeights):
+    with pytest.raises(MissingWeightsError):
         Standin.find(None, environments=folder / "environments")
 
 
 def test_a_recording_by_its_path_is_a_voice(engine: Standin, tmp_path: Path) -> None:
     recording = tmp_path / "mine.wav"
-    with pytest.raises(BadInput, match="no recording"):
+    with pytest.raises(InvalidInputError, match="no recording"):
         engine.run([Line("hello", voice=str(recording))])
     recording.touch()
     (take,) = engine.run([Line("hello", voice=str(recording))])
     assert take.rate == 16000
-    with pytest.raises(CannotSpeak, match="does not speak fr"):
+    with pytest.raises(UnspeakableTextError, match="does not speak fr"):
         engine.run([Line("bonjour", language="fr", voice=str(recording))])
 
 
 def test_what_was_said_before_a_failure_is_not_said_again(engine: Standin) -> None:
     """Lines go by voice: those of `high` are done when the one of `low` fails."""
     good = [Line("good", voice="high"), Line("also good", voice="high")]
-    with pytest.raises(OutOfMemory):
+    with pytest.raises(OutOfMemoryError):
         engine.run([good[0], Line("cuda", voice="low"), good[1]])
     kept = dict(engine._kept)
     assert list(kept) == good

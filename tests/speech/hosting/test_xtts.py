@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from anyrig.devices.discover import discover
-from anyrig.errors import NeedsWeights, UnsafePickle
+from anyrig.errors import MissingWeightsError, UnsafePickleError
 from anyrig.placement import Placement
 from anyrig.speech.engines.hosted import Xtts
 from anyrig.speech.hosting import environments
@@ -152,7 +152,7 @@ def test_speakers_still_pickled_are_not_read(built: Path, homes: Path, tmp_path:
     """Without a conversion and without recordings there is no voice, and the way out is said."""
     for name in (*Xtts.files, "speakers_xtts.pth"):
         shutil.copy(built / name, tmp_path / name)
-    with pytest.raises(NeedsWeights) as needs:
+    with pytest.raises(MissingWeightsError) as needs:
         Xtts.find(tmp_path, environments=homes)
     assert "anyrig engines convert xtts" in needs.value.hint
 
@@ -165,7 +165,7 @@ def test_a_pickle_with_code_is_not_read_without_a_yes(built: Path, homes: Path) 
         asked.append(question)
         return len(asked) == 1
 
-    with Client(python, "xtts", os.environ) as client, pytest.raises(UnsafePickle):
+    with Client(python, "xtts", os.environ) as client, pytest.raises(UnsafePickleError):
         client.convert(built / "trap.pt", built / "trap")
     told: list[str] = []
     made = convert(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.models import kokoro
 from anyrig.speech.models.convolve import Kind, Silence
 from anyrig.speech.models.kokoro import KokoroNet, KokoroRow
@@ -197,7 +197,7 @@ def test_weights_are_read_from_both_kinds_of_file(published: Any, tmp_path: Path
         part, _, rest = name.partition(".")
         parts.setdefault(part, {})[f"module.{rest}"] = tensor
     torch.save(parts, tmp_path / "kokoro-v1_0.pth")
-    with pytest.raises(NeedsWeights, match=r"config\.json"):
+    with pytest.raises(MissingWeightsError, match=r"config\.json"):
         kokoro.load(tmp_path / "kokoro-v1_0.pth")
     (tmp_path / "config.json").write_text("{}")
     save_file(state, tmp_path / "model.safetensors")
@@ -210,8 +210,8 @@ def test_weights_are_read_from_both_kinds_of_file(published: Any, tmp_path: Path
 def test_too_many_phonemes_and_foreign_weights_are_refused(published: Any) -> None:
     state = published.state_dict()
     ours = KokoroNet(state, CONFIG, "cpu")
-    with pytest.raises(BadInput, match="62 phonemes"):
+    with pytest.raises(InvalidInputError, match="62 phonemes"):
         ours.run([KokoroRow([1] * 63, np.zeros(256, np.float32))])
     del state["bert_encoder.weight"]
-    with pytest.raises(BadInput, match=r"bert_encoder\.weight"):
+    with pytest.raises(InvalidInputError, match=r"bert_encoder\.weight"):
         KokoroNet(state, CONFIG, "cpu")

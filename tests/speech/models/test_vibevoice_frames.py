@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.speech.models.vibevoice import scheduler, shape, weights
 from anyrig.speech.models.vibevoice.frames import BEGIN, END, SPEAK, STOP, Frames
 from anyrig.speech.models.vibevoice.model import VibeVoice
@@ -164,7 +164,7 @@ def test_the_solver_is_the_published_one(num_steps: int, wanted: list[float]) ->
 
 def test_another_solver_is_refused() -> None:
     scheduler.check({"beta_schedule": "squaredcos_cap_v2", "prediction_type": "v_prediction"})
-    with pytest.raises(BadInput, match="sde-dpmsolver"):
+    with pytest.raises(InvalidInputError, match="sde-dpmsolver"):
         scheduler.check({"algorithm_type": "sde-dpmsolver++"})
 
 
@@ -189,11 +189,11 @@ def test_every_transformers_5_takes_the_reference_sizes(sizes: dict[str, Any]) -
 
 
 def test_a_folder_of_another_form_is_refused() -> None:
-    with pytest.raises(BadInput, match="no VibeVoice folder"):
+    with pytest.raises(InvalidInputError, match="no VibeVoice folder"):
         shape.read({"model_type": "vibevoice", "decoder_config": {}})
     strange = {**reference.TINY, "model_type": "vibevoice"}
     strange["audio_config"] = {**strange["audio_config"], "hidden_act": "relu"}
-    with pytest.raises(BadInput, match="relu"):
+    with pytest.raises(InvalidInputError, match="relu"):
         shape.read(strange)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.errors import BadInput, MissingPackage, StoreFailed
+from anyrig.errors import InvalidInputError, MissingPackageError, StorageError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import FORMATS, Encoder, encoder, format_of
 from anyrig.speech.sound.wave import Wave
@@ -212,7 +212,7 @@ def test_a_file_of_nothing_is_a_file(folder: Path, name: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("name", ["wav", "flac", "mp3", "opus"])
 def test_a_full_disk_is_told(sound: Samples, name: str) -> None:
-    with pytest.raises(StoreFailed, match="disk is full") as caught:
+    with pytest.raises(StorageError, match="disk is full") as caught:
         encoder("/dev/full", name, RATE).write(np.tile(sound, 10))
     assert caught.value.hint
 
@@ -220,7 +220,7 @@ def test_a_full_disk_is_told(sound: Samples, name: str) -> None:
 def test_a_disk_that_fills_up_leaves_nothing(folder: Path, sound: Samples) -> None:
     out = encoder(folder / "out.flac", rate=RATE)
     out._sink._raw = cast(BinaryIO, _Full(out._sink._raw))
-    with pytest.raises(StoreFailed, match="disk is full"):
+    with pytest.raises(StorageError, match="disk is full"):
         out.write(np.tile(sound, 5))
     assert os.listdir(folder) == []
 
@@ -259,25 +259,25 @@ def test_a_fifo_is_written_as_it_goes(folder: Path, sound: Samples) -> None:
 
 
 def test_bad_places_and_names(folder: Path) -> None:
-    with pytest.raises(BadInput, match="no format is called .xyz") as caught:
+    with pytest.raises(InvalidInputError, match="no format is called .xyz") as caught:
         encoder(folder / "out.xyz")
     assert all(made.extensions[0] in caught.value.hint for made in FORMATS.values())
-    with pytest.raises(BadInput, match="no ending"):
+    with pytest.raises(InvalidInputError, match="no ending"):
         format_of("out")
-    with pytest.raises(BadInput, match="no format 'aiff'"):
+    with pytest.raises(InvalidInputError, match="no format 'aiff'"):
         encoder(folder / "out.wav", "aiff")
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(InvalidInputError, match="no folder"):
         encoder(folder / "nowhere" / "out.wav")
     (folder / "folder.wav").mkdir()
-    with pytest.raises(BadInput, match="is a folder"):
+    with pytest.raises(InvalidInputError, match="is a folder"):
         encoder(folder / "folder.wav")
-    with pytest.raises(BadInput, match="through a pipe"):
+    with pytest.raises(InvalidInputError, match="through a pipe"):
         encoder(cast(BinaryIO, Pipe()), "m4a")
-    with pytest.raises(BadInput, match="no bitrate"):
+    with pytest.raises(InvalidInputError, match="no bitrate"):
         encoder(folder / "out.wav", bitrate=64000)
-    with pytest.raises(BadInput, match="bits a second"):
+    with pytest.raises(InvalidInputError, match="bits a second"):
         encoder(folder / "out.mp3", bitrate=64)
-    with pytest.raises(BadInput, match="samples a second"):
+    with pytest.raises(InvalidInputError, match="samples a second"):
         encoder(folder / "out.mp3", rate=0)
     assert os.listdir(folder) == ["folder.wav"]
 
@@ -287,7 +287,7 @@ def test_an_unwritable_folder_is_told(folder: Path) -> None:
     locked = folder / "locked"
     locked.mkdir(mode=0o500)
     place = Path("/proc/self") if os.geteuid() == 0 else locked
-    with pytest.raises((BadInput, StoreFailed)) as caught:
+    with pytest.raises((InvalidInputError, StorageError)) as caught:
         encoder(place / "out.wav")
     assert caught.value.hint
 
@@ -335,7 +335,7 @@ def test_without_av_the_program_ffmpeg_writes_m4a(no_av: Path, folder: Path) -> 
     told = path.read_text(encoding="utf-8")
     assert told.startswith("24000 24000 ")
     assert "title=Ein Märchen" in told
-    with pytest.raises(StoreFailed, match="Unknown encoder"):
+    with pytest.raises(StorageError, match="Unknown encoder"):
         written(folder / "more.m4a", sine(1.0), tags={"title": "fail"})
     with pytest.raises(RuntimeError, match="stop"), encoder(folder / "x.m4a", rate=RATE) as out:
         _stop(out, sine(0.1))
@@ -343,7 +343,7 @@ def test_without_av_the_program_ffmpeg_writes_m4a(no_av: Path, folder: Path) -> 
 
 
 def test_without_av_and_ffmpeg_m4a_is_refused(no_av: Path, folder: Path) -> None:
-    with pytest.raises(MissingPackage, match="m4a needs") as caught:
+    with pytest.raises(MissingPackageError, match="m4a needs") as caught:
         encoder(folder / "out.m4a")
     assert "pip install av" in caught.value.hint
     assert not list(folder.glob("*.part"))

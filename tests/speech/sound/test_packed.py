@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.speech.audio import Take, WordTime
 from anyrig.speech.sound.pack import pack, unpack
 from tests.speech.sound.takes import RATE, said, sine
@@ -75,12 +75,12 @@ def test_flac_is_half_as_large() -> None:
 def test_every_damage_is_told(small: bool) -> None:
     packed = pack(Take(sine(0.05), RATE, WORDS), small=small)
     for cut in (0, 3, 20, len(packed) // 2, len(packed) - 1):
-        with pytest.raises(StoreFailed, match="damaged"):
+        with pytest.raises(StorageError, match="damaged"):
             unpack(packed[:cut])
     for at in range(len(packed)):
         flipped = bytearray(packed)
         flipped[at] ^= 0x40
-        with pytest.raises(StoreFailed) as caught:
+        with pytest.raises(StorageError) as caught:
             unpack(bytes(flipped))
         assert caught.value.hint
 
@@ -88,6 +88,6 @@ def test_every_damage_is_told(small: bool) -> None:
 def test_a_newer_form_is_named() -> None:
     packed = bytearray(pack(Take(sine(0.01), RATE)))
     packed[4] = 9
-    with pytest.raises(StoreFailed, match=r"version 9") as caught:
+    with pytest.raises(StorageError, match=r"version 9") as caught:
         unpack(bytes(packed))
     assert "newer" in caught.value.hint

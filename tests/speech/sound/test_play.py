@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anyrig.errors import AnyrigError, MissingPackage
+from anyrig.errors import AnyrigError, MissingPackageError
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.play import PLAYERS, play, played, player
 from tests.conftest import ROOT
@@ -74,10 +74,10 @@ def test_parts_are_handed_on(install: Install) -> None:
 
 
 def test_nothing_to_play_with(install: Install) -> None:
-    with pytest.raises(MissingPackage, match="play") as caught:
+    with pytest.raises(MissingPackageError, match="play") as caught:
         player()
     assert "-o" in caught.value.hint
-    with pytest.raises(MissingPackage):
+    with pytest.raises(MissingPackageError):
         play(iter([sine(0.1)]), RATE)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.files import format_of, read
 from anyrig.text.formats.csv import ROWS, dialect_of, has_header
 from anyrig.text.formats.limits import Limits
@@ -109,7 +109,7 @@ def test_the_limit_of_cells_holds_and_python_s_own_is_put_back(tmp_path: Path) -
     before = csv.field_size_limit()
     path = tmp_path / "a.csv"
     path.write_text("1,2,3\n" * 1000)
-    with pytest.raises(PastLimit, match="2,000 cells") as caught:
+    with pytest.raises(LimitExceededError, match="2,000 cells") as caught:
         read(path, limits=Limits(cells=2000))
     assert caught.value.limit == "cells"
     assert csv.field_size_limit() == before
@@ -118,7 +118,7 @@ def test_the_limit_of_cells_holds_and_python_s_own_is_put_back(tmp_path: Path) -
 @pytest.mark.parametrize("data", [b"", b"\n\n\n", b",,,,\n,,,\n", b"\x00\x00\x00\x00"])
 def test_a_table_of_nothing_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(data)
-    with pytest.raises(BadInput, match=r"empty|no text|no table"):
+    with pytest.raises(InvalidInputError, match=r"empty|no text|no table"):
         read(tmp_path / "a.csv")
 
 
@@ -129,7 +129,7 @@ def test_noise_is_read_or_refused_in_little_time(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.csv"
         signs = b'",;\t|\n\r\x00ab1' if number % 2 else bytes(range(256))
         path.write_bytes(bytes(chance.choice(signs) for _ in range(20_000)))
-        with contextlib.suppress(BadInput):
+        with contextlib.suppress(InvalidInputError):
             read(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 20
 
@@ -141,5 +141,5 @@ def test_formats_by_name(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_bytes(b"%PDF-1.4\n")
     assert format_of(tmp_path / "d.csv") == "pdf"
     os.truncate(tmp_path / "d.csv", 0)
-    with pytest.raises(BadInput, match="empty"):
+    with pytest.raises(InvalidInputError, match="empty"):
         read(tmp_path / "d.csv")

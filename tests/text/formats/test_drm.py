@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import Protected
+from anyrig.errors import ProtectedFileError
 from anyrig.text.files import read
 from tests.text.epub_maker import Page, epub
 
@@ -57,7 +57,7 @@ _LOCKED = {
 def test_a_locked_book_is_refused_with_one_sentence(tmp_path: Path, seller: str) -> None:
     scrambled = Page("c.xhtml", "", raw=bytes(range(256)) * 8)
     path = epub(tmp_path / "book.epub", [scrambled], files=_LOCKED[seller])
-    with pytest.raises(Protected, match=seller) as caught:
+    with pytest.raises(ProtectedFileError, match=seller) as caught:
         read(path)
     assert caught.value.message.startswith("book.epub is locked by ")
     assert "\n" not in caught.value.message
@@ -97,5 +97,5 @@ def test_text_scrambled_as_if_it_were_a_font_is_locked(tmp_path: Path) -> None:
         [Page("c.xhtml", "<p>x</p>")],
         files={"META-INF/encryption.xml": encryption((_IDPF, "OEBPS/c.xhtml"))},
     )
-    with pytest.raises(Protected, match="unknown kind"):
+    with pytest.raises(ProtectedFileError, match="unknown kind"):
         read(path)

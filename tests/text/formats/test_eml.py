@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.files import format_of, read
 from anyrig.text.formats.limits import Limits
@@ -141,7 +141,7 @@ def test_endless_nesting_is_one_error_or_a_warning(tmp_path: Path, depth: int) -
     (tmp_path / "a.eml").write_text("".join(rows) + "Subject: end\n\nwords\n")
     try:
         assert read(tmp_path / "a.eml").warnings
-    except BadInput as error:
+    except InvalidInputError as error:
         assert "nest" in error.message  # noqa: PT017 - either is right, by the depth of the stack
 
 
@@ -155,7 +155,7 @@ def test_parts_and_attachments_without_end_are_bounded(tmp_path: Path) -> None:
     assert any("more than 5 attachments" in said for said in document.warnings)
     many = "Content-Type: multipart/mixed; boundary=b\n\n" + "--b\n\nx\n" * 6_000
     (tmp_path / "b.eml").write_text(many)
-    with pytest.raises(BadInput, match="more than 5,000 parts"):
+    with pytest.raises(InvalidInputError, match="more than 5,000 parts"):
         read(tmp_path / "b.eml")
 
 
@@ -191,7 +191,7 @@ def test_headers_made_to_break_a_reader(tmp_path: Path, head: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"\n\n\n", b"X: y\n\n", b"\x00" * 100])
 def test_a_message_of_nothing_is_refused(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         _read(tmp_path / "a.eml", data)
 
 

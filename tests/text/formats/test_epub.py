@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Chapter, Document
 from anyrig.text.files import read
 from tests.text.epub_maker import CONTAINER, Line, Page, epub, navigation, ncx, write
@@ -212,10 +212,10 @@ def test_parts_that_a_book_names_have_their_role(tmp_path: Path) -> None:
 
 def test_a_book_of_pictures_has_no_text(tmp_path: Path) -> None:
     pages = [Page(f"{n}.xhtml", f'<img src="{n}.jpg" alt="Page {n}"/>') for n in range(8)]
-    with pytest.raises(BadInput, match="no text in a.epub") as caught:
+    with pytest.raises(InvalidInputError, match="no text in a.epub") as caught:
         read(epub(tmp_path / "a.epub", pages))
     assert "OCR" in caught.value.hint
-    with pytest.raises(BadInput, match="no text"):
+    with pytest.raises(InvalidInputError, match="no text"):
         read(epub(tmp_path / "a.epub", [Page("t.xhtml", "<p>A Comic</p>"), *pages]))
 
 
@@ -274,7 +274,7 @@ def test_a_book_zipped_with_its_folder_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "b.epub", dict(members), mimetype=None)
     assert outline(read(path)) == [(1, "Chapter One"), (1, "Chapter Two")]
     members["My Book/META-INF/sinf.xml"] = b"<sinf/>"
-    with pytest.raises(Protected, match="Apple"):
+    with pytest.raises(ProtectedFileError, match="Apple"):
         read(write(tmp_path / "c.epub", dict(members), mimetype=None))
 
 

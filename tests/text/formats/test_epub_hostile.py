@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.files import read
 from tests.text.epub_maker import Line, Page, epub, write
@@ -29,7 +29,7 @@ def attempt(path: Path) -> tuple[Document | None, str]:
     """What was read, or what was said; never what the last net says of a fault nobody foresaw."""
     try:
         return read(path), ""
-    except BadInput as error:
+    except InvalidInputError as error:
         message, hint = error.message, error.hint
     assert hint
     assert "cannot be read as" not in message
@@ -91,7 +91,7 @@ def test_damage_anywhere_is_an_error_or_a_reading(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="without a package file and without pages"):
+    with pytest.raises(InvalidInputError, match="without a package file and without pages"):
         read(write(tmp_path / "a.epub", {}))
-    with pytest.raises(BadInput, match="has no pages"):
+    with pytest.raises(InvalidInputError, match="has no pages"):
         read(epub(tmp_path / "b.epub", [], contents=[]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import fb2 as reader
 from anyrig.text.formats.limits import Limits
@@ -100,5 +100,5 @@ def test_zipped(tmp_path: Path) -> None:
 def test_what_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.fb2"
     path.write_text(text)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         reader.read(path, Limits())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.text.files import read as read_any
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.mobi import read
@@ -80,7 +80,7 @@ def test_without_calibre_the_way_to_it_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("anyrig.text.formats.mobi._PLACES", ())
-    with pytest.raises(MissingPackage, match="Calibre") as caught:
+    with pytest.raises(MissingPackageError, match="Calibre") as caught:
         read(mobi(tmp_path / "tale.mobi"), Limits())
     assert "install" in caught.value.hint
 
@@ -90,7 +90,7 @@ def test_a_locked_book_is_refused_before_anything_runs(
     tmp_path: Path, calibre: Path, encryption: int
 ) -> None:
     becomes(calibre, f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(Protected, match="locked"):
+    with pytest.raises(ProtectedFileError, match="locked"):
         read_any(mobi(tmp_path / "tale.azw", encryption=encryption))
     assert not (tmp_path / "ran").exists()
 
@@ -99,7 +99,7 @@ def test_a_locked_book_is_refused_before_anything_runs(
 def test_topaz_and_kfx_are_refused(tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "tale.azw"
     path.write_bytes(head)
-    with pytest.raises(Protected, match="Amazon"):
+    with pytest.raises(ProtectedFileError, match="Amazon"):
         read(path, Limits())
 
 
@@ -108,19 +108,19 @@ def test_a_file_cut_short_is_bad_input(tmp_path: Path) -> None:
     for length in (70, 80, len(whole) - 240):
         path = tmp_path / f"cut{length}.mobi"
         path.write_bytes(whole[:length])
-        with pytest.raises(BadInput, match="cut short"):
+        with pytest.raises(InvalidInputError, match="cut short"):
             read(path, Limits())
 
 
 def test_what_calibre_says_is_passed_on(tmp_path: Path, calibre: Path) -> None:
     becomes(calibre, "print('Not a valid MOBI file'); sys.exit(1)")
-    with pytest.raises(BadInput, match="Not a valid MOBI file"):
+    with pytest.raises(InvalidInputError, match="Not a valid MOBI file"):
         read(mobi(tmp_path / "tale.mobi"), Limits())
     becomes(calibre, "print('calibre.ebooks.DRMError: Tale'); sys.exit(1)")
-    with pytest.raises(Protected, match="DRM"):
+    with pytest.raises(ProtectedFileError, match="DRM"):
         read(mobi(tmp_path / "tale.mobi"), Limits())
     becomes(calibre, "sys.exit(0)")
-    with pytest.raises(BadInput, match="cannot convert"):
+    with pytest.raises(InvalidInputError, match="cannot convert"):
         read(mobi(tmp_path / "tale.mobi"), Limits())
     assert left_over(tmp_path) == []
 
@@ -133,7 +133,7 @@ def test_a_calibre_that_hangs_is_ended_with_its_children(tmp_path: Path, calibre
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         f"open({str(alive)!r}, 'w').write(str(child.pid))\ntime.sleep(60)",
     )
-    with pytest.raises(BadInput, match="did not end"):
+    with pytest.raises(InvalidInputError, match="did not end"):
         read(mobi(tmp_path / "tale.mobi"), Limits(), time_limit_s=3)
     assert left_over(tmp_path) == []
     number = int(alive.read_text())
@@ -144,5 +144,5 @@ def test_a_calibre_that_hangs_is_ended_with_its_children(tmp_path: Path, calibre
 def test_a_calibre_that_cannot_start_is_missing(tmp_path: Path, calibre: Path) -> None:
     calibre.write_text("#!/no/such/program\n")
     calibre.chmod(0o755)
-    with pytest.raises(MissingPackage, match="started"):
+    with pytest.raises(MissingPackageError, match="started"):
         read(mobi(tmp_path / "tale.mobi"), Limits())

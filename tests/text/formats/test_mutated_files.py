@@ -1,4 +1,5 @@
-"""Files with bytes changed, cut or doubled: a document or one BadInput, never anything else."""
+"""Files with bytes changed, cut or doubled: a document or one InvalidInputError, never anything
+else."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.formats import docx as docx_reader
 from anyrig.text.formats import fb2 as fb2_reader
@@ -62,7 +63,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 def check(read: Callable[[Path, Limits], Document], path: Path) -> None:
     try:
         document = read(path, Limits())
-    except BadInput as error:
+    except InvalidInputError as error:
         if not error.hint:
             pytest.fail(f"no hint: {error}")
         return
@@ -113,5 +114,5 @@ def test_an_archive_without_its_text_is_refused(tmp_path: Path, form: str) -> No
     path = tmp_path / f"a.{form}"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("other.xml", "<a/>")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         (docx_reader.read if form == "docx" else odt_reader.read)(path, Limits())

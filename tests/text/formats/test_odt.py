@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import Protected
+from anyrig.errors import ProtectedFileError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import odt as reader
 from anyrig.text.formats.limits import Limits
@@ -97,5 +97,5 @@ def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
 
 def test_a_password_is_named(tmp_path: Path) -> None:
     path = odt(tmp_path / "a.odt", "<text:p>x</text:p>", encrypted=True)
-    with pytest.raises(Protected):
+    with pytest.raises(ProtectedFileError):
         reader.read(path, Limits())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.files import read as read_any
 from anyrig.text.formats import pdf as reader
 from anyrig.text.formats.limits import Limits
@@ -87,7 +87,7 @@ def test_an_empty_password_opens(tmp_path: Path) -> None:
 
 def test_a_password_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()], password="secret")
-    with pytest.raises(Protected, match="book.pdf is locked by a password") as caught:
+    with pytest.raises(ProtectedFileError, match="book.pdf is locked by a password") as caught:
         read_any(path)
     assert "without the password" in caught.value.hint
 
@@ -96,18 +96,18 @@ def test_an_unknown_lock_is_refused(tmp_path: Path) -> None:
     made = pdf([leaf()], password="").replace(b"/Filter /Standard", b"/Filter /EBX_HANDL")
     path = tmp_path / "book.pdf"
     path.write_bytes(made)
-    with pytest.raises(Protected, match="locked"):
+    with pytest.raises(ProtectedFileError, match="locked"):
         read_any(path)
 
 
 def test_a_scan_is_named_with_its_pages(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="pages 1-3 are pictures without text") as caught:
+    with pytest.raises(InvalidInputError, match="pages 1-3 are pictures without text") as caught:
         read_any(scan(tmp_path / "scan.pdf", 3))
     assert "ocr" in caught.value.hint
 
 
 def test_blank_pages_are_no_book(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="pages 1-2 are without any text"):
+    with pytest.raises(InvalidInputError, match="pages 1-2 are without any text"):
         read_any(write(tmp_path / "book.pdf", [Leaf(), Leaf()]))
 
 
@@ -122,7 +122,7 @@ def test_letters_without_meaning_are_refused(tmp_path: Path) -> None:
     font = "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /ToUnicode 5 0 R >>"
     page = Leaf().put(60, 500, TEXT, font="F9")
     path = write(tmp_path / "book.pdf", [page], extra_fonts={"F9": font}, objects=[stream])
-    with pytest.raises(BadInput, match="does not say which letters it shows"):
+    with pytest.raises(InvalidInputError, match="does not say which letters it shows"):
         read_any(path)
 
 
@@ -144,7 +144,7 @@ def test_damaged_files_end_in_one_error_or_in_text(tmp_path: Path, seed: int) ->
             data[chance.randrange(9, len(data))] = chance.randrange(256)
     path = tmp_path / "book.pdf"
     path.write_bytes(bytes(data))
-    with contextlib.suppress(BadInput):  # any other error fails the test
+    with contextlib.suppress(InvalidInputError):  # any other error fails the test
         assert read_any(path).chapters
 
 
@@ -161,14 +161,14 @@ def test_damaged_files_end_in_one_error_or_in_text(tmp_path: Path, seed: int) ->
 def test_what_is_hardly_a_pdf(tmp_path: Path, body: bytes) -> None:
     path = tmp_path / "book.pdf"
     path.write_bytes(body)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         read_any(path)
 
 
 def test_too_many_pages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MOST_PAGES", 3)
     path = write(tmp_path / "book.pdf", [leaf()] * 4)
-    with pytest.raises(BadInput, match="4 pages"):
+    with pytest.raises(InvalidInputError, match="4 pages"):
         read(path, Limits())
 
 
@@ -181,13 +181,13 @@ def test_a_page_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
     old = zlib.compress(b"")
     path.write_bytes(data.replace(f"/Length {len(old)}".encode(), f"/Length {len(packed)}".encode())
                      .replace(old, packed))  # fmt: skip
-    with pytest.raises(BadInput, match="more than 400,000 letters on page 1|too long"):
+    with pytest.raises(InvalidInputError, match="more than 400,000 letters on page 1|too long"):
         read_any(path)
 
 
 def test_too_many_letters_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()] * 4)
-    with pytest.raises(BadInput, match="more than 100 letters"):
+    with pytest.raises(InvalidInputError, match="more than 100 letters"):
         read(path, Limits(characters=100))
 
 
@@ -208,7 +208,7 @@ def becomes(program: Path, body: str) -> None:
 def test_a_crash_of_the_reading_process_is_one_error(tmp_path: Path, stand_in: Path) -> None:
     path = write(tmp_path / "book.pdf", [leaf()])
     becomes(stand_in, f"os.kill(os.getpid(), {int(signal.SIGSEGV)})")
-    with pytest.raises(BadInput, match="damaged"):
+    with pytest.raises(InvalidInputError, match="damaged"):
         read(path, Limits())
 
 
@@ -218,7 +218,7 @@ def test_a_page_that_never_ends_is_one_error(
     monkeypatch.setattr(reader, "_SILENT_S", 0.5)
     path = write(tmp_path / "book.pdf", [leaf()])
     becomes(stand_in, """print('{"page": 6, "of": 9}', flush=True); time.sleep(60)""")
-    with pytest.raises(BadInput, match="nothing came of page 7"):
+    with pytest.raises(InvalidInputError, match="nothing came of page 7"):
         read(path, Limits())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.files import format_of, read
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import drawn, format_of_head, num_pages
@@ -34,7 +34,7 @@ def test_every_kind_is_known_and_drawn_and_no_book(tmp_path: Path, name: str, fo
     assert squares(_drawn(path)) == 3
     lying = path.rename(tmp_path / "b.epub")
     assert format_of(lying) == form
-    with pytest.raises(BadInput, match="is a picture, no text") as caught:
+    with pytest.raises(InvalidInputError, match="is a picture, no text") as caught:
         read(lying)
     assert "OCR" in caught.value.hint
 
@@ -76,9 +76,9 @@ def test_a_tiff_has_pages_and_an_animation_one(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [1, 2, 3])
     assert num_pages(path, "tiff", Limits()) == 3
     assert [squares(data) for data in drawn(path, "tiff", [3, 1, 2], Limits())] == [3, 1, 2]
-    with pytest.raises(BadInput, match="no page 4"):
+    with pytest.raises(InvalidInputError, match="no page 4"):
         list(drawn(path, "tiff", [4], Limits()))
-    with pytest.raises(PastLimit, match="more than 2 pages") as caught:
+    with pytest.raises(LimitExceededError, match="more than 2 pages") as caught:
         num_pages(path, "tiff", Limits(pages=2))
     assert caught.value.limit == "pages"
     gif = tmp_path / "a.gif"
@@ -96,7 +96,7 @@ def test_packed_tiffs(tmp_path: Path, packing: str) -> None:
 def test_bombs_are_refused_by_their_size_before_they_are_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(bomb_png(50_000, 50_000))
-    with pytest.raises(PastLimit, match="50,000 x 50,000 pixels") as caught:
+    with pytest.raises(LimitExceededError, match="50,000 x 50,000 pixels") as caught:
         _drawn(path)
     assert caught.value.limit == "pixels"
 
@@ -117,7 +117,7 @@ def test_cut_short_is_one_error_or_a_picture(tmp_path: Path, name: str, share: f
     path.write_bytes(path.read_bytes()[: max(12, int(share * path.stat().st_size))])
     try:
         assert _drawn(path)
-    except BadInput as error:
+    except InvalidInputError as error:
         assert "\n" not in error.message  # noqa: PT017 - decoders differ in what they forgive
         assert error.hint  # noqa: PT017
 
@@ -141,7 +141,7 @@ def test_words_are_no_pictures(head: bytes) -> None:
 
 def test_called_a_picture_and_none(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("just words")
-    with pytest.raises(BadInput, match=r"called \.png and is none"):
+    with pytest.raises(InvalidInputError, match=r"called \.png and is none"):
         format_of(tmp_path / "a.png")
 
 
@@ -153,7 +153,7 @@ def test_called_a_picture_and_none(tmp_path: Path) -> None:
 def test_a_head_and_nothing_behind_it_is_a_damaged_picture(tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "scan"
     path.write_bytes(head + bytes(100))
-    with pytest.raises(BadInput, match="scan") as caught:
+    with pytest.raises(InvalidInputError, match="scan") as caught:
         num_pages(path, format_of_head(head + bytes(100)), Limits())
     assert "MPO" not in caught.value.message
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import plain
 from anyrig.text.formats.limits import Limits
@@ -237,7 +237,7 @@ def test_encodings(tmp_path: Path) -> None:
 def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(data)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         plain.read(path, Limits())
 
 
@@ -255,7 +255,7 @@ def test_nothing_is_lost_and_order_stays(lines: list[str]) -> None:
     text = "\n".join(lines)
     try:
         made = plain.document(text, "a.txt")
-    except BadInput:
+    except InvalidInputError:
         return
     kept = [block.text for chapter in made.chapters for block in chapter.blocks]
     assert squeezed("".join(kept)) == squeezed(text.lstrip("\ufeff"))

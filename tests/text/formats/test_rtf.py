@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import rtf
 from anyrig.text.formats.limits import Limits
@@ -79,5 +79,5 @@ def test_a_file_cut_short_says_so(tmp_path: Path) -> None:
 def test_what_holds_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.rtf"
     path.write_bytes(data)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         rtf.read(path, Limits())

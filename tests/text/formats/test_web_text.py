@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Document
 from anyrig.text.files import read
 from anyrig.text.formats import html, markdown
@@ -62,7 +62,7 @@ def test_broken_mark_up_is_read_as_a_browser_would(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["", "<html></html>", "<script>x</script>", "<!-- a -->"])
 def test_a_page_without_text_is_refused(tmp_path: Path, source: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         page(tmp_path, source)
 
 
@@ -114,7 +114,7 @@ def test_footnotes(tmp_path: Path) -> None:
     "source", ["", "---\ntitle: x\n---\n", ">" * 5000, "[" * 60_000, "<!-- a -->"]
 )
 def test_markdown_that_says_nothing_or_does_harm_is_refused(tmp_path: Path, source: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         text(tmp_path, source)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.xml import decoded, local, page, page_of, parse
 
@@ -90,7 +90,7 @@ def _laughs(depth: int) -> str:
 )
 def test_bombs_end_in_one_error(data: str, message: str) -> None:
     limits = Limits(tags=200) if message.endswith("tags") else Limits()
-    with pytest.raises(BadInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         xml(data, limits)
 
 
@@ -113,14 +113,14 @@ def test_pages_may_nest_deeper_than_xml_and_not_without_end() -> None:
     assert html("<div>" * 1000 + "x" + "</div>" * 1000) == "x"
     assert html("<i>" * 1000 + "x") == "x"
     for tag in ("div", "span", "b", "ul"):
-        with pytest.raises(BadInput, match="too deep"):
+        with pytest.raises(InvalidInputError, match="too deep"):
             html(f"<{tag}>" * 100_000 + "x" + f"</{tag}>" * 100_000)
 
 
 def test_sizes_are_held_to() -> None:
-    with pytest.raises(BadInput, match="larger than"):
+    with pytest.raises(InvalidInputError, match="larger than"):
         html("<p>x</p>" * 100, Limits(text_bytes=500))
-    with pytest.raises(BadInput, match="more than 100 tags"):
+    with pytest.raises(InvalidInputError, match="more than 100 tags"):
         html("<b/>" * 101, Limits(page_tags=100))
 
 
@@ -131,7 +131,7 @@ def test_a_tag_has_256_attributes_at_most() -> None:
     assert html(tag(256)) == "x"
     assert xml(tag(256)) == "x"
     for read in (html, xml, lambda text: page_of(text, name="a.html")):
-        with pytest.raises(BadInput, match="more than 256 attributes"):
+        with pytest.raises(InvalidInputError, match="more than 256 attributes"):
             read(tag(257))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.zipped import opened
 
@@ -35,7 +35,7 @@ def test_members_are_read_by_name_and_by_what_was_meant(tmp_path: Path) -> None:
         assert archive.find("text/chapter%20one.XHTML") == "Text/Chapter One.xhtml"
         assert archive.find("Text\\Chapter One.xhtml") == "Text/Chapter One.xhtml"
         assert archive.find("none") is None
-        with pytest.raises(BadInput, match="has no 'none' in it"):
+        with pytest.raises(InvalidInputError, match="has no 'none' in it"):
             archive.read("none")
 
 
@@ -63,7 +63,7 @@ def test_something_may_stand_before_the_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:/evil", "..\\evil"])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     path = made(tmp_path / "a.zip", {"fine": b"x", name: b"x"})
-    with pytest.raises(BadInput, match="leads out of it"), opened(path, Limits()):
+    with pytest.raises(InvalidInputError, match="leads out of it"), opened(path, Limits()):
         pass
     assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["a.zip"]
 
@@ -140,7 +140,7 @@ def test_archives_made_to_do_harm_are_refused(
     tmp_path: Path, harm: Callable[[Path], None], message: str
 ) -> None:
     harm(tmp_path / "a.zip")
-    with pytest.raises(BadInput, match=message), opened(tmp_path / "a.zip", SMALL):
+    with pytest.raises(InvalidInputError, match=message), opened(tmp_path / "a.zip", SMALL):
         pass
 
 
@@ -156,12 +156,12 @@ def test_sizes_are_held_to_one_by_one_and_together(tmp_path: Path) -> None:
                 zipfile.ZIP_STORED)  # fmt: skip
     with opened(path, SMALL) as archive:
         assert archive.read("a") == noise
-        with pytest.raises(BadInput, match="unpacks to more than"):
+        with pytest.raises(InvalidInputError, match="unpacks to more than"):
             archive.read("a", 100)
-        with pytest.raises(BadInput, match="unpacks to more than"):
+        with pytest.raises(InvalidInputError, match="unpacks to more than"):
             archive.read("d")
         archive.read("b")
-        with pytest.raises(BadInput, match=r"a\.zip unpacks to more than"):
+        with pytest.raises(InvalidInputError, match=r"a\.zip unpacks to more than"):
             archive.read("c")
 
 
@@ -171,7 +171,7 @@ def test_a_header_that_lies_gives_an_error_and_not_its_bytes(tmp_path: Path) -> 
     for sign, offset in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
         struct.pack_into("<I", data, data.rindex(sign) + offset, 10)
     path.write_bytes(data)
-    with opened(path, SMALL) as archive, pytest.raises(BadInput, match="damaged"):
+    with opened(path, SMALL) as archive, pytest.raises(InvalidInputError, match="damaged"):
         archive.read("a")
 
 
@@ -180,7 +180,7 @@ def test_damage_in_one_member_leaves_the_others(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"first", b"fi\x00st", 1))
     with opened(path, Limits()) as archive:
         assert archive.read("b") == b"second"
-        with pytest.raises(BadInput, match="damaged"):
+        with pytest.raises(InvalidInputError, match="damaged"):
             archive.read("a")
 
 
@@ -192,5 +192,5 @@ def test_a_password_is_named_as_such(tmp_path: Path) -> None:
     for sign, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
         data[data.index(sign) + offset] |= 1
     (tmp_path / "a.zip").write_bytes(data)
-    with pytest.raises(Protected, match="password"), opened(tmp_path / "a.zip", Limits()):
+    with pytest.raises(ProtectedFileError, match="password"), opened(tmp_path / "a.zip", Limits()):
         pass

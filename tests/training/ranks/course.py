@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.precision.scaler import PlainStep
 from anyrig.training.distributed.joining import join, open_group, place_of
 from anyrig.training.distributed.shards import Shards
@@ -81,7 +81,7 @@ def mixed(environment: Mapping[str, str]) -> dict[str, Any]:
     try:
         group.share(7)
         said = ""
-    except BadSetting as error:
+    except InvalidSettingError as error:
         said = str(error)
     group.close()
     return {"seen": set(seen), "grads": whole, "said": said}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.devices.sources.system import Answers, NotThere, Silent, System
-from anyrig.errors import BadRecord
+from anyrig.errors import InvalidRecordError
 
 FORMAT = 1
 _HINT = "Write one with `anyrig devices --record FILE`; docs/recorded-machines.md has the format."
@@ -45,17 +45,17 @@ def load_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadRecord(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
+        raise InvalidRecordError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
     except (ValueError, RecursionError) as error:
-        raise BadRecord(f"{path} is not JSON: {error}", hint=_HINT) from error
+        raise InvalidRecordError(f"{path} is not JSON: {error}", hint=_HINT) from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise BadRecord(f"{path} is no recorded machine of format {FORMAT}", hint=_HINT)
+        raise InvalidRecordError(f"{path} is no recorded machine of format {FORMAT}", hint=_HINT)
     unknown = sorted(set(record) - SECTIONS)
     if unknown:
-        raise BadRecord(f"{path}: unknown section {', '.join(unknown)}", hint=_HINT)
+        raise InvalidRecordError(f"{path}: unknown section {', '.join(unknown)}", hint=_HINT)
     for section in SECTIONS - {"format", "about", "dxgi", "dxcore"}:
         if not isinstance(record.get(section, {}), dict):
-            raise BadRecord(f"{path}: {section} must be an object", hint=_HINT)
+            raise InvalidRecordError(f"{path}: {section} must be an object", hint=_HINT)
     return record
 
 

@@ -28,7 +28,13 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.cache.kept import Kept, gathered
 from anyrig.documents.cache.pace import MOST_SINGLES, SINGLES_IN_A_ROW, Lane, Pace, cost
-from anyrig.errors import DeviceError, MissingPackage, OutOfMemory, TooBusy, WorkFailed
+from anyrig.errors import (
+    DeviceError,
+    MissingPackageError,
+    OutOfMemoryError,
+    OverloadedError,
+    WorkError,
+)
 
 if TYPE_CHECKING:
     from anyrig.documents.cache.shelf import Shelf, Vector
@@ -73,7 +79,7 @@ class Desk:
     Args:
         vectors: what makes vectors; run by threads of the desk alone, and not closed here.
         shelf: where vectors are kept; what lies there is answered at once.
-        most_waiting: texts of a lane that may wait; over it `TooBusy` is raised.
+        most_waiting: texts of a lane that may wait; over it `OverloadedError` is raised.
         threads: slices that are made at once; more than one where `vectors` may be shared.
         pace: how work is cut.
         clock: seconds that only go forward.
@@ -207,7 +213,7 @@ class Desk:
     def _check_room(self, lane: Lane, texts: set[str], use: Use) -> None:
         waiting = len(self._lanes[lane])
         if waiting + sum((use, text) not in self._wanted for text in texts) > self._most_waiting:
-            raise TooBusy(f"{waiting} texts wait already", hint="Try again in a moment.")
+            raise OverloadedError(f"{waiting} texts wait already", hint="Try again in a moment.")
 
     def _start(self) -> None:
         if not self._threads and any(self._lanes.values()):
@@ -272,7 +278,7 @@ class Desk:
     def _run(self, some: Sequence[_Wanted], use: Use) -> None:
         """Make the vectors of some texts, and find out whose fault it is where that fails."""
         made: list[Vector] = []
-        error: Exception = WorkFailed("a text got no vector", hint="-vv says what the model did.")
+        error: Exception = WorkError("a text got no vector", hint="-vv says what the model did.")
         try:
             # To the end, so that all is on the shelf before anyone may ask for it again.
             made.extend(self._vectors.embed([one.text for one in some], use=use))
@@ -309,10 +315,12 @@ class Desk:
                 self._settle(wanted, _closed())
 
 
-def _closed() -> WorkFailed:
-    return WorkFailed("vectors are no longer made: it is being closed", hint="Ask again later.")
+def _closed() -> WorkError:
+    return WorkError("vectors are no longer made: it is being closed", hint="Ask again later.")
 
 
 def _hopeless(error: Exception) -> bool:
     """Whether it is nobody's fault: halving would only fail more often."""
-    return isinstance(error, (DeviceError, MissingPackage)) and not isinstance(error, OutOfMemory)
+    return isinstance(error, (DeviceError, MissingPackageError)) and not isinstance(
+        error, OutOfMemoryError
+    )

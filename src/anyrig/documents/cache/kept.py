@@ -20,8 +20,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from anyrig.documents.cache.shelf import Shelf
-from anyrig.errors import WorkFailed
-from anyrig.store.protocol import Claim
+from anyrig.errors import WorkError
+from anyrig.storage.protocol import Claim
 
 if TYPE_CHECKING:
     from anyrig.documents.cache.shelf import Vector
@@ -209,7 +209,7 @@ class _Stream:
             if close is not None:
                 close()
         if self._order:
-            raise WorkFailed(
+            raise WorkError(
                 f"{len(self._order)} texts got no vector", hint="-vv says what the model did."
             )
 

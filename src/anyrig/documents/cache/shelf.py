@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from anyrig.errors import StoreFailed
-from anyrig.store.key import Plain, key, series
-from anyrig.store.protocol import Claim, Claims, Entry, Result
+from anyrig.errors import StorageError
+from anyrig.storage.key import Plain, key, series
+from anyrig.storage.protocol import Claim, Claims, Entry, Result
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
 
     Vector = NDArray[np.float32]
 
@@ -176,7 +176,7 @@ class Shelf:
             return otherwise
         try:
             return ask()
-        except StoreFailed as error:
+        except StorageError as error:
             self._quiet_until = self._clock() + AGAIN_S
             log.warning("vectors are made without the store for now: %s", error.message)
             return otherwise

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import DeviceError, MissingPackage, NeedsWeights
+from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -77,7 +77,7 @@ class Classifier(Usual):
         try:
             made: Tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{folder}/tokenizer.json is no tokenizer: {error}", hint="Save the model anew."
             ) from error
         made.no_padding()
@@ -177,7 +177,7 @@ class TorchClassifier(Classifier):
         try:
             from transformers import AutoModelForSequenceClassification
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"a fine-tuned classifier needs the package {error.name}",
                 hint=install_line("anyrig[torch]"),
             ) from error
@@ -187,7 +187,7 @@ class TorchClassifier(Classifier):
                 str(self._folder), dtype=kinds.get(precision, torch.float32), local_files_only=True
             )
         except (OSError, ValueError, RuntimeError) as error:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{self._folder} cannot be loaded: {error}", hint="Save the model anew."
             ) from error
         return model.to(self._device).eval()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.folder import LEADS_OUT, leads_out
 
@@ -36,7 +36,7 @@ _LONGEST_FIELD = 50_000_000
 _SOME = 20
 _JSON = re.compile(r"\ufeff?\s*(\[\s*)?\{")
 Resolve = Callable[[str], Path]
-"""The path of a file that a row names; `BadInput` for one that may not be read."""
+"""The path of a file that a row names; `InvalidInputError` for one that may not be read."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 
 def examples(path: Path, *, resolve: Resolve | None = None) -> Found:
-    """All examples of a folder or a file; BadInput where there are none.
+    """All examples of a folder or a file; InvalidInputError where there are none.
 
     Args:
         path: of the folder, the table or the JSON lines.
@@ -82,7 +82,7 @@ def examples(path: Path, *, resolve: Resolve | None = None) -> Found:
             found.examples.append(one)
     if not found.examples:
         why = f": {found.troubles[0].place}: {found.troubles[0].said}" if found.troubles else ""
-        raise BadInput(f"there are no examples in {path}{why}", hint=_HINT)
+        raise InvalidInputError(f"there are no examples in {path}{why}", hint=_HINT)
     return found
 
 
@@ -112,10 +112,12 @@ def _of_file(path: Path, resolve: Resolve) -> Iterator[Example | Trouble]:
         size = path.stat().st_size
         data = path.read_bytes() if path.is_file() and size <= _MOST_BYTES else b""
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+        raise InvalidInputError(
+            f"{path} cannot be read: {error.strerror or error}", hint=_HINT
+        ) from error
     if not data.strip():
         said = "larger than 500 MB" if size > _MOST_BYTES else "empty, or no regular file"
-        raise BadInput(f"{path.name} is {said}", hint=_HINT)
+        raise InvalidInputError(f"{path.name} is {said}", hint=_HINT)
     text = decode(data, path.name)
     if path.suffix.lower() in (".jsonl", ".ndjson", ".json") or _JSON.match(text):
         yield from _of_json(text, path, resolve)
@@ -129,7 +131,7 @@ def _of_json(text: str, path: Path, resolve: Resolve) -> Iterator[Example | Trou
         try:
             rows = [(f"{path.name}, entry {n}", row) for n, row in enumerate(json.loads(text), 1)]
         except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path.name} is no JSON: {error}", hint=_HINT) from error
+            raise InvalidInputError(f"{path.name} is no JSON: {error}", hint=_HINT) from error
     for number, line in enumerate([] if rows else text.split("\n"), 1):
         if line.strip():
             try:
@@ -197,7 +199,7 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
         for row in reader:
             rows.append((reader.line_num, row))
     except csv.Error as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} is no table: line {reader.line_num}: {error}", hint=_HINT
         ) from error
     return rows
@@ -220,7 +222,7 @@ def _guessed(rows: Sequence[Sequence[str]], path: Path, resolve: Resolve) -> tup
     """A table without names of columns: the text or file first, the label last."""
     widths = {len(row) for row in rows if any(row)}
     if widths != {2}:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} does not say which column is the text and which the label",
             hint="Name them in its first row: text,label or file,label.",
         )
@@ -231,7 +233,7 @@ def _guessed(rows: Sequence[Sequence[str]], path: Path, resolve: Resolve) -> tup
 def _is_file(name: str, resolve: Resolve) -> bool:
     try:
         return resolve(name).is_file()
-    except (OSError, ValueError, BadInput):
+    except (OSError, ValueError, InvalidInputError):
         return False
 
 
@@ -240,7 +242,7 @@ def _of_name(
 ) -> Example | Trouble:  # fmt: skip
     try:
         return _example(labels, place, file=resolve(name))
-    except BadInput as error:
+    except InvalidInputError as error:
         return Trouble(place, error.message)
 
 

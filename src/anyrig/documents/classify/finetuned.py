@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.classify.solve import Kind
 from anyrig.documents.tokenise import longest_of
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Need
 from anyrig.work.engine import Recipe
 
@@ -71,15 +71,15 @@ class FineTuned:
 
 
 def in_folder(folder: Path, *, name: str = "") -> FineTuned:
-    """The classifier of a folder; BadInput when it is none."""
+    """The classifier of a folder; InvalidInputError when it is none."""
     config = _config(folder)
     names = _labels(config)
     weights = [folder / file for file in _WEIGHTS if (folder / file).is_file()]
     graph = next((folder / file for file in _GRAPHS if (folder / file).is_file()), None)
     if not weights and graph is None:
-        raise NeedsWeights(f"{folder} holds no weights", hint=_HINT)
+        raise MissingWeightsError(f"{folder} holds no weights", hint=_HINT)
     if not (folder / "tokenizer.json").is_file():
-        raise BadInput(f"{folder} has no tokenizer.json", hint=_HINT)
+        raise InvalidInputError(f"{folder} has no tokenizer.json", hint=_HINT)
     pad = config.get("pad_token_id")
     return FineTuned(
         name or folder.name, folder, names, _kind(config, folder),
@@ -101,12 +101,14 @@ def _config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{folder} is no model: config.json: {error}", hint=_HINT) from error
+        raise InvalidInputError(
+            f"{folder} is no model: config.json: {error}", hint=_HINT
+        ) from error
     if not isinstance(found, dict):
-        raise BadInput(f"{folder} is no model: config.json holds no object", hint=_HINT)
+        raise InvalidInputError(f"{folder} is no model: config.json holds no object", hint=_HINT)
     kinds = [str(one) for one in found.get("architectures") or ()]
     if kinds and not any("SequenceClassification" in one for one in kinds):
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds a {kinds[0]}, no classifier of texts",
             hint="Its architecture must be ...ForSequenceClassification; fine-tune it first.",
         )
@@ -123,7 +125,7 @@ def _labels(config: dict[str, Any]) -> tuple[str, ...]:
             by_number = {}
         if sorted(by_number) == list(range(len(by_number))) and by_number:
             return tuple(by_number[n] for n in range(len(by_number)))
-        raise BadInput("id2label of config.json skips a number", hint=_HINT)
+        raise InvalidInputError("id2label of config.json skips a number", hint=_HINT)
     count = config.get("num_labels", 2)  # transformers' own default
     return tuple(f"LABEL_{number}" for number in range(int(count)))
 
@@ -131,7 +133,7 @@ def _labels(config: dict[str, Any]) -> tuple[str, ...]:
 def _kind(config: dict[str, Any], folder: Path) -> Kind:
     problem = config.get("problem_type")
     if problem == "regression":
-        raise BadInput(f"{folder} gives a number, no label", hint="Use a classifier.")
+        raise InvalidInputError(f"{folder} gives a number, no label", hint="Use a classifier.")
     alone = len(_labels(config)) == 1
     return "many" if problem == "multi_label_classification" or alone else "one"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.decode import written
 
 _HINT = "Write --labels 'invoice,letter,contract', or --labels @FILE with one label a line."
@@ -44,10 +44,10 @@ def checked(found: Iterable[Label]) -> tuple[Label, ...]:
     found = tuple(found)
     names = [label.name for label in found]
     if not names:
-        raise BadInput("there are no labels", hint=_HINT)
+        raise InvalidInputError("there are no labels", hint=_HINT)
     for name in names:
         if not name or len(name) > _LONGEST:
-            raise BadInput(f"{name[:40]!r} is no name of a label", hint=_HINT)
+            raise InvalidInputError(f"{name[:40]!r} is no name of a label", hint=_HINT)
         if names.count(name) > 1:
-            raise BadInput(f"the label {name!r} is there twice", hint="Name each once.")
+            raise InvalidInputError(f"the label {name!r} is there twice", hint="Name each once.")
     return found

@@ -20,10 +20,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from anyrig import __version__
 from anyrig.documents.classify.head import About, Head, Weights, digest
-from anyrig.errors import BadInput, StoreFailed
-from anyrig.store.atomic import write_text
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage.atomic import write_text
+from anyrig.version import __version__
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 _HEAD, _ABOUT, _LAST = "head.npz", "about.json", "last"
@@ -34,14 +34,14 @@ def parted(title: str) -> tuple[str, int | None]:
     name, at, number = title.partition("@")
     checked(name)
     if at and not (number.isascii() and number.isdigit() and int(number)):
-        raise BadInput(f"{title!r} names no version", hint="Write it as bills@3.")
+        raise InvalidInputError(f"{title!r} names no version", hint="Write it as bills@3.")
     return name, int(number) if at else None
 
 
 def checked(name: str) -> str:
     """The name, if a folder may have it."""
     if not _NAME.fullmatch(name) or name.endswith("."):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name!r} is no name for a classifier",
             hint="Letters, digits, dots, dashes; it begins with a letter or a digit.",
         )
@@ -70,27 +70,27 @@ def _abouts(folder: Path, name: str) -> Iterator[About]:
     for number in versions(folder, name):
         try:
             yield _about(folder / name / str(number))
-        except StoreFailed:
+        except StorageError:
             continue  # a damaged one is told of when it is asked for
 
 
 def find(folder: Path, title: str) -> Path:
-    """Where a classifier lies; BadInput with the names that there are."""
+    """Where a classifier lies; InvalidInputError with the names that there are."""
     name, number = parted(title)
     there = versions(folder, name)
     if not there:
         names = sorted({about.name for about in kept(folder)})
         known = f"There are: {', '.join(names)}." if names else "None is kept yet: "
         known += "" if names else "`anyrig classify train EXAMPLES --name NAME` makes one."
-        raise BadInput(f"no classifier {name!r} is kept", hint=known)
+        raise InvalidInputError(f"no classifier {name!r} is kept", hint=known)
     if number is not None and number not in there:
         told = ", ".join(f"{name}@{one}" for one in there)
-        raise BadInput(f"no classifier {title!r} is kept", hint=f"There are: {told}.")
+        raise InvalidInputError(f"no classifier {title!r} is kept", hint=f"There are: {told}.")
     return folder / name / str(number or there[-1])
 
 
 def open_(folder: Path, title: str) -> Head:
-    """A classifier, whole; StoreFailed when its files are not what was kept."""
+    """A classifier, whole; StorageError when its files are not what was kept."""
     import numpy as np
 
     place = find(folder, title)
@@ -112,7 +112,7 @@ def keep(folder: Path, name: str, head: Head) -> tuple[About, bool]:
     if there:
         try:
             newest = _about(folder / name / str(there[-1]))
-        except StoreFailed:
+        except StorageError:
             newest = None
         if newest is not None and newest.digest == head.about.digest:
             return newest, False
@@ -147,7 +147,7 @@ def _put(place: Path, head: Head) -> bool:
     except OSError as error:
         if place.exists():
             return False
-        raise StoreFailed(
+        raise StorageError(
             f"the classifier cannot be kept in {place.parent}: {error.strerror or error}",
             hint="Look at the disk's space and the folder's permissions.",
         ) from error
@@ -166,7 +166,7 @@ def delete(folder: Path, title: str) -> list[About]:
         place = folder / name / str(one)
         try:
             gone.append(_about(place))
-        except StoreFailed:
+        except StorageError:
             gone.append(_unread(name, one))
         aside = place.parent / f".{one}.{secrets.token_hex(6)}"
         os.rename(place, aside)
@@ -198,8 +198,8 @@ def _about(place: Path) -> About:
         raise _damaged(title, str(error)) from error
 
 
-def _damaged(title: str, said: str) -> StoreFailed:
-    return StoreFailed(
+def _damaged(title: str, said: str) -> StorageError:
+    return StorageError(
         f"the classifier {title} is damaged: {said}",
         hint=f"`anyrig classify delete {title}`, then train it again.",
     )

@@ -11,7 +11,7 @@ from anyrig.documents.classify.calibrate import Prior
 from anyrig.documents.classify.head import About, Head, Weights, digest, plain, reaches
 from anyrig.documents.classify.learn import Tell, cross_validate, learn, returned, turned
 from anyrig.documents.classify.solve import Array, Kind
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.units import plural
 
 if TYPE_CHECKING:
@@ -72,20 +72,20 @@ def train(
 def _refuse(names: tuple[str, ...], labels: Sequence[tuple[str, ...]], kind: Kind) -> None:
     """Examples from which nothing can be learnt."""
     if not names:
-        raise BadInput("no example has a label", hint="Give each at least one.")
+        raise InvalidInputError("no example has a label", hint="Give each at least one.")
     bare = sum(not some for some in labels)
     if kind == "one" and len(names) < 2:
-        raise BadInput(
+        raise InvalidInputError(
             f"all examples have the label {names[0]!r}: nothing tells it from others",
             hint="Give examples of a second label, such as `other`.",
         )
     if kind == "one" and bare:
-        raise BadInput(
+        raise InvalidInputError(
             f"{plural(bare, 'example')} without a label",
             hint="Label them, or say --multi: then a text may have none.",
         )
     if kind == "many" and all(set(some) == set(names) for some in labels):
-        raise BadInput(
+        raise InvalidInputError(
             "every example has every label: nothing can be learnt",
             hint="Give examples without some of them.",
         )

@@ -20,7 +20,7 @@ import numpy as np
 
 from anyrig.documents.classify.labels import Label
 from anyrig.documents.classify.solve import Array, Kind, probabilities
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -60,7 +60,7 @@ class ByName:
             templates: sentences with `{}` for the label.
         """
         if kind == "one" and len(labels) < 2:
-            raise BadInput(
+            raise InvalidInputError(
                 "one label leaves nothing to choose",
                 hint="Give several, or --multi: then each label fits or does not.",
             )
@@ -75,7 +75,7 @@ class ByName:
         apart = _apart(means[:-1], means[-1], kind)
         spread = float(np.sqrt((apart**2).sum(axis=1).mean()))
         if spread < 1e-6:
-            raise BadInput(
+            raise InvalidInputError(
                 "the labels mean the same to the model",
                 hint="Choose other names, or describe them.",
             )

@@ -10,7 +10,7 @@ import numpy as np
 from anyrig.documents.engines.onnx_encoder import pooled
 from anyrig.documents.engines.rows import batches, padded
 from anyrig.documents.engines.torch_rows import TorchRows
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class AutoEncoder(TorchRows[Any]):
         try:
             from transformers import AutoModel
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 "models of this family need transformers", hint=install_line("anyrig[torch]")
             ) from error
         try:
             made = AutoModel.from_pretrained(self.folder, dtype=kind, local_files_only=True)
         except (OSError, ValueError) as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"transformers cannot load {self.folder}: {str(error).splitlines()[0]}",
                 hint="A folder whose model brings its own code is not run here.",
             ) from error

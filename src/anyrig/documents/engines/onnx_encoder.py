@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anyrig.documents.engines.rows import RowEncoder, batches, padded
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class _Foreign:
         }  # fmt: skip
         strange = [name for name in self._inputs if name not in known]
         if strange:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the ONNX file wants an input {strange[0]!r}", hint="It is no text encoder."
             )
         out = self._model.run({name: known[name] for name in self._inputs})[self._place]

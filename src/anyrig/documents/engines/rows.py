@@ -92,12 +92,14 @@ class Dense:
         import json
 
         from anyrig.documents.models.arrays import tensors
-        from anyrig.errors import BadInput
+        from anyrig.errors import InvalidInputError
 
         told = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         kind = str(told.get("activation_function", "")).rpartition(".")[2]
         if kind not in ("Tanh", "Identity", ""):
-            raise BadInput(f"a Dense layer with {kind}", hint="Tanh and Identity are known here.")
+            raise InvalidInputError(
+                f"a Dense layer with {kind}", hint="Tanh and Identity are known here."
+            )
         found = tensors(folder / "model.safetensors")
         self._weight = found["linear.weight"]
         self._bias = found.get("linear.bias", np.zeros(len(self._weight), np.float32))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anyrig.documents.bundle import texts_of
-from anyrig.errors import DeviceError, MissingPackage
+from anyrig.errors import DeviceError, MissingPackageError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -44,7 +44,7 @@ class TextGraph(Usual):
         try:
             import onnxruntime_extensions
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 "the multilingual model needs onnxruntime-extensions",
                 hint=install_line("anyrig[multilingual]"),
             ) from error

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 NAMES = ("person", "organisation", "place")
 CHECKED = ("date", "money", "percent", "email", "phone", "iban", "tax", "card")
@@ -62,18 +62,18 @@ class Entity:
 
 
 def kinds_of(words: str | Sequence[str]) -> tuple[str, ...]:
-    """Kinds as a person names them: `people, IBAN`; `BadInput` for what is none."""
+    """Kinds as a person names them: `people, IBAN`; `InvalidInputError` for what is none."""
     given = words.split(",") if isinstance(words, str) else words
     found: dict[str, None] = {}
     for word in given:
         name = word.strip().lower()
         kind = _ALSO.get(name, name)
         if name and kind not in KINDS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"no kind of entity {word.strip()!r}", hint=f"One of {', '.join(KINDS)}."
             )
         if name:
             found[kind] = None
     if not found:
-        raise BadInput("no kind of entity was named", hint=f"Some of {', '.join(KINDS)}.")
+        raise InvalidInputError("no kind of entity was named", hint=f"Some of {', '.join(KINDS)}.")
     return tuple(found)

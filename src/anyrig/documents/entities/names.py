@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from anyrig.documents.entities.engines.spacy_names import INSTALL, is_there
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.install import install_line
 from anyrig.placement import Need
 from anyrig.work.engine import Recipe
@@ -90,16 +90,18 @@ def choose(
         threshold: the least score of a neural model's find.
     """
     if engine not in ENGINES:
-        raise BadInput(f"no engine {engine!r}", hint=f"One of {', '.join(ENGINES)}.")
+        raise InvalidInputError(f"no engine {engine!r}", hint=f"One of {', '.join(ENGINES)}.")
     if engine == "grammar":
         return None
     kind = engine if engine != "auto" else _kind_of(model) if model else "spacy"
     if labels and kind != "gliner":
-        raise BadInput(
+        raise InvalidInputError(
             "--labels are for a GLiNER model", hint="Name one with --model, or leave them out."
         )
     if kind in ("gliner", "tokens") and not model:
-        raise BadInput(f"the engine {kind} needs a model", hint="--model FOLDER or a hub's name.")
+        raise InvalidInputError(
+            f"the engine {kind} needs a model", hint="--model FOLDER or a hub's name."
+        )
     if kind == "gliner":
         return _gliner(model, tuple(labels) or LABELS, threshold)
     if kind == "tokens":
@@ -141,7 +143,7 @@ def _spacy(model: str, *, asked: bool) -> Namer | None:
     models = {"*": model} if model else installed()
     if not models:
         if asked:
-            raise MissingPackage("no model of spaCy is installed", hint=f"{INSTALL}.")
+            raise MissingPackageError("no model of spaCy is installed", hint=f"{INSTALL}.")
         return None
     recipe = Recipe(f"{_FACTORIES}.spacy_names:SpacyNames", {"models": models}, name="spacy-names")
     need = Need("spaCy", backends=("onnx", "torch"), gpu=False, cores=1, worker_bytes=300 << 20)
@@ -151,7 +153,7 @@ def _spacy(model: str, *, asked: bool) -> Namer | None:
 
 def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
     if not is_there("gliner") or not is_there("torch"):
-        raise MissingPackage("gliner is not installed", hint=f"{_GLINER}.")
+        raise MissingPackageError("gliner is not installed", hint=f"{_GLINER}.")
     options = {"model": model, "labels": labels, "threshold": threshold}
     recipe = Recipe(f"{_FACTORIES}.gliner_spans:GlinerSpans", options, name=f"gliner {model}")
     need = Need(f"GLiNER {model}", backends=("torch",), precisions=("fp32", "bf16", "fp16"),
@@ -162,7 +164,7 @@ def _gliner(model: str, labels: tuple[str, ...], threshold: float) -> Namer:
 def _tokens(model: str, threshold: float) -> Namer:
     graph = graph_of(Path(model))
     if graph is None and not (is_there("torch") and is_there("transformers")):
-        raise MissingPackage(
+        raise MissingPackageError(
             "a token-classification model needs torch and transformers",
             hint=f"{install_line('anyrig[torch]')}, or give a folder with a model.onnx.",
         )
@@ -209,7 +211,7 @@ def _classifies(config: Path) -> bool:
 
 
 def _refuse(model: str) -> str:
-    raise BadInput(
+    raise InvalidInputError(
         f"{model} holds no model that finds entities",
         hint="A folder of a token-classification model, of GLiNER or of spaCy.",
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anyrig.documents.index.nearest import unit
-from anyrig.errors import OutOfMemory, WorkFailed
+from anyrig.errors import OutOfMemoryError, WorkError
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -26,7 +26,7 @@ class Anew:
         """Vectors of numbered texts, as bytes under their numbers."""
         try:
             found = list(self._vectors.embed(body for _, body in some))
-        except (WorkFailed, OutOfMemory) as error:
+        except (WorkError, OutOfMemoryError) as error:
             if len(some) > 1:
                 half = len(some) // 2
                 return self.made(some[:half]) + self.made(some[half:])

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyrig.documents.index import schema
-from anyrig.errors import BadInput, StoreFailed
-from anyrig.store.drives import network_drive
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage.drives import network_drive
 
 try:
     import fcntl
@@ -39,7 +39,7 @@ _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 def path_of(folder: Path, name: str) -> Path:
     """Where the index of a name lies."""
     if not _NAME.fullmatch(name) or name.endswith(ENDING):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name!r} cannot be the name of an index",
             hint="Letters, digits, dots and dashes, such as `letters-2026`.",
         )
@@ -159,7 +159,7 @@ def alone(path: Path) -> Iterator[None]:
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not _locked(descriptor):
-            raise StoreFailed(
+            raise StorageError(
                 f"another process is at work on the index {path.stem}",
                 hint="Wait for it, or give this folder an index of its own with --index NAME.",
             )
@@ -219,8 +219,8 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
         text, hint = _REFUSALS.get(code, (f"{{path}}: {error}", "-vv says more."))
-        raise StoreFailed(text.replace("{path}", str(path)), hint=hint) from error
+        raise StorageError(text.replace("{path}", str(path)), hint=hint) from error
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"cannot use {path}: {error.strerror or error}", hint="Look at who may write there."
         ) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.index import rows, schema
 from anyrig.documents.index.database import UNCLEAN, put, translated
-from anyrig.errors import BadInput, StoreFailed
+from anyrig.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
     from anyrig.documents.index.database import IndexFile
@@ -63,7 +63,7 @@ def remove(
     for place in places:
         here = any(rows.is_under(path, [place]) for path in found)
         if not here and not rest and not rows.is_under(place, [*roots, *out]):
-            raise BadInput(
+            raise InvalidInputError(
                 f"{os.fsdecode(place)} is not in the index",
                 hint="`anyrig index --status` shows what is.",
             )
@@ -96,7 +96,7 @@ def include(index: IndexFile, places: Sequence[bytes]) -> int:
         for place in places:
             above = [path for path in out if path not in found and rows.is_under(place, [path])]
             if above:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{os.fsdecode(place)} lies in {os.fsdecode(above[0])}, which was removed",
                     hint="Include that; then remove what is to stay out of it.",
                 )
@@ -139,7 +139,7 @@ def _not_in(texts: dict[bytes, str], others: Iterable[Path]) -> Iterable[str]:
         try:
             for digest in _there(path, left):
                 del left[digest]
-        except StoreFailed as error:  # its texts can be embedded again; these are to go
+        except StorageError as error:  # its texts can be embedded again; these are to go
             log.warning("what the index %s has is not known: %s", path.stem, error.message)
     return left.values()
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np  # noqa: TID253 - arrays are all that is here
 
-from anyrig.store.atomic import replacing
+from anyrig.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anyrig.documents.index import rows
 from anyrig.documents.passages import passages
 from anyrig.documents.reading import textless
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.language import detect
 from anyrig.text.pages import Paged
 
@@ -56,7 +56,7 @@ def known(stamp: Stamp, index: IndexFile, how: str, most_bytes: int) -> Opened |
     except OSError as error:
         said = f"{stamp.file.name} cannot be read: {error.strerror or error}"
         hint = "Look at who may read it; it is tried again when it changes."
-        return Opened(error=BadInput(said, hint=hint))
+        return Opened(error=InvalidInputError(said, hint=hint))
     there = index.read(lambda c: rows.content_of(c, digest))
     return digest if there is None else Opened(digest)
 
@@ -78,7 +78,7 @@ def opened(stamp: Stamp, digest: str, read: Paged | Unread, index: IndexFile) ->
     except Exception as error:  # noqa: BLE001 - no file may stop the others
         said = f"{stamp.file.name} cannot be read ({type(error).__name__}: {error})"[:300]
         hint = "Get the file anew; it is tried again when it changes."
-        return Opened(error=BadInput(said, hint=hint))
+        return Opened(error=InvalidInputError(said, hint=hint))
     texts = {rows.text_digest(one.text): one.text for one in content.passages}
     there = index.read(lambda c: rows.vectors_of(c, list(texts)))
     return Opened(digest, content, texts, there)
@@ -94,7 +94,7 @@ def language_of(paged: Paged) -> str:
 
 def _content(read: Paged | Unread, digest: str) -> Content:
     if not isinstance(read, Paged):
-        raise BadInput(read.message, hint=read.hint)
+        raise InvalidInputError(read.message, hint=read.hint)
     paged = read
     language = language_of(paged)
     num_unread = sum(page.source == "none" and bool(page.lack) for page in paged.pages)
@@ -124,7 +124,7 @@ def _digest(stamp: Stamp, most_bytes: int) -> str:
 def _unchanged(stamp: Stamp) -> None:
     state = os.stat(stamp.path)
     if (state.st_size, state.st_mtime_ns) != (stamp.size, stamp.mtime_ns):
-        raise BadInput(
+        raise InvalidInputError(
             f"{stamp.file.name} was changed while it was read",
             hint="Run it again when the file is finished.",
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from anyrig.documents.index.rows import Known, Stamp, is_under
 from anyrig.documents.reading import NO_OCR, NOT_WANTED
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 _TICK_S = 2.0
 WITHOUT = "without"
@@ -69,7 +69,9 @@ def whole(path: Path) -> bytes:
     try:
         return os.fsencode(path.expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"{str(path)!r} is no path: {error}", hint="Name a folder.") from error
+        raise InvalidInputError(
+            f"{str(path)!r} is no path: {error}", hint="Name a folder."
+        ) from error
 
 
 def stamped(files: Iterable[Path]) -> list[Stamp]:

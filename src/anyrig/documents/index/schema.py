@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 
 FORM = 1
 OURS = 0x616E7969  # "anyi"
@@ -99,9 +99,9 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     finally:
         _roll_back(connection)
     if mark != OURS and (mark or tables or version):
-        raise StoreFailed(f"{path} is no index of anyrig", hint="Name another with --index.")
+        raise StorageError(f"{path} is no index of anyrig", hint="Name another with --index.")
     if version > FORM or (version == FORM and not tables >= _NAMES):
-        raise StoreFailed(
+        raise StorageError(
             f"{path} was written by a newer anyrig, or is damaged",
             hint="Update anyrig; or delete it with `anyrig index --drop` and index anew.",
         )

@@ -24,7 +24,7 @@ from anyrig.documents.index.database import get, translated
 from anyrig.documents.index.fuse import fused
 from anyrig.documents.index.near import near
 from anyrig.documents.index.snapshot import FileRow, Filters, Snapshot, taken
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -103,7 +103,7 @@ class Searcher:
         self, path: Path, *, threshold: int = nearest.THRESHOLD, gpu: bool = False
     ) -> None:
         if not path.is_file():
-            raise BadInput(
+            raise InvalidInputError(
                 f"there is no index {path.stem!r}",
                 hint="`anyrig index FOLDER` makes one; `anyrig index --list` shows what there is.",
             )
@@ -354,15 +354,15 @@ def _notes(snapshot: Snapshot, mode: Mode) -> tuple[str, ...]:
 
 def _check_model(snapshot: Snapshot, vectors: Vectors | None, path: Path) -> None:
     if vectors is None:
-        raise BadInput("vectors are needed for this", hint="--mode keywords needs none.")
+        raise InvalidInputError("vectors are needed for this", hint="--mode keywords needs none.")
     if not snapshot.fingerprint or vectors.model.fingerprint == snapshot.fingerprint:
         return
     if Path(snapshot.model).name == vectors.model.name:
-        raise BadInput(
+        raise InvalidInputError(
             f"the model {vectors.model.name} has changed since the index {path.stem!r} was made",
             hint="`anyrig index` embeds every passage anew; --mode keywords needs no model.",
         )
-    raise BadInput(
+    raise InvalidInputError(
         f"the index {path.stem!r} was made with the model {snapshot.model},"
         f" not with {vectors.model.name}",
         hint=f"Search with --model {snapshot.model}, or index anew with --model"

@@ -25,7 +25,7 @@ from anyrig.documents.index.nearest import unit
 from anyrig.documents.index.opened import Opened, Reader, known, opened
 from anyrig.documents.index.plan import Look, Plan, plan
 from anyrig.documents.index.progress import FilesPace, Pace, Tell
-from anyrig.errors import AnyrigError, OutOfMemory, WorkFailed
+from anyrig.errors import AnyrigError, OutOfMemoryError, WorkError
 from anyrig.text.folder import not_followed
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class _Run:
         while waiting:
             try:
                 self._stream(waiting, again)
-            except (WorkFailed, OutOfMemory) as error:
+            except (WorkError, OutOfMemoryError) as error:
                 stuck = self._reset()
                 num_failed = len(self.done.failed)
                 for stamp in stuck:
@@ -234,7 +234,7 @@ class _Run:
         """A file by itself, after the stream broke; what breaks it alone is its own fault."""
         try:
             self._stream(deque([stamp]), again)
-        except (WorkFailed, OutOfMemory) as own:
+        except (WorkError, OutOfMemoryError) as own:
             self._reset()
             self._failed(stamp, own)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from anyrig.documents.models.families import Array, Shape, Weights, shape_of, weights_of
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 
 _ONE = ("model.safetensors", "pytorch_model.safetensors")
 _INDEX = "model.safetensors.index.json"
@@ -40,7 +40,7 @@ def read(folder: Path) -> tuple[Shape, Weights[Array]]:
     config = folder / "config.json"
     files = weight_files(folder)
     if not config.is_file() or not files:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{folder} holds no encoder", hint="It needs config.json and model.safetensors."
         )
     shape = shape_of(json.loads(config.read_text(encoding="utf-8")))
@@ -69,7 +69,7 @@ def tensors(file: Path) -> dict[str, Array]:
     try:
         parts = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{file} cannot be read: {error}", hint="Get it again: it is damaged or cut short."
         ) from error
     return {name: _array(told) for name, told in parts}
@@ -81,7 +81,7 @@ def _array(told: Mapping[str, Any]) -> Array:
         wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
         return wide.view(np.float32).reshape(shape)
     if kind not in _KINDS:
-        raise NeedsWeights(f"weights in {kind}", hint="fp32, fp16 and bf16 can be read.")
+        raise MissingWeightsError(f"weights in {kind}", hint="fp32, fp16 and bf16 can be read.")
     found = np.frombuffer(data, _KINDS[kind]).reshape(shape)
     return found.astype(np.float32) if kind in ("F16", "F64") else found
 

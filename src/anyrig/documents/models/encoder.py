@@ -23,7 +23,7 @@ from torch import Tensor
 from anyrig.documents.models.arrays import read
 from anyrig.documents.models.attend import Attend, Grouped, Rows, Varlen
 from anyrig.documents.models.families import ACTIVATIONS, Array, Layer, Shape, Weights
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Pooling = Literal["mean", "cls", "max", "last", "mean_sqrt"]
 
@@ -43,7 +43,7 @@ class Encoder:
         self, shape: Shape, weights: Weights[Array], device: torch.device, dtype: torch.dtype
     ) -> None:
         if shape.activation not in _ACTIVATIONS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the activation {shape.activation!r}",
                 hint=f"There are: {', '.join(_ACTIVATIONS)}.",
             )
@@ -134,7 +134,9 @@ class Encoder:
 def pooled(hidden: Tensor, rows: Rows, pooling: Pooling) -> Tensor:
     """A vector for each text, in fp32."""
     if pooling not in get_args(Pooling):
-        raise BadInput(f"pooling {pooling!r}", hint=f"There are: {', '.join(get_args(Pooling))}.")
+        raise InvalidInputError(
+            f"pooling {pooling!r}", hint=f"There are: {', '.join(get_args(Pooling))}."
+        )
     if pooling == "cls":
         return hidden[rows.edges[:-1]].float()
     if pooling == "last":

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -116,7 +116,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     """The shape that a config.json tells."""
     family = str(config.get("model_type", ""))
     if family not in FAMILIES:
-        raise BadInput(
+        raise InvalidInputError(
             f"an encoder of the family {family or 'without a name'!r}",
             hint=f"Packed encoders are: {', '.join(FAMILIES)}.",
         )
@@ -127,7 +127,7 @@ def packable(config: Mapping[str, Any]) -> bool:
     """Whether an encoder can be run by our own forward pass; transformers has more variants."""
     try:
         return shape_of(config).activation in ACTIVATIONS
-    except (BadInput, KeyError, TypeError, ValueError):
+    except (InvalidInputError, KeyError, TypeError, ValueError):
         return False
 
 
@@ -147,7 +147,9 @@ def _bert(config: Mapping[str, Any]) -> Shape:
     offset = offset_of(config)
     kind = str(config.get("position_embedding_type") or "absolute")
     if kind != "absolute":
-        raise BadInput(f"positions of the kind {kind}", hint="Absolute ones can be packed.")
+        raise InvalidInputError(
+            f"positions of the kind {kind}", hint="Absolute ones can be packed."
+        )
     return Shape(
         family, int(config["num_attention_heads"]), int(config["hidden_size"]),
         float(config.get("layer_norm_eps", 1e-12)), str(config.get("hidden_act", "gelu")),
@@ -184,7 +186,7 @@ def _modernbert(config: Mapping[str, Any]) -> Shape:
 
 
 def weights_of(state: Mapping[str, Array], shape: Shape) -> Weights[Array]:
-    """The weights of a state dict under our names; BadInput when one is missing."""
+    """The weights of a state dict under our names; InvalidInputError when one is missing."""
     named = {_named(name): value for name, value in state.items()}
     build: Callable[[_Taker], Weights[Array]] = {
         "distilbert": _distilbert_weights, "modernbert": _modernbert_weights,
@@ -209,7 +211,7 @@ class _Taker:
 
     def __call__(self, name: str) -> Array:
         if name not in self._named:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the weights lack {name}", hint="They belong to another model than its config."
             )
         return self._named[name]

@@ -15,7 +15,7 @@ import numpy as np
 
 from anyrig.backends.graph import Builder, Written
 from anyrig.documents.models.families import Array, Layer, Shape, Weights
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.install import install_line
 
 WRITTEN = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert")
@@ -44,12 +44,12 @@ def write(shape: Shape, weights: Weights[Array], pooling: str) -> Written:
         pooling: how a text's tokens become one vector.
     """
     if shape.family not in WRITTEN or shape.activation not in _ACTIVATIONS:
-        raise BadInput(
+        raise InvalidInputError(
             f"{shape.family} with {shape.activation} is not written as a graph",
             hint=f"It runs through torch: {install_line('anyrig[torch]')}",
         )
     if pooling not in POOLINGS:
-        raise BadInput(f"pooling {pooling!r}", hint=f"There are: {', '.join(POOLINGS)}.")
+        raise InvalidInputError(f"pooling {pooling!r}", hint=f"There are: {', '.join(POOLINGS)}.")
     return _Writer(shape, weights).written(pooling)
 
 

@@ -18,9 +18,9 @@ from typing import Any, Literal, get_args
 from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
-from anyrig.errors import BadInput, MissingPackage
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.placement import Need
-from anyrig.store import atomic
+from anyrig.storage import atomic
 from anyrig.work.engine import Recipe
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def choose(
         return _named(wanted, language, environment)
     able, passed = _able(language, environment)
     if not able:
-        raise MissingPackage(
+        raise MissingPackageError(
             f"{NO_OCR} that reads {language}" if language else NO_OCR,
             hint=_remedy(language, passed),
         )
@@ -125,18 +125,20 @@ def _named(wanted: str, language: str, environment: Mapping[str, str]) -> Chosen
     if wanted == "tesseract":
         program = tesseract.find(environment, language or "en")
         if not program.reads(language or "en"):
-            raise MissingPackage(
+            raise MissingPackageError(
                 tesseract.missing(language, program),
                 hint="sudo apt install tesseract-ocr-"
                 f"{tesseract.CODES.get(language, language)}, or leave --engine out.",
             )
         return _told(_tesseract(program, "asked for"))
-    raise BadInput(f"no OCR engine {wanted!r}", hint=f"There are {', '.join(ENGINES)} and auto.")
+    raise InvalidInputError(
+        f"no OCR engine {wanted!r}", hint=f"There are {', '.join(ENGINES)} and auto."
+    )
 
 
 def _rapid(reason: str) -> Chosen:
     if find_spec("rapidocr") is None:
-        raise MissingPackage("RapidOCR needs the package rapidocr", hint=INSTALL)
+        raise MissingPackageError("RapidOCR needs the package rapidocr", hint=INSTALL)
     return Chosen("rapidocr", Rapid.version, Rapid.weights, reason)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from anyrig.documents.ocr.page import from_bytes
-from anyrig.store.protocol import Result
+from anyrig.storage.protocol import Result
 
 KIND = "page"
 _WORD = re.compile(r"\w+")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.ocr.font import ADVANCE, UNITS, glyphless
-from anyrig.errors import BadInput
-from anyrig.store.atomic import replacing
+from anyrig.errors import InvalidInputError
+from anyrig.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.page import Line, Point, ReadPage, Word
@@ -170,7 +170,9 @@ class Document:
             )
             self._kept += [buffer, places]
             if not self._font:
-                raise BadInput("the font of the text layer was refused", hint="Update pypdfium2.")
+                raise InvalidInputError(
+                    "the font of the text layer was refused", hint="Update pypdfium2."
+                )
         return self._font
 
 

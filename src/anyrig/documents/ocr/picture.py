@@ -6,7 +6,7 @@ import io
 import warnings
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.picture import pillow_formats
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MOST_OPENED = 400_000_000
 
 
 def grey(data: bytes) -> Grey:
-    """The page of a picture's bytes; BadInput where they are none."""
+    """The page of a picture's bytes; InvalidInputError where they are none."""
     import numpy as np
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -39,14 +39,14 @@ def grey(data: bytes) -> Grey:
             if small != page.size:
                 page = page.resize(small, Image.Resampling.BOX)
             return np.asarray(page, np.uint8).copy()
-    except BadInput:
+    except InvalidInputError:
         raise
     except (
         UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError,
         Image.DecompressionBombError, MemoryError,
     ) as error:  # fmt: skip
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise BadInput(
+        raise InvalidInputError(
             f"the picture cannot be opened: {said}",
             hint="It may be cut off or damaged: open it in a viewer and save it anew.",
         ) from error
@@ -59,9 +59,9 @@ def _opened(data: bytes) -> Image.Image:
 
 
 def check_size(width: int, height: int) -> None:
-    """That a picture may be opened at all; BadInput when it is too large."""
+    """That a picture may be opened at all; InvalidInputError when it is too large."""
     if width * height > MOST_OPENED:
-        raise BadInput(
+        raise InvalidInputError(
             f"the picture has {width:,} by {height:,} pixels",
             hint=f"At most {MOST_OPENED:,} pixels are opened: make it smaller.",
         )

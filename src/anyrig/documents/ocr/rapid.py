@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyrig.documents.ocr.engine import PageEngine, Sheet
 from anyrig.documents.reading import INSTALL_OCR
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from anyrig.backends.onnx import Model, OnnxBound
@@ -40,7 +40,7 @@ def folder() -> Path:
 
     found = find_spec("rapidocr")
     if found is None or not found.submodule_search_locations:
-        raise MissingPackage("RapidOCR needs the package rapidocr", hint=INSTALL)
+        raise MissingPackageError("RapidOCR needs the package rapidocr", hint=INSTALL)
     return Path(next(iter(found.submodule_search_locations))) / "models"
 
 

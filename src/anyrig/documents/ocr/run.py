@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.page import ReadPage, from_bytes
 from anyrig.documents.reading import ReadPicture
-from anyrig.store.key import Segment
+from anyrig.storage.key import Segment
 from anyrig.work.outcome import Failure, Report
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.placement import Placed
-    from anyrig.store.protocol import Results
+    from anyrig.storage.protocol import Results
 
 KIND = "page"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.documents.ocr.engine import PageEngine, Sheet
 from anyrig.documents.ocr.page import Box, Line, ReadPage, Word, renumbered
-from anyrig.errors import MissingPackage, WorkFailed
+from anyrig.errors import MissingPackageError, WorkError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -75,10 +75,13 @@ def programs(environment: Mapping[str, str]) -> list[Program]:
 
 
 def find(environment: Mapping[str, str], language: str = "") -> Program:
-    """The Tesseract that reads a language, or the first; MissingPackage where there is none."""
+    """The Tesseract that reads a language, or the first.
+
+    MissingPackageError where there is none.
+    """
     every = programs(environment)
     if not every:
-        raise MissingPackage("Tesseract is not installed", hint=INSTALL)
+        raise MissingPackageError("Tesseract is not installed", hint=INSTALL)
     return next((one for one in every if one.reads(language)), every[0])
 
 
@@ -212,10 +215,10 @@ class Tesseract(PageEngine):
                 env={**os.environ, **self._program.environment},
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise WorkFailed(f"Tesseract did not answer: {error}", hint=INSTALL) from error
+            raise WorkError(f"Tesseract did not answer: {error}", hint=INSTALL) from error
         if done.returncode:
             last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-            raise WorkFailed(
+            raise WorkError(
                 f"Tesseract failed: {' '.join(last) or done.returncode}",
                 hint="Try --engine rapidocr, or --language with one that it has.",
             )

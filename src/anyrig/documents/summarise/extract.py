@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anyrig.documents.summarise import rank
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text import language as languages
 from anyrig.text.sentences import Span, paragraphs, sentences
 
@@ -44,7 +44,7 @@ class Length:
     def __post_init__(self) -> None:
         given = [value for value in (self.sentences, self.words, self.share) if value]
         if len(given) > 1 or any(value < 0 for value in given) or self.share > 1:
-            raise BadInput(
+            raise InvalidInputError(
                 "the length of the summary is not clear",
                 hint="Give a number of sentences, or of words, or a share from 0 to 1.",
             )

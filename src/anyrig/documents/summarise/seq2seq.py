@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -107,7 +107,7 @@ def tokenizer(folder: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"the tokenizer of {folder} cannot be opened: {error}", hint="Save the model anew."
         ) from error
 
@@ -125,13 +125,13 @@ def _loaded(folder: str, precision: str) -> Any:
             folder, dtype=kinds.get(precision, torch.float32), local_files_only=True
         )
     except (OSError, ValueError, KeyError) as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"the model of {folder} cannot be loaded: {error}", hint="Save the model anew."
         ) from error
 
 
-def _missing(error: ImportError) -> MissingPackage:
-    return MissingPackage(
+def _missing(error: ImportError) -> MissingPackageError:
+    return MissingPackageError(
         f"a model that writes summaries needs the package {error.name}",
         hint=install_line("anyrig[torch]"),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.summarise.extract import cut
 from anyrig.documents.summarise.seq2seq import Piece, tokenizer
 from anyrig.documents.summarise.writer import Writer
-from anyrig.errors import NeedsWeights, WorkFailed
+from anyrig.errors import MissingWeightsError, WorkError
 from anyrig.text import language as languages
 from anyrig.work.outcome import Outcome
 from anyrig.work.pool import Pool
@@ -191,7 +191,7 @@ def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
     try:
         ours: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path} is no tokenizer: {error}", hint="Save the model anew."
         ) from error
     ours.no_truncation()
@@ -204,7 +204,7 @@ def _counter(folder: Path) -> tuple[Callable[[str], int], int]:
 
 def _told(outcome: Outcome[Any]) -> str:
     if outcome.failure is not None:
-        raise WorkFailed(
+        raise WorkError(
             f"a summary could not be written: {outcome.failure.said}",
             hint=outcome.failure.hint or "-vv says more; without --model sentences are chosen.",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Need
 from anyrig.work.engine import Recipe
 
@@ -69,11 +69,11 @@ def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None =
     if folder.is_dir():
         return in_folder(folder.resolve())
     if name.startswith((".", "~", "/")) or name.count("/") > 1 or not name.strip():
-        raise BadInput(f"there is no folder {name}", hint=_HINT)
+        raise InvalidInputError(f"there is no folder {name}", hint=_HINT)
     kept = models / "documents" / name.replace("/", "--")
     if not (kept / "config.json").is_file():
         if fetch is None:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{name} is not on this machine",
                 hint=f"--fetch gets it from the hub, or put its files into {kept}.",
             )
@@ -82,17 +82,17 @@ def find(name: str, *, models: Path, fetch: Callable[[str, Path], None] | None =
 
 
 def in_folder(folder: Path, *, name: str = "") -> Writer:
-    """The model of a folder; BadInput when it is none that writes."""
+    """The model of a folder; InvalidInputError when it is none that writes."""
     config = _config(folder)
     kind = str(config.get("model_type", ""))
     if not (config.get("is_encoder_decoder") or kind in _KNOWN):
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds a model of kind {kind or 'unknown'}, which does not write summaries",
             hint="Name a sequence-to-sequence model, such as BART, T5 or Pegasus.",
         )
     weights = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
     if not weights:
-        raise NeedsWeights(f"{folder} holds no weights", hint=_HINT)
+        raise MissingWeightsError(f"{folder} holds no weights", hint=_HINT)
     told = _task(config)
     return Writer(
         name or folder.name,
@@ -109,9 +109,11 @@ def _config(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{folder} is no model: config.json: {error}", hint=_HINT) from error
+        raise InvalidInputError(
+            f"{folder} is no model: config.json: {error}", hint=_HINT
+        ) from error
     if not isinstance(found, dict):
-        raise BadInput(f"{folder} is no model: config.json holds no object", hint=_HINT)
+        raise InvalidInputError(f"{folder} is no model: config.json holds no object", hint=_HINT)
     return found
 
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.jobs import Job
 from anyrig.server import chapters as told
 from anyrig.server.access import Client, client_of, find_job, find_upload, named_upload
@@ -61,7 +61,7 @@ def router(parts: Parts) -> APIRouter:
         try:
             work = desk.result("book_plan", {"arguments": checked}, lane="bulk")
             found = await while_there(request, work)
-        except BadInput as error:  # it names the file as it is kept, which nobody knows
+        except InvalidInputError as error:  # it names the file as it is kept, which nobody knows
             name = await anyio.to_thread.run_sync(
                 lambda: named_upload(parts, client, asked.file).name
             )
@@ -123,7 +123,7 @@ async def _made(desk: Desk, order: told.ChapterOrder, lock: asyncio.Lock) -> Non
             return
         try:
             await desk.result("book_chapter", order.arguments, lane="bulk")
-        except BadInput as error:
+        except InvalidInputError as error:
             raise Problem(409, error.message, hint=error.hint) from error
         except AnyrigError as error:
             raise foreseen(error) from error

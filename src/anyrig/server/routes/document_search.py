@@ -9,7 +9,7 @@ from typing import Any
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from anyrig.errors import PastLimit
+from anyrig.errors import LimitExceededError
 from anyrig.server.access import Client, client_of
 from anyrig.server.documents import Desk, Source, answer
 from anyrig.server.json_body import JsonRoute
@@ -117,7 +117,7 @@ async def _among(
     desk: Desk, to: Source, among: Sequence[Source], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     if len(among) > asked.MOST_FILES:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{len(among)} sources to compare", hint=f"Give {asked.MOST_FILES} at a time at most."
         )
     arguments = {**options, "to": to.plain, "sources": [one.plain for one in among]}

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from anyrig.errors import AnyrigError, TooBusy
+from anyrig.errors import AnyrigError, OverloadedError
 from anyrig.server.access import Client, client_of, is_shared
 from anyrig.server.documents import Desk, Source, answer, done, foreseen, too_long, while_there
 from anyrig.server.json_body import JsonRoute, dump
@@ -193,7 +193,7 @@ async def _admitted(
     while True:
         try:
             return await hand_in()
-        except TooBusy:
+        except OverloadedError:
             if time.monotonic() >= end:
                 raise
         await asyncio.sleep(_ROOM_S)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from anyrig.errors import BadInput, PastLimit, WorkFailed
+from anyrig.errors import InvalidInputError, LimitExceededError, WorkError
 from anyrig.server.json_body import read_model
 from anyrig.server.models import told_models
 from anyrig.server.parts import Parts
@@ -104,7 +104,7 @@ async def _made(parts: Parts, begun: Begun, request: Request) -> list[Any]:
     """The vectors; a text that the model fails on is its sender's alone, and no fault of ours."""
     try:
         return await all_of(begun.futures, request, deadline_s=parts.settings.deadline_s)
-    except WorkFailed as error:
+    except WorkError as error:
         if status_of(error) == 503 or parts.state.get("ending"):
             raise Problem(503, error.message, hint="Ask again later.") from None
         raise Problem(422, error.message, hint=error.hint) from error
@@ -151,17 +151,21 @@ def _texts(parts: Parts, asked: EmbeddingsAsked, name: str) -> tuple[list[str], 
     embedding, limits = parts.embedding, parts.settings
     rows = _rows(asked.input)
     if not rows:
-        raise BadInput("there is no text in the input", hint="Send a text, or a list of texts.")
+        raise InvalidInputError(
+            "there is no text in the input", hint="Send a text, or a list of texts."
+        )
     if not all(rows):
-        raise BadInput("there is an empty text in the input", hint="Leave out what is empty.")
+        raise InvalidInputError(
+            "there is an empty text in the input", hint="Leave out what is empty."
+        )
     if len(rows) > limits.texts:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{len(rows)} texts in one request", hint=f"Send {limits.texts} at a time at most."
         )
     texts = [one if isinstance(one, str) else embedding.text_of(one, model=name) for one in rows]
     longest = max(len(text) for text in texts)
     if longest > limits.text_characters:
-        raise PastLimit(
+        raise LimitExceededError(
             f"a text of {longest} characters",
             hint=f"Cut it into texts of {limits.text_characters} at most.",
         )

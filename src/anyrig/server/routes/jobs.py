@@ -12,8 +12,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
-from anyrig.errors import BadInput, TooBusy
-from anyrig.jobs import Job, Listing, NoSuchJob
+from anyrig.errors import InvalidInputError, OverloadedError
+from anyrig.jobs import Job, JobNotFoundError, Listing
 from anyrig.server import results
 from anyrig.server.access import Client, client_of, find_job, jobs_filter
 from anyrig.server.following import Following
@@ -237,7 +237,7 @@ def _begun(parts: Parts, new: NewJob, client: Client) -> dict[str, Any]:
     counts = parts.jobs.listing(0).counts
     waiting = counts["queued"] + counts["paused"]
     if waiting >= parts.settings.queue:
-        raise TooBusy(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
+        raise OverloadedError(f"{waiting} jobs wait already", hint="Wait, or cancel some of them.")
     with ordered(parts, client, new.kind, new.arguments) as checked, parts.uploads.steady:
         still_there(parts, checked)
         job = parts.jobs.submit(new.kind, checked, client=client.key)
@@ -254,9 +254,9 @@ def _possible(work: Callable[[], T]) -> T:
     """What cannot be done with a job as it stands is a conflict, not a mistake in the request."""
     try:
         return work()
-    except NoSuchJob:
+    except JobNotFoundError:
         raise
-    except BadInput as error:
+    except InvalidInputError as error:
         raise Problem(409, error.message, hint=error.hint) from error
 
 

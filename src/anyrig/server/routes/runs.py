@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import anyio.to_thread
 from fastapi import APIRouter, Path, Query, Request
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.server.access import Client, client_of
 from anyrig.server.parts import Parts
 from anyrig.server.problems import Problem, answers
@@ -56,7 +56,7 @@ def _all(parts: Parts, client: Client) -> list[dict[str, Any]]:
     for run in _registered(parts, client, jobs):
         try:
             found.append(_shown(run, jobs))
-        except BadInput:  # its folder went away a moment ago
+        except InvalidInputError:  # its folder went away a moment ago
             continue
     return found
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from starlette.websockets import WebSocketState
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit, TooBusy
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, OverloadedError
 from anyrig.server import problems
 from anyrig.server.json_body import parse
 from anyrig.server.parts import Parts
@@ -132,8 +132,10 @@ async def _wish(socket: WebSocket) -> tuple[Wish, list[str]]:
     """
     told: dict[str, Any] = {name: socket.query_params.get(name) for name in _FIELDS}
     if told["text"] == "":
-        raise BadInput("the text is empty", hint="Send ?text=... in the URL, or leave it out and "
-                       'send {"text": "..."} first.')  # fmt: skip
+        raise InvalidInputError(
+            "the text is empty",
+            hint='Send ?text=... in the URL, or leave it out and send {"text": "..."} first.',
+        )
     if told["text"] is None:
         async with asyncio.timeout(_FIRST_FRAME_S):
             message = await socket.receive()
@@ -151,23 +153,25 @@ async def _wish(socket: WebSocket) -> tuple[Wish, list[str]]:
 def _known(texts: dict[str, str], name: str) -> str:
     value = texts.get(name, "")
     if len(value) > 300:
-        raise BadInput(f"{name} is too long", hint="Take one of GET /config.")
+        raise InvalidInputError(f"{name} is too long", hint="Take one of GET /config.")
     return value
 
 
 def _language(text: str) -> str:
     if text and not re.fullmatch(LANGUAGE, text):
-        raise BadInput("language is none", hint="Such as en, es or fr; auto finds it out.")
+        raise InvalidInputError("language is none", hint="Such as en, es or fr; auto finds it out.")
     return "" if text == "auto" else text
 
 
 def _frame(text: str) -> dict[str, Any]:
     try:
         told = parse(text)
-    except (ValueError, PastLimit):
+    except (ValueError, LimitExceededError):
         told = None
     if not isinstance(told, dict) or not isinstance(told.get("text"), str):
-        raise BadInput("no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.')
+        raise InvalidInputError(
+            "no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.'
+        )
     return {name: told[name] for name in _FIELDS if name in told}
 
 
@@ -177,14 +181,14 @@ def _speed(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.25 <= value <= 4:
-        raise BadInput("speed is no speed", hint="It goes from 0.25 to 4.")
+        raise InvalidInputError("speed is no speed", hint="It goes from 0.25 to 4.")
     return value
 
 
 async def _refuse(socket: WebSocket, error: Exception, *, event: str = "backend_error") -> None:
     """Say what is wrong, and close."""
-    busy = isinstance(error, TooBusy)
-    told = problems.event_of(BadInput("no text came", hint="Send it at once.")
+    busy = isinstance(error, OverloadedError)
+    told = problems.event_of(InvalidInputError("no text came", hint="Send it at once.")
                              if isinstance(error, TimeoutError) else error)  # fmt: skip
     code = _BUSY if busy else _REFUSED if told["status"] < 500 else _FAILED
     await _tell(socket, "backend_busy" if busy else event, message=told["title"], hint=told["hint"])

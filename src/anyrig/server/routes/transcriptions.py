@@ -16,7 +16,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.server.access import Client, client_of
 from anyrig.server.documents import Desk, while_there
 from anyrig.server.hearing import is_openai, model_of
@@ -112,19 +112,25 @@ def _forget(parts: Parts, files: list[Upload]) -> None:
 
 
 def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
-    """What a clerk is asked for; `BadInput` for what cannot be had."""
+    """What a clerk is asked for; `InvalidInputError` for what cannot be had."""
     for name in form.fields:
         if name not in _FIELDS:
-            raise BadInput(f"there is no field {name[:40]!r}", hint=f"{', '.join(_FIELDS)}.")
+            raise InvalidInputError(
+                f"there is no field {name[:40]!r}", hint=f"{', '.join(_FIELDS)}."
+            )
     if len(form.files) != 1:
         said = "one recording is sent at a time" if form.files else "no recording was sent"
         hint = "Send it as the field `file` of the form: curl -F file=@talk.mp3"
         raise Problem(400, said, hint=hint, param="file")
     form_name, words = _form(form), _words(form)
     if words and form_name != "verbose_json":
-        raise BadInput("times of words come with verbose_json", hint="response_format=verbose_json")
+        raise InvalidInputError(
+            "times of words come with verbose_json", hint="response_format=verbose_json"
+        )
     if _streams(form) and form_name not in ("json", "text"):
-        raise BadInput(f"{form_name} cannot be streamed", hint="Leave stream out, or ask for json.")
+        raise InvalidInputError(
+            f"{form_name} cannot be streamed", hint="Leave stream out, or ask for json."
+        )
     try:
         check_name(form.value("model").strip())
     except ValueError as error:
@@ -133,7 +139,9 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
         ) from None
     language = form.value("language").strip()
     if language and not _LANGUAGE.fullmatch(language):
-        raise BadInput("that is no language", hint="Such as en or es; found out when left out.")
+        raise InvalidInputError(
+            "that is no language", hint="Such as en or es; found out when left out."
+        )
     return {
         "name": form.files[0].name, "language": language,
         "model": model_of(parts, client, form.value("model").strip()),
@@ -144,7 +152,7 @@ def _wishes(parts: Parts, client: Client, form: Form) -> dict[str, Any]:
 def _form(form: Form) -> str:
     name = form.value("response_format") or "json"
     if name not in FORMS:
-        raise BadInput(f"there is no form {name[:40]!r}", hint=f"{', '.join(FORMS)}.")
+        raise InvalidInputError(f"there is no form {name[:40]!r}", hint=f"{', '.join(FORMS)}.")
     return name
 
 
@@ -153,7 +161,7 @@ def _words(form: Form) -> bool:
              *form.fields.get("timestamp_granularities", ())]  # fmt: skip
     for one in asked:
         if one not in ("segment", "word"):
-            raise BadInput(f"there are no times of {one[:40]!r}", hint="segment or word.")
+            raise InvalidInputError(f"there are no times of {one[:40]!r}", hint="segment or word.")
     return "word" in asked
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from anyrig import engines
-from anyrig.errors import BadInput
+from anyrig import plugins
+from anyrig.errors import InvalidInputError
 from anyrig.speech.protocol import Spec, SpeechEngine, Value, options_of
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ DEFAULT = "hibari"
 
 def names() -> tuple[str, ...]:
     """Every engine, plugins included."""
-    return engines.names(OWN, GROUP)
+    return plugins.list_names(OWN, GROUP)
 
 
 def engine_class(name: str) -> type[SpeechEngine]:
     """The engine of a name."""
-    found = engines.resolve(name, OWN, GROUP)
+    found = plugins.load_class(name, OWN, GROUP)
     if not isinstance(getattr(found, "spec", None), Spec):
-        raise BadInput(
+        raise InvalidInputError(
             f"the engine {name} is none: it has no `spec`",
             hint="Its authors can mend that: docs/engines.md says what an engine has.",
         )

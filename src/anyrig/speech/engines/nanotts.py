@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import CannotSpeak
+from anyrig.errors import UnspeakableTextError
 from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
@@ -110,7 +110,7 @@ class NanoTts(SpeechEngine):
         said = self._voice.speak(_plain(line.text), voice.name, speed=speed, pitch=self._pitch)
         samples = np.frombuffer(said, "<i2").astype(np.float32) / np.float32(32768)
         if not len(samples):
-            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         return Take(samples, RATE)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.speech.protocol import Spec
 
 if TYPE_CHECKING:
@@ -33,9 +33,11 @@ def folder(spec: Spec, module: str) -> Path:
     return Path(next(iter(found.submodule_search_locations)))
 
 
-def missing(spec: Spec, module: str) -> MissingPackage:
+def missing(spec: Spec, module: str) -> MissingPackageError:
     """The error for a package that an engine needs."""
-    return MissingPackage(f"the engine {spec.name} needs the package {module}", hint=spec.install)
+    return MissingPackageError(
+        f"the engine {spec.name} needs the package {module}", hint=spec.install
+    )
 
 
 def version(spec: Spec, distribution: str) -> str:
@@ -59,9 +61,9 @@ def table(module: str, name: str) -> dict[str, int]:
 def check(path: Path, sha256: str) -> None:
     """That a file is the one published."""
     if not path.is_file():
-        raise NeedsWeights(f"{path} is not there", hint="Install its package again.")
+        raise MissingWeightsError(f"{path} is not there", hint="Install its package again.")
     if hash_now(path) != sha256:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path} is not the file that was published: its hash differs",
             hint=f"Remove it and get it again; its sha256 must be {sha256}.",
         )

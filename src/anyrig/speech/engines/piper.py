@@ -15,7 +15,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import CannotSpeak, NeedsWeights
+from anyrig.errors import MissingWeightsError, UnspeakableTextError
 from anyrig.install import install_line
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engines import packaged
@@ -153,7 +153,7 @@ class Piper(SpeechEngine):
         words = loaded.reader.read(line.text)
         ids, owners = _ids(words, config)
         if not owners:
-            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         scales = (
             config.noise if self._noise < 0 else self._noise,
             config.length / line.rate,
@@ -264,7 +264,7 @@ def _configs(folder: Path | None) -> list[_Config]:
     found = [_config(path) for path in sorted(place.glob("*.onnx.json"))]
     usable = [config for config in found if config is not None and config.path.is_file()]
     if not usable:
-        raise NeedsWeights(f"no Piper voice in {place}", hint=SPEC.weights)
+        raise MissingWeightsError(f"no Piper voice in {place}", hint=SPEC.weights)
     same = [config for config in usable if config.rate == usable[0].rate]
     if len(same) < len(usable):
         log.info("voices of another sample rate want a folder of their own: %s", place)
@@ -282,8 +282,8 @@ def _check_whole(path: Path) -> None:
         raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> NeedsWeights:
-    return NeedsWeights(f"{path} is damaged: {error}", hint="Get the voice again.")
+def _damaged(path: Path, error: Exception) -> MissingWeightsError:
+    return MissingWeightsError(f"{path} is damaged: {error}", hint="Get the voice again.")
 
 
 def _sounds(data: dict[str, Any]) -> dict[str, list[int]]:
@@ -328,6 +328,6 @@ def _config(path: Path) -> _Config | None:
         )
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path} is not a Piper voice: {said}", hint="Get the voice again."
         ) from error

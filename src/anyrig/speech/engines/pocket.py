@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
-from anyrig.store import weights
+from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -131,7 +131,7 @@ class Pocket(SpeechEngine):
 
         voice = voices.pick(self._voices, line)
         if not line.text.strip():
-            raise CannotSpeak("nothing to say", hint="Give it a word.")
+            raise UnspeakableTextError("nothing to say", hint="Give it a word.")
         return Said(" ".join(line.text.split()), voice.name, line.seed)
 
 
@@ -145,7 +145,9 @@ def _complete(folder: Path | None) -> Path:
     except (ValueError, KeyError, TypeError):
         kind = "no model"
     if kind != "pocket_tts":
-        raise BadInput(f"{folder} holds {kind}, not pocket_tts", hint=f"Take {SPEC.repository}.")
+        raise InvalidInputError(
+            f"{folder} holds {kind}, not pocket_tts", hint=f"Take {SPEC.repository}."
+        )
     if not _samples(folder):
         raise weights.missing(SPEC.name, folder, SPEC.weights, ["voices/*.wav"])
     return folder

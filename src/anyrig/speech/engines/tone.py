@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.speech import voices
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
 
@@ -113,7 +113,7 @@ class Tone(SpeechEngine):
             parts += [tone, np.zeros(max(1, round(_GAP_S * RATE / line.rate)), np.float32)]
             position += len(tone) + len(parts[-1])
         if not parts:
-            raise CannotSpeak(f"nothing to say in {line.text!r}", hint="Give it a word.")
+            raise UnspeakableTextError(f"nothing to say in {line.text!r}", hint="Give it a word.")
         samples = np.concatenate(parts)
         fault = self._faults.get(line.seed, "")
         if fault and self._bad_word in line.text:
@@ -159,7 +159,7 @@ def _faults(text: str) -> dict[int, str]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         seed, _, kind = part.partition(":")
         if not seed.strip().isdigit() or kind not in FAULTS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"tone: {part!r} is no fault",
                 hint=f"Write a seed and a kind, as 0:silence. Kinds: {', '.join(FAULTS)}.",
             )

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
-from anyrig.store import weights
+from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -152,7 +152,7 @@ def _complete(folder: Path | None) -> Path:
     except (ValueError, KeyError, TypeError):
         kind = "no model"
     if kind != "vibevoice":
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds {kind}, not vibevoice", hint=f"Take {SPEC.repository}, converted."
         )
     return folder
@@ -162,7 +162,9 @@ def _samples(folder: Path, other: str) -> dict[str, Path | None]:
     """Each voice and its sample: those beside the weights, those of another folder, and its own."""
     places = [folder / "voices", *([Path(other).expanduser()] if other else [])]
     if other and not places[1].is_dir():
-        raise BadInput(f"{other} is no folder", hint="samples names a folder of sound files.")
+        raise InvalidInputError(
+            f"{other} is no folder", hint="samples names a folder of sound files."
+        )
     found: dict[str, Path | None] = {}
     for place in places:
         for path in sorted(place.glob("*")) if place.is_dir() else ():

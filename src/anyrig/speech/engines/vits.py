@@ -12,12 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+)
 from anyrig.install import install_line
 from anyrig.speech import voices
 from anyrig.speech.engines import packaged
 from anyrig.speech.protocol import Found, Line, Option, Spec, SpeechEngine, Value, Voice
-from anyrig.store import weights
+from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Placement
@@ -118,7 +123,7 @@ class Vits(SpeechEngine):
         ids: list[int] = self._tokenizer(line.text)["input_ids"]
         blank = 0 if self._tokenizer.add_blank else -1
         if not any(token != blank for token in ids):
-            raise CannotSpeak(
+            raise UnspeakableTextError(
                 f"nothing in {line.text!r} that this model has a sound for",
                 hint="It knows the letters in its vocab.json and no others.",
             )
@@ -136,14 +141,14 @@ def _complete(folder: Path | None) -> Path:
     lacking = [name for name in _FILES if folder is None or not (folder / name).is_file()]
     if folder is None or lacking:
         if folder is not None and (folder / "pytorch_model.bin").is_file():
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{folder} has pickled weights, which may run any code when opened",
                 hint="Take the repository's model.safetensors instead of pytorch_model.bin.",
             )
         raise weights.missing(SPEC.name, folder, SPEC.weights, lacking)
     kind = _json(folder / "config.json").get("model_type", "no model")
     if kind != "vits":
-        raise BadInput(f"{folder} holds {kind}, not vits", hint=f"Take {SPEC.repository}.")
+        raise InvalidInputError(f"{folder} holds {kind}, not vits", hint=f"Take {SPEC.repository}.")
     return folder
 
 
@@ -176,12 +181,12 @@ def _check_tools(folder: Path) -> None:
     """That what the model's tokenizer leans on is here: some read phonemes, some roman letters."""
     told = _json(folder / "tokenizer_config.json")
     if told.get("phonemize") and importlib.util.find_spec("phonemizer") is None:
-        raise MissingPackage(
+        raise MissingPackageError(
             f"the model in {folder} reads phonemes, and phonemizer is not installed",
             hint=f"{install_line('anyrig[espeak]')} (espeak-ng is GPL-3), or take a model of MMS.",
         )
     if told.get("is_uroman") and importlib.util.find_spec("uroman") is None:
-        raise MissingPackage(
+        raise MissingPackageError(
             f"the model in {folder} reads its language in roman letters, and uroman is not here",
             hint=install_line("uroman"),
         )

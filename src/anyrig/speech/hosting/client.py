@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.errors import AnyrigError, BadInput, DeviceLost, OutOfMemory, UnsafePickle, WorkFailed
+from anyrig.errors import (
+    AnyrigError,
+    DeviceLostError,
+    InvalidInputError,
+    OutOfMemoryError,
+    UnsafePickleError,
+    WorkError,
+)
 from anyrig.memory import oom
 from anyrig.speech.hosting import host
 from anyrig.speech.hosting.host import PROTOCOL, Frame
@@ -140,7 +147,7 @@ class Client:
             raise self._failed(f"saying {line.text[:60]!r}", error) from error
 
     def convert(self, source: Path, target: Path, *, unsafe: bool = False) -> list[Path]:
-        """A pickled voice as safetensors and JSON; UnsafePickle when that would run code."""
+        """A pickled voice as safetensors and JSON; UnsafePickleError when that would run code."""
         self.start()
         ask = {"type": "convert", "source": str(source), "target": str(target), "unsafe": unsafe}
         try:
@@ -262,8 +269,8 @@ class Client:
                 raise self._error(frame.header, doing)
             return frame
 
-    def _failed(self, doing: str, error: HostGone) -> WorkFailed:
-        return WorkFailed(
+    def _failed(self, doing: str, error: HostGone) -> WorkError:
+        return WorkError(
             f"the host of {self._engine} failed while {doing}: {error}",
             hint="`-vv` shows what it said; `anyrig engines install` makes its environment anew.",
         )
@@ -277,26 +284,28 @@ class Client:
         short = words is not None and oom.recognise(words) is not None
         lost = words is not None and oom.device_lost(words) is not None
         if kind == "lost" or lost:
-            return DeviceLost(f"the device was lost while {doing}: {brief}", hint="Start anew.")
+            return DeviceLostError(
+                f"the device was lost while {doing}: {brief}", hint="Start anew."
+            )
         if kind == "memory" or short:
             return self._shortage(frame, doing, words)
         name = frame.get("class", "")
         if kind == "unsafe":
-            return UnsafePickle(said, hint="It is read only after an explicit yes.")
+            return UnsafePickleError(said, hint="It is read only after an explicit yes.")
         if kind == "bad_input":
-            return BadInput(said, hint=f"See `anyrig engines show {self._engine}`.")
-        return WorkFailed(
+            return InvalidInputError(said, hint=f"See `anyrig engines show {self._engine}`.")
+        return WorkError(
             f"{self._engine} failed while {doing}: {name}: {brief}",
             hint="`-vv` shows where. A newer or older release of the engine may behave.",
         )
 
     def _shortage(
         self, frame: Mapping[str, Any], doing: str, words: RuntimeError | None
-    ) -> OutOfMemory:
+    ) -> OutOfMemoryError:
         found = oom.recognise(words) if words is not None else None
         of_host = frame.get("class") == "MemoryError" or (found and found.where == "host")
         where = "the computer ran" if of_host else "the device ran"
-        return OutOfMemory(
+        return OutOfMemoryError(
             f"{where} out of memory while {self._engine} was {doing}: {frame.get('said')}",
             hint="Give it shorter lines, or a device with more memory.",
         )

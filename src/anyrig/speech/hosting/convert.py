@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from anyrig.errors import BadInput, UnsafePickle
+from anyrig.errors import InvalidInputError, UnsafePickleError
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client
 from anyrig.speech.hosting.recipes import Recipe
@@ -43,7 +43,9 @@ def convert(
         f"Convert {plural(len(pickles), 'pickled voice file')} of {recipe.name} ({names})? They "
         "are read as plain tensors, which runs no code."
     ):
-        raise BadInput("nothing was converted", hint="Voices stay pickles, and are not read.")
+        raise InvalidInputError(
+            "nothing was converted", hint="Voices stay pickles, and are not read."
+        )
     python, made = environments.python_of(environment_folder), list[Path]()
     trusted: bool | None = None
     with Client(python, recipe.adapter, environment) as client:
@@ -51,7 +53,7 @@ def convert(
             target = path.with_suffix("")
             try:
                 made += client.convert(path, target)
-            except UnsafePickle as error:
+            except UnsafePickleError as error:
                 trusted = yes(_warning(error)) if trusted is None else trusted
                 if not trusted:
                     tell(f"{path.name} was left alone")
@@ -61,7 +63,7 @@ def convert(
     return made
 
 
-def _warning(error: UnsafePickle) -> str:
+def _warning(error: UnsafePickleError) -> str:
     return (
         f"{error.message}\nReading it can run any code of whoever made it, with your rights. Read "
         "it, and the others like it, only if you trust where they come from. Read them?"

@@ -12,13 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from anyrig.backends.bind import bind
-from anyrig.errors import BadInput, CannotSpeak, MissingPackage, NeedsWeights
+from anyrig.errors import (
+    InvalidInputError,
+    MissingPackageError,
+    MissingWeightsError,
+    UnspeakableTextError,
+)
 from anyrig.speech import voices
 from anyrig.speech.hosting import environments
 from anyrig.speech.hosting.client import Client, Deadlines, Part
 from anyrig.speech.hosting.recipes import Recipe
 from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
-from anyrig.store import weights
+from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.placement import Need, Placement
@@ -102,7 +107,7 @@ class Hosted(SpeechEngine):
             raise weights.missing(cls.spec.name, folder, cls.spec.weights, cls.files)
         found = cls._found_voices(folder)
         if not found:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{cls.spec.name} has no voice in {folder}", hint=cls._how_voices(folder)
             )
         return Found(
@@ -205,15 +210,15 @@ class Hosted(SpeechEngine):
     def _checked(self, line: Line) -> Line:
         """The line with its voice named; a path to a recording is a voice as well."""
         if not line.text.strip():
-            raise CannotSpeak("there is nothing to say", hint="Give it some words.")
+            raise UnspeakableTextError("there is nothing to say", hint="Give it some words.")
         if self.clones and line.voice.lower().endswith(_RECORDINGS):
             if voices.primary(line.language) not in self.spec.languages:
-                raise CannotSpeak(
+                raise UnspeakableTextError(
                     f"{self.spec.name} does not speak {line.language}",
                     hint=f"It speaks {', '.join(self.spec.languages)}.",
                 )
             if not Path(line.voice).is_file():
-                raise BadInput(f"no recording {line.voice}", hint="Look at its path.")
+                raise InvalidInputError(f"no recording {line.voice}", hint="Look at its path.")
             return replace(line, voice=str(Path(line.voice).absolute()))
         named = voices.pick(self._voices, line).name
         return replace(line, voice=named, language=voices.primary(line.language))
@@ -238,7 +243,7 @@ def _environment(recipe: Recipe, home: Path | None) -> tuple[Path, str]:
             "broken": "has an environment that is half made or damaged",
             "stale": "has an environment of another release of anyrig",
         }
-        raise MissingPackage(f"{name} {told[state]}", hint=install)
+        raise MissingPackageError(f"{name} {told[state]}", hint=install)
     folder = environments.place(home, name)
     stamp = environments.stamp_of(folder)
     assert stamp is not None, "a ready environment has a stamp"

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Literal
 
 from anyrig.devices.reach.ground import INDEX
-from anyrig.errors import BadInput, MissingPackage, StoreFailed, WorkFailed
+from anyrig.errors import InvalidInputError, MissingPackageError, StorageError, WorkError
 from anyrig.speech.hosting.recipes import Kind, Recipe, recipe_of
-from anyrig.store import atomic
-from anyrig.store.door import Door
+from anyrig.storage import atomic
+from anyrig.storage.door import Door
 from anyrig.units import bytes_text
 
 log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ def interpreter(recipe: Recipe) -> list[str]:
             if shutil.which(command[0]) and _is(command, (3, minor)):
                 return command
     low, high = (".".join(map(str, version)) for version in (recipe.lowest, recipe.highest))
-    raise MissingPackage(
+    raise MissingPackageError(
         f"{recipe.name} needs Python {low} to {high}; this is {sys.version.split()[0]} and no "
         "other was found",
         hint=f"Install Python {high} so that `python{high}` is on the PATH.",
@@ -244,7 +244,7 @@ def _run(
         raise
     if code:
         said = "\n".join(last)
-        raise WorkFailed(f"`{_short(command)}` ended with code {code}:\n{said}", hint=hint)
+        raise WorkError(f"`{_short(command)}` ended with code {code}:\n{said}", hint=hint)
 
 
 def _short(command: Sequence[str]) -> str:
@@ -256,7 +256,7 @@ def _stamp(folder: Path, recipe: Recipe, kind: Kind, agreed: bool) -> None:
     python = str(python_of(folder))
     done = subprocess.run([python, "-I", "-c", _VERSIONS], capture_output=True, text=True)
     if done.returncode:
-        raise WorkFailed(
+        raise WorkError(
             f"the new environment's Python does not start: {done.stderr.strip()[-300:]}",
             hint="Install the engine again; another Python on the PATH may do.",
         )
@@ -278,12 +278,12 @@ def _fits(stamp: Stamp | None, kind: Kind) -> bool:
 
 
 def _agreed(recipe: Recipe, folder: Path, yes: Callable[[str], bool]) -> bool:
-    """Whether the notice was agreed to, now or before; BadInput when it was refused."""
+    """Whether the notice was agreed to, now or before; InvalidInputError when it was refused."""
     stamp = stamp_of(folder)
     if not recipe.notice or (stamp is not None and stamp.agreed):
         return bool(recipe.notice)
     if not yes(recipe.notice):
-        raise BadInput(
+        raise InvalidInputError(
             f"{recipe.name} is not installed without your yes to its licence",
             hint="`anyrig engines` lists voices under freer licences.",
         )
@@ -296,7 +296,7 @@ def _room(recipe: Recipe, kind: Kind, home: Path, tell: Callable[[str], None]) -
     wanted, free = recipe.disk(kind), shutil.disk_usage(home).free
     tell(f"{recipe.name} takes about {bytes_text(wanted)} in {home}; {bytes_text(free)} are free")
     if free < wanted:
-        raise StoreFailed(
+        raise StorageError(
             f"{recipe.name} needs about {bytes_text(wanted)}; {bytes_text(free)} are free",
             hint="Make room, or set another cache folder.",
         )
@@ -318,7 +318,7 @@ def _alone(name: str, home: Path) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     with Door(home / f"{name}.lock").alone(wait_s=1.0) as mine:
         if not mine:
-            raise StoreFailed(
+            raise StorageError(
                 f"another process makes or removes the environment of {name}",
                 hint="Wait until it is done.",
             )
@@ -332,7 +332,7 @@ def _clear(folder: Path) -> None:
         if folder.exists():
             shutil.rmtree(folder)
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"{folder} cannot be removed: {error}",
             hint="Something may be using it: end what speaks with this engine, then try again.",
         ) from error

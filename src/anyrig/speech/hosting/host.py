@@ -886,7 +886,7 @@ def kind_of(error: Exception) -> str:
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
         return "memory"
-    return "lost" if "DeviceLost" in names else "other"
+    return "lost" if "DeviceLostError" in names else "other"
 
 
 def give_back() -> None:

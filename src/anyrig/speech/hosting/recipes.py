@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Kind = Literal["", "cpu", "cuda", "rocm", "xpu"]
 """For which devices torch is fetched; empty takes what the package index gives."""
@@ -143,7 +143,7 @@ def recipe_of(name: str) -> Recipe:
     """The recipe of an engine that lives in its own environment."""
     if name in RECIPES:
         return RECIPES[name]
-    raise BadInput(
+    raise InvalidInputError(
         f"{name} has no environment of its own",
         hint=f"These have one: {', '.join(RECIPES)}. `anyrig engines` says what others need.",
     )

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 class Weights:
@@ -38,7 +38,7 @@ class Weights:
         try:
             return self._tensors[self._prefix + name].detach().float()
         except KeyError:
-            raise BadInput(
+            raise InvalidInputError(
                 f"the weights lack {self._prefix + name}",
                 hint="The file is of another model, or was cut short: fetch it again.",
             ) from None

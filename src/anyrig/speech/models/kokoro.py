@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadInput, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.precision.tf32 import tf32
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.convolve import Kind, Weights, to_device
@@ -181,7 +181,7 @@ class KokoroNet:
     def _text_batch(self, batch: Sequence[Said]) -> TextBatch:
         lengths = [len(said.ids) + 2 for said in batch]
         if lengths[0] > self._limit:
-            raise BadInput(
+            raise InvalidInputError(
                 f"Kokoro takes {self._limit - 2} phonemes at a time, not {lengths[0] - 2}",
                 hint="Cut the line in two.",
             )
@@ -265,7 +265,7 @@ def load(weights: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The tensors by name and the config, without running any code of the file."""
     path = weights.parent / "config.json"
     if not path.is_file():
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"no config.json beside {weights}", hint="Take it from where the weights came from."
         )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

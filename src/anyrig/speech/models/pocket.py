@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers.utils import logging as progress
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.recognise.resample import resample
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.pocket_codec import Decoding
@@ -179,7 +179,7 @@ class Pocket:
             path = self._samples[name]
             latents = _kept(path) if path.suffix == ".safetensors" else self._encoded(path)
             if latents.shape[-1] != self._model.config.latent_dim:
-                raise BadInput(
+                raise InvalidInputError(
                     f"{path} holds a voice of another model",
                     hint="Give a sound file of the voice instead.",
                 )
@@ -237,7 +237,7 @@ def _kept(path: Path) -> Tensor:
     tensors = list(load_file(path).values())
     frames = tensors[0].squeeze(0) if len(tensors) == 1 else torch.zeros(())
     if frames.ndim != 2:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} holds no frames of a voice", hint="Give a sound file of the voice instead."
         )
     return frames.float()
@@ -248,11 +248,11 @@ def _sample(path: Path) -> Samples:
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, soundfile.LibsndfileError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} cannot be read as sound: {error}",
             hint="A sample is a WAV or FLAC file of some ten seconds of one voice.",
         ) from error
     if not len(samples):
-        raise CannotSpeak(f"{path} is empty", hint="Give some ten seconds of one voice.")
+        raise UnspeakableTextError(f"{path} is empty", hint="Give some ten seconds of one voice.")
     mono = resample(np.ascontiguousarray(samples.mean(axis=1)), rate, RATE)
     return mono[: int(_SAMPLE_S * RATE)]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anyrig.errors import MissingPackage, StoreFailed
+from anyrig.errors import MissingPackageError, StorageError
 from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.labels import Labels
@@ -53,7 +53,7 @@ def aac_writer(part: Path, rate: int, bitrate: int, labels: Labels) -> Writer:
     except ImportError:
         program = shutil.which("ffmpeg")
     if program is None:
-        raise MissingPackage(
+        raise MissingPackageError(
             "m4a needs the package av or the program ffmpeg",
             hint=f"`{install_line('av')}`, or install ffmpeg, or write opus, mp3, flac or wav.",
         )
@@ -202,13 +202,13 @@ class Ffmpeg:
         self._process.wait()
         self._free()
 
-    def _told(self) -> StoreFailed:
+    def _told(self) -> StorageError:
         self._process.wait()
         said = self._process.stderr.read().decode(errors="replace") if self._process.stderr else ""
         last = (said.strip().splitlines() or [f"code {self._process.returncode}"])[-1]
         if "No space left" in said:
-            return StoreFailed("the disk is full", hint="Free some room, or name another disk.")
-        return StoreFailed(
+            return StorageError("the disk is full", hint="Free some room, or name another disk.")
+        return StorageError(
             f"ffmpeg did not write m4a: {last}",
             hint=f"Write opus or mp3, or `{install_line('av')}`.",
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.aac import coder_options
@@ -34,7 +34,7 @@ class Adts:
         try:
             import av
         except ImportError:
-            raise MissingPackage(
+            raise MissingPackageError(
                 "aac needs the package av",
                 hint=f"`{install_line('av')}`, or take opus, mp3 or flac.",
             ) from None

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from anyrig.errors import AnyrigError, BadInput, StoreFailed
+from anyrig.errors import AnyrigError, InvalidInputError, StorageError
 
 # The second form is that of `store.atomic`, which writes the small files beside a book.
 _UNFINISHED = re.compile(r"(\..*\.)(?:[0-9a-f]{8}\.part|[0-9a-f]{12})", re.DOTALL)
@@ -110,14 +110,16 @@ def failed(error: OSError, path: Path | None) -> AnyrigError | OSError:
     if isinstance(error, BrokenPipeError) or path is None:
         return error
     if isinstance(error, FileNotFoundError):
-        return BadInput(f"there is no folder {path.parent}", hint="Make it first, or name another.")
+        return InvalidInputError(
+            f"there is no folder {path.parent}", hint="Make it first, or name another."
+        )
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-        return BadInput(
+        return InvalidInputError(
             f"{path.parent} does not let {path.name} be written", hint="Name another folder."
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFailed(
+        return StorageError(
             f"the disk is full: {path} was not written",
             hint="Free some room, or name another disk.",
         )
-    return StoreFailed(f"{path} was not written: {error}", hint="Name another place for it.")
+    return StorageError(f"{path} was not written: {error}", hint="Name another place for it.")

@@ -20,7 +20,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.recognise.resample import Resampler
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.beside import failed, open_beside
@@ -84,7 +84,7 @@ def format_of(path: str | Path) -> str:
             return made.name
     what = f"no format is called {ending}" if ending else f"{path} has no ending"
     listed = ", ".join(made.extensions[0] for made in FORMATS.values())
-    raise BadInput(f"{what}", hint=f"A file's ending names its format: {listed}.")
+    raise InvalidInputError(f"{what}", hint=f"A file's ending names its format: {listed}.")
 
 
 def encoder(
@@ -110,27 +110,29 @@ def encoder(
     """
     if format is None:
         if not isinstance(target, (str, Path)):
-            raise BadInput("a pipe has no ending", hint=f"Name a format: {', '.join(FORMATS)}.")
+            raise InvalidInputError(
+                "a pipe has no ending", hint=f"Name a format: {', '.join(FORMATS)}."
+            )
         format = format_of(target)
     if format not in FORMATS:
-        raise BadInput(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
+        raise InvalidInputError(f"no format {format!r}", hint=f"There are: {', '.join(FORMATS)}.")
     made = FORMATS[format]
     if bitrate is not None:
         check_bitrate(made, bitrate)
     if not 1000 <= rate <= 192_000:
-        raise BadInput(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
+        raise InvalidInputError(f"{rate} samples a second", hint="Rates go from 1,000 to 192,000.")
     labels = Labels(cleaned(tags or {}), picture, tuple(chapters))
     return Encoder(target, made, rate, bitrate or made.bitrate, labels)
 
 
 def check_bitrate(made: Format, bitrate: int) -> None:
-    """That a format can be written so; `BadInput` when not."""
+    """That a format can be written so; `InvalidInputError` when not."""
     if not made.bitrate:
         lossy = ", ".join(other.name for other in FORMATS.values() if other.bitrate)
-        raise BadInput(f"{made.name} has no bitrate", hint=f"These have one: {lossy}.")
+        raise InvalidInputError(f"{made.name} has no bitrate", hint=f"These have one: {lossy}.")
     if not made.lowest <= bitrate <= made.highest:
         low, high = made.lowest // 1000, made.highest // 1000
-        raise BadInput(
+        raise InvalidInputError(
             f"{made.name} cannot have {bitrate:,} bits a second",
             hint=f"It goes from {low}k to {high}k.",
         )
@@ -308,7 +310,7 @@ def _opened(
     try:
         if path.exists() and not path.is_file():
             if path.is_dir():
-                raise BadInput(f"{path} is a folder", hint="Name a file in it.")
+                raise InvalidInputError(f"{path} is a folder", hint="Name a file in it.")
             _needs_pipe(made)
             return path, None, open(path, "wb", buffering=0)
         return path, *open_beside(path)
@@ -319,7 +321,7 @@ def _opened(
 def _needs_pipe(made: Format) -> None:
     if not made.pipe:
         able = ", ".join(other.name for other in FORMATS.values() if other.pipe)
-        raise BadInput(
+        raise InvalidInputError(
             f"{made.name} cannot be sent through a pipe: its index comes last",
             hint=f"Write it to a file, or send one of: {able}.",
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import soundfile
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.id3 import id3_block
@@ -34,7 +34,7 @@ class Libsndfile:
                 format=kind, compression_level=level, bitrate_mode=mode,
             )  # fmt: skip
         except soundfile.LibsndfileError as error:
-            raise StoreFailed(
+            raise StorageError(
                 f"{name} cannot be written here: {error}",
                 hint=f"Install a newer soundfile (`{install_line('soundfile', options='-U')}`), or "
                 "write wav.",

@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.speech.audio import Samples, Take, WordTime
 
 MAGIC = b"ARTK"
@@ -62,7 +62,7 @@ def num_samples(packed: bytes) -> int:
 
 
 def unpack(packed: bytes) -> Take:
-    """The take in these bytes; StoreFailed when they are damaged."""
+    """The take in these bytes; StorageError when they are damaged."""
     start = _HEAD.size + _CHECK.size
     if len(packed) < start:
         raise _damaged("it ends within its header")
@@ -70,7 +70,7 @@ def unpack(packed: bytes) -> Take:
     if magic != MAGIC:
         raise _damaged("it does not begin like one")
     if version != VERSION or codec not in (_PLAIN, _FLAC):
-        raise StoreFailed(
+        raise StorageError(
             f"a packed take is of version {version}.{codec}, which this anyrig cannot read",
             hint="A newer anyrig wrote it: use that one, or remove the entry from the store.",
         )
@@ -136,8 +136,8 @@ def _unflac(sound: bytes, count: int) -> NDArray[np.int16]:
     return read
 
 
-def _damaged(why: str) -> StoreFailed:
-    return StoreFailed(
+def _damaged(why: str) -> StorageError:
+    return StorageError(
         f"a packed take is damaged: {why}",
         hint="Remove the entry from the store (`anyrig cache`): it will be made again.",
     )

@@ -19,7 +19,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from anyrig.errors import AnyrigError, MissingPackage
+from anyrig.errors import AnyrigError, MissingPackageError
 from anyrig.install import install_line
 from anyrig.speech.audio import Samples
 from anyrig.speech.sound.encode import encoder
@@ -96,7 +96,7 @@ def played(chunks: Iterable[Samples], rate: int) -> Iterator[Samples]:
 
 
 def player() -> str:
-    """The name of what would play here; MissingPackage when nothing can."""
+    """The name of what would play here; MissingPackageError when nothing can."""
     found = _installed(PLAYERS)
     if found is not None:
         return found
@@ -128,7 +128,7 @@ def _installed(players: tuple[Player, ...]) -> str | None:
 
 
 def can_play() -> None:
-    """Nothing when there is a way to play; MissingPackage with advice when there is none."""
+    """Nothing when there is a way to play; MissingPackageError with advice when there is none."""
     if any(shutil.which(player.program) for player in (*PLAYERS, *FILE_PLAYERS)):
         return
     try:
@@ -137,8 +137,8 @@ def can_play() -> None:
         raise _silent() from error
 
 
-def _silent() -> MissingPackage:
-    return MissingPackage(
+def _silent() -> MissingPackageError:
+    return MissingPackageError(
         "nothing here can play sound", hint=f"{_advice()} Or write a file with -o."
     )
 

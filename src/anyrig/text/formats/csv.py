@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
 from anyrig.text.document import About, Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
@@ -91,7 +91,7 @@ def rows_of(text: str, dialect: Dialect, name: str, limits: Limits) -> list[list
             cells = [" ".join(cell.split()) for cell in row]
             num_cells += len(cells)
             if num_cells > limits.cells:
-                raise PastLimit(
+                raise LimitExceededError(
                     f"{name} has more than {limits.cells:,} cells", hint="Split it.", limit="cells"
                 )
             while cells and not cells[-1]:
@@ -99,7 +99,7 @@ def rows_of(text: str, dialect: Dialect, name: str, limits: Limits) -> list[list
             if cells:
                 rows.append(cells)
     except csv.Error as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is no table that can be read: {error}", hint="Save it anew as CSV in UTF-8."
         ) from error
     finally:

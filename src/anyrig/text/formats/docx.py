@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Picture, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.docx_runs import Paragraph
@@ -40,7 +40,7 @@ def read(path: Path, limits: Limits) -> Document:
         main = _target(archive, "", "officeDocument", limits) or "word/document.xml"
         root = part(archive, main, limits)
         if root is None:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in Word and save it again as docx."
             )
         about, cover = _about(archive, limits)

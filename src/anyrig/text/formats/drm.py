@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.xml import local, parse
 from anyrig.text.formats.zipped import Zipped
@@ -33,7 +33,7 @@ _HINT = "Open it in the seller's own program, or ask the seller for a copy witho
 
 
 def refuse(archive: Zipped, limits: Limits) -> None:
-    """`Protected` if an archive's text is locked.
+    """`ProtectedFileError` if an archive's text is locked.
 
     Args:
         archive: of an EPUB.
@@ -43,7 +43,9 @@ def refuse(archive: Zipped, limits: Limits) -> None:
     if not seller and _is_encrypted(archive, limits):
         seller = "DRM of an unknown kind"
     if seller:
-        raise Protected(f"{archive.name} is locked by {seller}: it cannot be read here", hint=_HINT)
+        raise ProtectedFileError(
+            f"{archive.name} is locked by {seller}: it cannot be read here", hint=_HINT
+        )
 
 
 def _marked(archive: Zipped) -> str:
@@ -68,7 +70,7 @@ def _is_encrypted(archive: Zipped, limits: Limits) -> bool:
         return False
     try:
         root = parse(data, name="encryption.xml", limits=limits)
-    except BadInput:
+    except InvalidInputError:
         return False  # the text itself will show whether it can be read
     return any(_locks(element) for element in root.iter() if local(element) == "encrypteddata")
 

@@ -19,7 +19,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import AnyrigError, BadInput
+from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.document import About, Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
@@ -98,7 +98,7 @@ def messages(path: Path, limits: Limits) -> list[Message]:
     try:
         return [_message(one, path.name, counter, 0) for one in _parsed(data)]
     except RecursionError:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} nests messages without end", hint="Save the message you want by itself."
         ) from None
 
@@ -138,7 +138,7 @@ class _Counter:
     def part(self, name: str) -> None:
         self.num_parts += 1
         if self.num_parts > _MOST_PARTS:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{name} has more than {_MOST_PARTS:,} parts", hint="Save its messages one by one."
             )
 
@@ -189,7 +189,7 @@ def _as_any(data: bytes) -> str:
     with contextlib.suppress(UnicodeDecodeError):
         return data.decode("utf-8")
     if 3 * sum(byte > 127 for byte in data) > len(data) > 20:
-        with contextlib.suppress(BadInput):
+        with contextlib.suppress(InvalidInputError):
             return decode(data, "a header")
     return data.decode("cp1252", "replace")
 
@@ -273,7 +273,7 @@ def _marked_up(data: bytes, part: EmailMessage, name: str, limits: Limits) -> li
         data = _text(data, part, name).encode()  # the message says it, where the page does not
     try:
         document = html.document(page(data, name=name, limits=limits), name, "html")
-    except BadInput as error:
+    except InvalidInputError as error:
         if "no text" in error.message:
             return []
         raise

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import About, Block, Document
 from anyrig.text.formats import drm
 from anyrig.text.formats.epub_about import about
@@ -33,7 +33,7 @@ _FEW_LETTERS = 20  # a page, in a book whose pages are pictures
 
 
 def read(path: Path, limits: Limits) -> Document:
-    """An EPUB; `Protected` if its seller has locked it."""
+    """An EPUB; `ProtectedFileError` if its seller has locked it."""
     with opened(path, limits) as archive:
         drm.refuse(archive, limits)
         book = package(archive, limits)
@@ -66,7 +66,7 @@ def _pages(book: Package, table: Contents) -> list[Item]:
             pages.append(item)
             book.aside.append(item)
     if not pages:
-        raise BadInput(
+        raise InvalidInputError(
             f"{book.archive.name} has no pages in it",
             hint="Get the file anew: it is cut short, or was never finished.",
         )
@@ -78,7 +78,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
     styles = _Styles(book)
     flows: list[tuple[Item, Flow]] = []
     broken: list[str] = []
-    error: BadInput | None = None
+    error: InvalidInputError | None = None
     left, tags, room = limits.characters, limits.book_tags, limits.book_bytes
     for item in pages:
         try:
@@ -86,7 +86,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
             tags -= data.count(b"<")
             room -= len(data)
             root = page(data, name=item.path, limits=limits)
-        except BadInput as one:
+        except InvalidInputError as one:
             error = one
             broken.append(f"{item.path} ({one})")
             continue
@@ -94,7 +94,7 @@ def _flows(book: Package, pages: Sequence[Item], limits: Limits) -> list[tuple[I
         flows.append((item, read))
         left -= sum(len(block.text) for block in read.blocks)
         if left < 0 or tags < 0 or room < 0:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{book.archive.name} holds more than {limits.characters:,} characters of text, "
                 f"{limits.book_tags:,} tags or {limits.book_bytes // 1_000_000} MB of pages",
                 hint="No book is that long; get the file anew, or split it.",
@@ -161,7 +161,7 @@ def _sheet(book: Package, path: str) -> str:
         return ""
     try:
         return decoded(book.archive.read(path))
-    except BadInput:
+    except InvalidInputError:
         return ""
 
 
@@ -223,7 +223,7 @@ def _refuse_pictures(name: str, files: Sequence[File]) -> None:
     silent = sum(count == 0 for count in letters)
     mostly = silent > 3 and silent >= 0.8 * len(letters) and sum(letters) < _FEW_LETTERS * silent
     if sum(letters) == 0 or mostly:
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no text in {name}: its pages are empty or pictures",
             hint="Read the pictures with OCR first, or get an edition with text.",
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.epub_package import Item, Package, Place, children
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup_elements import Style, said
@@ -76,7 +76,7 @@ def _tree(package: Package, item: Item, limits: Limits) -> Element | None:
         data = package.archive.read(item.path, limits.text_bytes)
         reader = parse if item.path.lower().endswith(".ncx") else page
         return reader(data, name=item.path, limits=limits)
-    except BadInput as error:
+    except InvalidInputError as error:
         package.warnings.append(f"the table of contents cannot be read: {error}")
         return None
 

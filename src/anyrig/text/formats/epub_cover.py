@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Picture
 from anyrig.text.formats.epub_about import cover_name
 from anyrig.text.formats.epub_contents import Contents
@@ -75,7 +75,7 @@ def _pictures_of(
         return
     try:
         root = page(package.archive.read(item.path, 2_000_000), name=item.path, limits=limits)
-    except BadInput:
+    except InvalidInputError:
         return
     if alone and _says_much(root):
         return
@@ -106,7 +106,7 @@ def _picture(package: Package, path: str) -> Picture | None:
         return None
     try:
         data = package.archive.read(path)
-    except BadInput:
+    except InvalidInputError:
         return None
     kind = picture_type(data)
     return Picture(data, kind) if kind else None

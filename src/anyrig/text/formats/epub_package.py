@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.xml import local, parse
 from anyrig.text.formats.zipped import Zipped
@@ -138,7 +138,7 @@ def _package_path(archive: Zipped, limits: Limits) -> str:
         try:
             data = archive.read(container, limits.text_bytes)
             root = parse(data, name=container, limits=limits)
-        except BadInput:
+        except InvalidInputError:
             root = None
         for element in children(root, "rootfile") if root is not None else ():
             member = archive.find((element.get("full-path") or "").strip().lstrip("/"))
@@ -160,7 +160,7 @@ def _bare(archive: Zipped) -> Package:
     endings = (".xhtml", ".html", ".htm")
     names = [name for name in archive.names if name.lower().endswith(endings) and _is_own(name)]
     if not names:
-        raise BadInput(
+        raise InvalidInputError(
             f"{archive.name} is an EPUB without a package file and without pages",
             hint="Get the file anew: it is cut short, or something else.",
         )

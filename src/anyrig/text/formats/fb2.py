@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Picture, Role
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.office import attribute
@@ -33,13 +33,13 @@ def read(path: Path, limits: Limits) -> Document:
     """An fb2 as a document."""
     root = parse(_data(path, limits), name=path.name, limits=limits)
     if local(root) != "fictionbook":
-        raise BadInput(f"{path.name} is no FictionBook", hint="Give an fb2 file.")
+        raise InvalidInputError(f"{path.name} is no FictionBook", hint="Give an fb2 file.")
     reader = _Reader(_note_ids(root))
     for body in root:
         if local(body) == "body":
             reader.body(body)
     if not reader.chapters:
-        raise BadInput(f"{path.name} has no body", hint="Get the file anew.")
+        raise InvalidInputError(f"{path.name} has no body", hint="Get the file anew.")
     return Document(_about(root), tuple(reader.chapters), _cover(root), "fb2")
 
 
@@ -51,7 +51,7 @@ def _data(path: Path, limits: Limits) -> bytes:
     with opened(path, limits) as archive:
         books = [name for name in archive.names if name.lower().endswith((".fb2", ".xml"))]
         if not books:
-            raise BadInput(f"{path.name} holds no fb2", hint="Give an fb2 file.")
+            raise InvalidInputError(f"{path.name} holds no fb2", hint="Give an fb2 file.")
         return archive.read(books[0], limits.text_bytes)
 
 

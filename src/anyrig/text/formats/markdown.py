@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.decode import decode
 from anyrig.text.document import Document
 from anyrig.text.formats import front_matter, html
@@ -48,7 +48,7 @@ def rendered(text: str, name: str) -> str:
     marks = max(text.count("["), text.count("|"))
     signs = sum(map(text.count, "*_~`<&\\"))
     if marks > _MOST_MARKS or signs > _MOST_SIGNS or text.count("\n") > _MOST_LINES:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} has more lines, links, cells or signs than any text", hint="Split the file."
         )
     parser = MarkdownIt("commonmark", {"maxNesting": _DEEPEST, "html": True})
@@ -60,7 +60,7 @@ def rendered(text: str, name: str) -> str:
     try:
         return str(parser.render(text, {"notes": noted}))
     except (RecursionError, ValueError, IndexError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} cannot be read as Markdown ({error})", hint="Give it as plain text (.txt)."
         ) from error
 

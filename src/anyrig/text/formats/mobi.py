@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.processes import GroupLeader
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
@@ -52,7 +52,7 @@ def read(path: Path, limits: Limits, *, time_limit_s: float = TIME_LIMIT_S) -> D
     with tempfile.TemporaryDirectory(prefix="anyrig-book-", ignore_cleanup_errors=True) as folder:
         made = _converted(program, path, Path(folder), time_limit_s)
         if made.stat().st_size > limits.file_bytes:
-            raise BadInput(f"{path.name} unpacks to too large a book", hint="Split it.")
+            raise InvalidInputError(f"{path.name} unpacks to too large a book", hint="Split it.")
         from anyrig.text.formats.epub import read as read_epub
 
         return replace(read_epub(made, limits), format="mobi")
@@ -70,19 +70,21 @@ def converter() -> str:
         "darwin": "brew install --cask calibre",
         "win32": "winget install calibre.calibre",
     }.get(sys.platform, "sudo apt install calibre")
-    raise MissingPackage(
+    raise MissingPackageError(
         "Kindle books are read through Calibre, which is not installed",
         hint=f"{how}; or convert the book to EPUB elsewhere.",
     )
 
 
 def refuse_locked(path: Path) -> None:
-    """`Protected` if the file says that it is locked, `BadInput` if it is cut short."""
+    """`ProtectedFileError` if the file says that it is locked, `InvalidInputError` if it is cut
+    short.
+    """
     with path.open("rb") as file:
         head = file.read(78 + 8)
         for mark, seller in _LOCKS:
             if head.startswith(mark):
-                raise Protected(
+                raise ProtectedFileError(
                     f"{path.name} is locked by {seller}: it cannot be read here", hint=_NO_DRM
                 )
         if head[60:68] not in (b"BOOKMOBI", b"TEXtREAd"):
@@ -94,15 +96,15 @@ def refuse_locked(path: Path) -> None:
     if len(record) < 16:
         raise _cut_short(path)
     if head[60:68] == b"BOOKMOBI" and struct.unpack(">H", record[12:14])[0]:
-        raise Protected(
+        raise ProtectedFileError(
             f"{path.name} is locked by Amazon or another seller of Mobipocket books:"
             " it cannot be read here",
             hint=_NO_DRM,
         )
 
 
-def _cut_short(path: Path) -> BadInput:
-    return BadInput(f"{path.name} is cut short or damaged", hint="Get the file anew.")
+def _cut_short(path: Path) -> InvalidInputError:
+    return InvalidInputError(f"{path.name} is cut short or damaged", hint="Get the file anew.")
 
 
 def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> Path:
@@ -118,10 +120,12 @@ def _converted(program: str, path: Path, folder: Path, time_limit_s: float) -> P
         return made
     said = log.read_text(encoding="utf-8", errors="replace")
     if "DRM" in said:
-        raise Protected(f"{path.name} is locked by DRM: it cannot be read here", hint=_NO_DRM)
+        raise ProtectedFileError(
+            f"{path.name} is locked by DRM: it cannot be read here", hint=_NO_DRM
+        )
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
     why = f": {last[:200]}" if last else ""
-    raise BadInput(
+    raise InvalidInputError(
         f"Calibre cannot convert {path.name}{why}",
         hint="Get the file anew, or convert it to EPUB with another program.",
     )
@@ -144,13 +148,13 @@ def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path:
                 env=environment, cwd=folder,
             )  # fmt: skip
         except OSError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"Calibre cannot be started: {error.strerror}", hint="Install Calibre anew."
             ) from error
         try:
             return child.wait(time_limit_s)
         except subprocess.TimeoutExpired:
-            raise BadInput(
+            raise InvalidInputError(
                 f"Calibre did not end with {path.name} in {time_limit_s:.0f} seconds",
                 hint="Convert it to EPUB with Calibre's own window, and see what it says.",
             ) from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import About, Block, BlockKind, Chapter, Document, Role
 from anyrig.text.formats import outline
 from anyrig.text.formats.limits import Limits
@@ -40,7 +40,7 @@ def read(path: Path, limits: Limits) -> Document:
         _refuse_locked(archive, limits)
         root = part(archive, "content.xml", limits)
         if root is None:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in LibreOffice and save it again."
             )
         styles = _Styles(root, part(archive, "styles.xml", limits))
@@ -55,7 +55,7 @@ def _refuse_locked(archive: Zipped, limits: Limits) -> None:
         return
     for each in manifest.iter():
         if local(each) in ("encryption-data", "encrypteddata", "keyinfo"):
-            raise Protected(
+            raise ProtectedFileError(
                 f"{archive.name} is encrypted with a password",
                 hint="Open it in LibreOffice, and save it again without a password.",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Picture
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.xml import parse
@@ -25,11 +25,11 @@ def refuse_old(path: Path, limits: Limits) -> None:
             return
         data = file.read(min(limits.member_bytes, 50_000_000))
     if _ENCRYPTED in data:
-        raise Protected(
+        raise ProtectedFileError(
             f"{path.name} is encrypted with a password",
             hint="Open it in Word or LibreOffice, remove the password, and save it again.",
         )
-    raise BadInput(
+    raise InvalidInputError(
         f"{path.name} is an old Word or Office file, not docx",
         hint="Open it in Word or LibreOffice and save it as docx.",
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from anyrig.errors import BadInput, MissingPackage, Protected
+from anyrig.errors import InvalidInputError, MissingPackageError, ProtectedFileError
 from anyrig.install import install_line
 from anyrig.text.document import About, Block, Chapter, Document, Inline, Picture
 from anyrig.text.formats import memory
@@ -50,14 +50,14 @@ def read(path: Path, limits: Limits) -> Document:
     cover: Picture | None = None
     for answer in _answers(path, limits):
         if "refused" in answer:
-            kind = Protected if answer["locked"] else BadInput
+            kind = ProtectedFileError if answer["locked"] else InvalidInputError
             raise kind(f"{path.name} {answer['refused']}", hint=str(answer["hint"]))
         if "document" in answer:
             document = _document(cast("dict[str, object]", answer["document"]))
         if answer.get("cover"):
             cover = Picture(base64.b64decode(str(answer["cover"])))
     if document is None:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} cannot be read: it is damaged, or {memory.TOLD}", hint=_DAMAGED
         )
     return Document(document.about, document.chapters, cover, "pdf", document.warnings)
@@ -67,7 +67,7 @@ def _need_library() -> None:
     import importlib.util
 
     if importlib.util.find_spec("pypdfium2") is None:
-        raise MissingPackage("PDF needs the package pypdfium2", hint=install_line("pypdfium2"))
+        raise MissingPackageError("PDF needs the package pypdfium2", hint=install_line("pypdfium2"))
 
 
 def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
@@ -91,7 +91,7 @@ def _answers(path: Path, limits: Limits) -> Iterator[dict[str, object]]:
     try:
         yield from _in_time(lines, path)
         if child.wait(_START_S) == memory.EXIT_CODE:
-            raise BadInput(f"{path.name} {memory.TOLD}", hint=memory.HINT)
+            raise InvalidInputError(f"{path.name} {memory.TOLD}", hint=memory.HINT)
     finally:
         child.kill()
         child.wait()
@@ -117,7 +117,7 @@ def _in_time(lines: queue.Queue[bytes], path: Path) -> Iterator[dict[str, object
         except queue.Empty:
             if told:
                 return  # the text is there: a cover that cannot be drawn is no loss
-            raise BadInput(
+            raise InvalidInputError(
                 f"{path.name} takes too long: nothing came of page {last + 1}"
                 f" in {time.monotonic() - (asked if asked < end else begun):.0f} seconds",
                 hint=_DAMAGED,

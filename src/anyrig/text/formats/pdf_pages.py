@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from anyrig.errors import BadInput, PastLimit, Protected
+from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.document import About
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf_about import about_of
@@ -86,14 +86,16 @@ def read(path: Path, limits: Limits, told: Told) -> Read:
                 drawn[index + 1] = _drawn_as(document, index, page)
                 letters += page.num_glyphs
             if letters > limits.characters:
-                raise PastLimit(
+                raise LimitExceededError(
                     f"{path.name} holds more than {limits.characters:,} letters",
                     hint="Split it.",
                     limit="characters",
                 )
             told(index + 1, count)
         if not pages:
-            raise BadInput(f"{path.name} is damaged: none of its pages can be read", hint=_DAMAGED)
+            raise InvalidInputError(
+                f"{path.name} is damaged: none of its pages can be read", hint=_DAMAGED
+            )
         texts = _texts(list(pages.values()))
         titles = _titles(document, list(pages.values()), count)
         leaves = [
@@ -121,7 +123,9 @@ def drawn(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[
         count = _count(document, path, limits)
         for number in numbers:
             if not 1 <= number <= count:
-                raise BadInput(f"{path.name} has no page {number}", hint="Give one of its pages.")
+                raise InvalidInputError(
+                    f"{path.name} has no page {number}", hint="Give one of its pages."
+                )
             yield _png(document, number, dpi, path)
     finally:
         document.close()
@@ -133,7 +137,7 @@ def _opened(path: Path) -> pdfium.PdfDocument:
     try:
         document = opened(path)
     except Refused as error:
-        kind = Protected if error.locked else BadInput
+        kind = ProtectedFileError if error.locked else InvalidInputError
         raise kind(f"{path.name} {error}", hint=error.hint) from None
     with contextlib.suppress(pdfium.PdfiumError):
         document.init_forms()  # what people filled in is drawn then, even without a drawn form
@@ -143,9 +147,9 @@ def _opened(path: Path) -> pdfium.PdfDocument:
 def _count(document: pdfium.PdfDocument, path: Path, limits: Limits) -> int:
     count = len(document)
     if count == 0:
-        raise BadInput(f"{path.name} has no pages", hint=_DAMAGED)
+        raise InvalidInputError(f"{path.name} has no pages", hint=_DAMAGED)
     if count > limits.pages:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} has {count:,} pages, and {limits.pages:,} are read at most",
             hint="Split it.",
             limit="pages",
@@ -159,7 +163,7 @@ def _page(document: pdfium.PdfDocument, index: int, path: Path) -> Page | None:
         _put_in_filled(document, index)
         return read_page(document, index, _PAGE_LETTERS)
     except TooMuchText:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} has more than {_PAGE_LETTERS:,} letters on page {index + 1}",
             hint="Split it.",
             limit="characters",
@@ -300,13 +304,15 @@ def _png(document: pdfium.PdfDocument, number: int, dpi: int, path: Path) -> byt
         try:
             width, height = page.get_size()
             if not (1 <= width <= 1e6 and 1 <= height <= 1e6):
-                raise BadInput(f"page {number} of {path.name} has no sensible size", hint=_DAMAGED)
+                raise InvalidInputError(
+                    f"page {number} of {path.name} has no sensible size", hint=_DAMAGED
+                )
             scale = min(dpi / 72, (_MOST_DRAWN / (width * height)) ** 0.5)
             image = page.render(scale=scale, grayscale=True, may_draw_forms=True).to_pil()
         finally:
             page.close()
     except pdfium.PdfiumError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"page {number} of {path.name} cannot be drawn: {error}", hint=_DAMAGED
         ) from None
     out = io.BytesIO()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.install import install_line
 from anyrig.text.document import Document
 from anyrig.text.formats.limits import Limits
@@ -49,7 +49,7 @@ _DAMAGED = "Get the file anew, or save it with another program."
 
 def read(path: Path, limits: Limits) -> Document:
     """Nothing: a picture has no text of its own."""
-    raise BadInput(f"{path.name} is a picture, no text", hint=read_first(path))
+    raise InvalidInputError(f"{path.name} is a picture, no text", hint=read_first(path))
 
 
 def read_first(path: Path) -> str:
@@ -144,7 +144,7 @@ def is_animation(path: Path, form: str, limits: Limits) -> bool:
 
 
 def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator[bytes]:
-    """Pages as PNG in grey, upright, one for each number (from 1); `BadInput` ends them.
+    """Pages as PNG in grey, upright, one for each number (from 1); `InvalidInputError` ends them.
 
     Args:
         path: of the file.
@@ -156,7 +156,9 @@ def drawn(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator
         places = list(_frames(image, path, limits)) if form == "tiff" else [0]
         for number in numbers:
             if not 1 <= number <= len(places):
-                raise BadInput(f"{path.name} has no page {number}", hint="Give one of its pages.")
+                raise InvalidInputError(
+                    f"{path.name} has no page {number}", hint="Give one of its pages."
+                )
             yield _png(image, places[number - 1], path, limits)
 
 
@@ -166,7 +168,7 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
     Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
     names = pillow_formats(form)
     if not names:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name}: the installed Pillow cannot read {form}",
             hint=f"Update it ({install_line('pillow', options='--upgrade')}), or save it as PNG.",
         )
@@ -175,14 +177,14 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
     except MemoryError:
         raise
     except UnidentifiedImageError:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
         ) from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
         _damaged(path, error)
     try:
         _check_size(image, path, limits)
-    except BadInput:
+    except InvalidInputError:
         image.close()
         raise
     return image
@@ -191,20 +193,20 @@ def _opened(path: Path, form: str, limits: Limits) -> Image:
 def _damaged(path: Path, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and "out of memory" in str(error):
         raise MemoryError from error  # Pillow has only words for it
-    raise BadInput(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
+    raise InvalidInputError(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
 
 
 def _check_size(image: Image, path: Path, limits: Limits) -> None:
     width, height = image.size
     if width * height > limits.pixels:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} is a picture of {width:,} x {height:,} pixels:"
             f" more than {limits.pixels // 1_000_000:,} million",
             hint="Make it smaller, or cut it in pieces.",
             limit="pixels",
         )
     if not (width and height):
-        raise BadInput(f"{path.name} is a picture of no size", hint=_DAMAGED)
+        raise InvalidInputError(f"{path.name} is a picture of no size", hint=_DAMAGED)
 
 
 def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
@@ -224,7 +226,7 @@ def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
             yield place
         place += 1
         if place > limits.pages:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"{path.name} has more than {limits.pages:,} pages", hint="Split it.", limit="pages"
             )
 
@@ -246,7 +248,7 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
         made = ImageOps.exif_transpose(grey(image))
         out = io.BytesIO()
         fitted(made).save(out, "PNG", compress_level=1)
-    except (PastLimit, MemoryError):
+    except (LimitExceededError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
         _damaged(path, error)

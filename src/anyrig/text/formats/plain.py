@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anyrig.errors import BadInput, PastLimit
+from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Inline
 from anyrig.text.formats import brackets, gutenberg
@@ -40,11 +40,11 @@ def content(path: Path, limits: Limits) -> bytes:
         size = path.stat().st_size
         data = path.read_bytes() if size <= limits.text_bytes else b""
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path.name} cannot be read: {error.strerror}", hint="Check the path and its rights."
         ) from error
     if size > limits.text_bytes:
-        raise PastLimit(
+        raise LimitExceededError(
             f"{path.name} is larger than {limits.text_bytes // 1_000_000} MB of text",
             hint="No book is that long; split the file.",
             limit="text_bytes",
@@ -54,9 +54,9 @@ def content(path: Path, limits: Limits) -> bytes:
     return data
 
 
-def empty(name: str) -> BadInput:
+def empty(name: str) -> InvalidInputError:
     """What a file without a word is."""
-    return BadInput(f"{name} has no text in it", hint="Give a file with text.")
+    return InvalidInputError(f"{name} has no text in it", hint="Give a file with text.")
 
 
 def document(text: str, name: str, form: str = "txt") -> Document:
@@ -70,12 +70,18 @@ def document(text: str, name: str, form: str = "txt") -> Document:
     refuse_binary(text, name)
     text = text.lstrip("\ufeff")
     if sum(map(text.count, _LINE_ENDS)) > _MOST_BLANK:
-        raise BadInput(f"{name} has more than {_MOST_BLANK:,} lines", hint="Split the file.")
+        raise InvalidInputError(
+            f"{name} has more than {_MOST_BLANK:,} lines", hint="Split the file."
+        )
     lines = text.splitlines()
     if text.count("\n\n") > _MOST_GAPS and sum(1 for _ in groups(lines)) > _MOST_GAPS:
-        raise BadInput(f"{name} has more than {_MOST_GAPS:,} paragraphs", hint="Split the file.")
+        raise InvalidInputError(
+            f"{name} has more than {_MOST_GAPS:,} paragraphs", hint="Split the file."
+        )
     if len(lines) > _MOST_LINES and sum(map(bool, map(str.strip, lines))) > _MOST_LINES:
-        raise BadInput(f"{name} has more than {_MOST_LINES:,} lines", hint="Split the file.")
+        raise InvalidInputError(
+            f"{name} has more than {_MOST_LINES:,} lines", hint="Split the file."
+        )
     core = gutenberg.frame(lines)
     words = words_of(text)
     made = [
@@ -92,7 +98,7 @@ def refuse_binary(text: str, name: str) -> None:
     """What decodes and is no text all the same: more control characters than anyone types."""
     sample = text[:200_000]
     if sum(sign in _CONTROLS for sign in sample) > len(sample) / 50:
-        raise BadInput(f"{name} is no text", hint="Give a text file, or a book.")
+        raise InvalidInputError(f"{name} is no text", hint="Give a text file, or a book.")
 
 
 def _around(lines: Sequence[str], words: frozenset[str], role: str) -> Iterator[Chapter]:

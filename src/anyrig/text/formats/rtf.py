@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import About, Block, BlockKind, Document
 from anyrig.text.formats import outline
 from anyrig.text.formats import rtf_words as words
@@ -27,7 +27,7 @@ def read(path: Path, limits: Limits) -> Document:
     """An RTF file as a document."""
     data = content(path, limits).lstrip(b"\xef\xbb\xbf \t\r\n")
     if not data.startswith(b"{\\rtf"):
-        raise BadInput(f"{path.name} is no RTF", hint="Give an RTF file, or rename it.")
+        raise InvalidInputError(f"{path.name} is no RTF", hint="Give an RTF file, or rename it.")
     reader = _Reader()
     reader.take(data.decode("latin-1"))
     if not any(block.text for block in reader.blocks):
@@ -98,7 +98,7 @@ class _Reader:
         while at < len(text):
             num_tokens += 1
             if num_tokens > _MOST_TOKENS:
-                raise BadInput(
+                raise InvalidInputError(
                     f"the file has more than {_MOST_TOKENS:,} control words",
                     hint="Save it as docx, or split it.",
                 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from lxml import etree
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.text.formats.limits import Limits
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def parse(data: bytes, *, name: str, limits: Limits) -> Element:
     if root is None:
         root = _parsed(_with_signs(text), _xml_parser(recover=True), name, last=True)
     if root is None:
-        raise BadInput(f"{name} is no XML that can be read", hint=_AGAIN)
+        raise InvalidInputError(f"{name} is no XML that can be read", hint=_AGAIN)
     return root
 
 
@@ -88,7 +88,7 @@ def page(data: bytes, *, name: str, limits: Limits) -> Element:
         root = _html(text, name)
     # Before anyone takes it apart into words: those take many times its room.
     if len(text) > limits.characters and _num_characters(root) > limits.characters:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} holds more than {limits.characters:,} characters of text", hint="Split it."
         )
     return root
@@ -184,13 +184,13 @@ def _mostly_utf8(data: bytes) -> bool:
 
 def _prepared(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
     if len(data) > limits.text_bytes:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is larger than {limits.text_bytes // 1_000_000} MB of mark-up",
             hint="No chapter is that long; split the file.",
         )
     text = _ILLEGAL.sub("", decoded(data)).lstrip()
     if text.count("<") > most_tags:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} is made of more than {most_tags:,} tags", hint="Split it, or simplify it."
         )
     _check_attributes(text, name)
@@ -203,7 +203,7 @@ def _prepared(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
 def _check_attributes(text: str, name: str) -> None:
     for found in _TAG_NAME.finditer(text):
         if _TOO_MANY.match(text, found.end()):
-            raise BadInput(
+            raise InvalidInputError(
                 f"{name} has a tag with more than {_MOST_ATTRIBUTES} attributes", hint=_AGAIN
             )
 
@@ -218,10 +218,10 @@ def _without_doctype(text: str, name: str) -> tuple[str, dict[str, str]]:
     if 0 <= bracket < end:
         closing = re.compile(r"\]\s*>").search(text, bracket)
         if not closing:
-            raise BadInput(f"{name} has a document type without an end", hint=_AGAIN)
+            raise InvalidInputError(f"{name} has a document type without an end", hint=_AGAIN)
         end = closing.end() - 1
     if end < 0:
-        raise BadInput(f"{name} has a document type without an end", hint=_AGAIN)
+        raise InvalidInputError(f"{name} has a document type without an end", hint=_AGAIN)
     declared = _declarations(text[start:end], name)
     return f"{text[:start]}{text[end + 1 :]}", declared
 
@@ -232,7 +232,7 @@ def _declarations(doctype: str, name: str) -> dict[str, str]:
         value = found[2] if found[2] is not None else found[3]
         plain = html.unescape(value)
         if len(value) > _LONGEST_ENTITY or "&" in plain.replace("& ", "") or "%" in value:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{name} declares entities made of others or far too long, as in an entity bomb",
                 hint=_AGAIN,
             )
@@ -249,7 +249,9 @@ def _with_entities(text: str, entities: dict[str, str], name: str, limits: Limit
         made = _meaning(found, entities)
         room -= len(made)
         if room < 0:
-            raise BadInput(f"{name} grows without end when its entities are put in", hint=_AGAIN)
+            raise InvalidInputError(
+                f"{name} grows without end when its entities are put in", hint=_AGAIN
+            )
         return made
 
     return "".join(piece if plain else _ENTITY.sub(meant, piece) for piece, plain in _pieces(text))
@@ -329,7 +331,7 @@ def _parsed(
         root = None
     limit = [error for error in parser.error_log if "RESOURCE_LIMIT" in (error.type_name or "")]
     if limit and (last or not deep):
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} nests its elements too deep, or holds too long a value", hint=_AGAIN
         )
     return root

@@ -3,7 +3,8 @@
     with opened(path, limits) as archive:
         archive.read("META-INF/container.xml")
 
-Refused with one `BadInput`: what is no archive or cut short, too many members, members that lie
+Refused with one `InvalidInputError`: what is no archive or cut short, too many members, members
+that lie
 over one another (how a small file claims to hold petabytes), names that lead out of a folder,
 symbolic links, two different members of one name, methods other than stored and deflated, and
 more bytes than `Limits` allow, whatever the headers say of them.
@@ -21,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from anyrig.errors import BadInput, Protected
+from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.formats.limits import Limits
 
 _AGAIN = "Get the file anew: this copy is damaged, or was made to do harm."
@@ -65,7 +66,7 @@ class Zipped:
         return self._members[name].file_size
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """A member's bytes; `BadInput` if it is not there, is damaged or too large.
+        """A member's bytes; `InvalidInputError` if it is not there, is damaged or too large.
 
         Args:
             name: as in `names`.
@@ -73,7 +74,7 @@ class Zipped:
         """
         member = self._members.get(name)
         if member is None:
-            raise BadInput(f"{self.name} has no {_short(name)} in it", hint=_AGAIN)
+            raise InvalidInputError(f"{self.name} has no {_short(name)} in it", hint=_AGAIN)
         most = min(most or self._limits.member_bytes, self._limits.member_bytes)
         if member.file_size > most:
             raise _too_large(self.name, name, most)
@@ -93,7 +94,7 @@ class Zipped:
             zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError,
             struct.error, ValueError,
         ) as error:  # fmt: skip
-            raise BadInput(
+            raise InvalidInputError(
                 f"{_short(member.filename)} in {self.name} is damaged ({error})", hint=_AGAIN
             ) from error
 
@@ -108,7 +109,9 @@ def opened(path: Path, limits: Limits) -> Iterator[Zipped]:
         zipfile.BadZipFile, zipfile.LargeZipFile, OSError, struct.error, ValueError,
         NotImplementedError, UnicodeError, OverflowError,
     ) as error:  # fmt: skip
-        raise BadInput(f"{path.name} is no whole zip archive ({error})", hint=_AGAIN) from error
+        raise InvalidInputError(
+            f"{path.name} is no whole zip archive ({error})", hint=_AGAIN
+        ) from error
     with archive:
         yield Zipped(archive, path.name, limits)
 
@@ -121,7 +124,9 @@ def _count_first(path: Path, limits: Limits) -> None:
         tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
-        raise BadInput(f"{path.name} is no whole zip archive: its end is missing", hint=_AGAIN)
+        raise InvalidInputError(
+            f"{path.name} is no whole zip archive: its end is missing", hint=_AGAIN
+        )
     num_members, directory_bytes = struct.unpack("<HI", tail[at + 10 : at + 16])
     large = tail.rfind(b"PK\x06\x06", 0, at)
     if large >= 0 and len(tail) >= large + 48:
@@ -148,7 +153,9 @@ def _checked(archive: zipfile.ZipFile, name: str, limits: Limits) -> dict[str, z
         _refuse_odd(member, name, limits)
         before = kept.get(clean)
         if before and (before.CRC, before.file_size) != (member.CRC, member.file_size):
-            raise BadInput(f"{name} has two different members {_short(clean)}", hint=_AGAIN)
+            raise InvalidInputError(
+                f"{name} has two different members {_short(clean)}", hint=_AGAIN
+            )
         kept[clean] = member
     return kept
 
@@ -157,7 +164,7 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], name: str) -> None:
     end = -1
     for member in sorted(members, key=lambda each: each.header_offset):
         if member.header_offset < max(end, 0):
-            raise BadInput(
+            raise InvalidInputError(
                 f"the members of {name} lie over one another, as in a zip bomb", hint=_AGAIN
             )
         end = member.header_offset + _HEADER_BYTES + member.compress_size
@@ -167,19 +174,19 @@ def _refuse_odd(member: zipfile.ZipInfo, name: str, limits: Limits) -> None:
     """What no honest book has; encryption by password is said for what it is."""
     short = _short(member.filename)
     if stat.S_ISLNK(member.external_attr >> 16):
-        raise BadInput(f"{short} in {name} is a link to another file", hint=_AGAIN)
+        raise InvalidInputError(f"{short} in {name} is a link to another file", hint=_AGAIN)
     if member.flag_bits & 0x1:
-        raise Protected(
+        raise ProtectedFileError(
             f"{name} is encrypted with a password", hint="Unpack it and pack it anew without one."
         )
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise BadInput(
+        raise InvalidInputError(
             f"{short} in {name} is packed in a way that books do not use",
             hint="Unpack it and zip it anew.",
         )
     packed = max(member.compress_size, 1)
     if member.file_size > limits.ratio_from_bytes and member.file_size / packed > limits.ratio:
-        raise BadInput(
+        raise InvalidInputError(
             f"{short} in {name} unpacks to {member.file_size // packed} times its size, "
             "as in a zip bomb",
             hint=_AGAIN,
@@ -192,7 +199,7 @@ def _clean(member: str, name: str) -> str:
         clean = clean[2:]
     parts = clean.split("/")
     if clean.startswith("/") or ".." in parts or ":" in parts[0][:2]:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} has a member whose name leads out of it: {_short(member)}", hint=_AGAIN
         )
     return clean
@@ -218,16 +225,16 @@ def _short(name: str) -> str:
     return repr(name if len(name) < 80 else f"{name[:77]}...")
 
 
-def _too_large(archive: str, member: str, most: int) -> BadInput:
+def _too_large(archive: str, member: str, most: int) -> InvalidInputError:
     what = f"{_short(member)} in {archive}" if member else archive
-    return BadInput(
+    return InvalidInputError(
         f"{what} unpacks to more than {most // 1_000_000} MB",
         hint="No book is that large; get the file anew.",
     )
 
 
-def _too_many(name: str, limits: Limits) -> BadInput:
-    return BadInput(
+def _too_many(name: str, limits: Limits) -> InvalidInputError:
+    return InvalidInputError(
         f"{name} lists more than {limits.members:,} members",
         hint="No book has that many; get the file anew.",
     )

@@ -9,7 +9,7 @@
 still being written, `save` waits for it first: the rhythm that was asked for holds, there is never
 more than one copy in memory, and `news` tells how long training stood. A checkpoint that could not
 be written raises at the next `save`, which has begun by then, or at `close`: whoever catches
-`StoreFailed` goes on training, with the earlier checkpoints untouched.
+`StorageError` goes on training, with the earlier checkpoints untouched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from types import TracebackType
 
 import torch
 
-from anyrig.errors import AnyrigError, StoreFailed
+from anyrig.errors import AnyrigError, StorageError
 from anyrig.training.checkpoint import read
 from anyrig.training.checkpoint.lock import FolderLock
 from anyrig.training.checkpoint.read import Found, Kept
@@ -219,7 +219,7 @@ class Checkpoints:
                 continue
             return Found(saved, kept.path, tuple(passed_over))
         if passed_over:
-            raise StoreFailed(
+            raise StorageError(
                 f"no checkpoint in {self.folder} is whole: {passed_over[-1]}",
                 hint="Start anew in another folder, or bring the files back from a backup.",
             )

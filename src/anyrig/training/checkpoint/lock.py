@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from anyrig.errors import TooBusy
+from anyrig.errors import OverloadedError
 from anyrig.training.checkpoint.write import refusals
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class FolderLock:
         self._key: tuple[int, str] | None = None
 
     def take(self, patience_s: float) -> None:
-        """Have the lock; `TooBusy` when another still has it after a while."""
+        """Have the lock; `OverloadedError` when another still has it after a while."""
         if self._key is not None:
             return
         with refusals(self._folder):
@@ -43,7 +43,7 @@ class FolderLock:
         end = time.monotonic() + patience_s
         while not self._try():
             if time.monotonic() >= end:
-                raise TooBusy(
+                raise OverloadedError(
                     f"another process{self._holder()} writes checkpoints into {self._folder}",
                     hint="Wait for it or end it, or name another folder.",
                 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.distributed.names import plain_name
 
 _SHOWN = 3
@@ -15,7 +15,9 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "transformer.", "base_model.mode
 
 
 def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Raise BadInput that names the first names that miss, are too many or have another shape."""
+    """Raise InvalidInputError that names the first names that miss, are too many or have another
+    shape.
+    """
     state = model.state_dict(keep_vars=True)
     wanted = {plain_name(n): one for n, one in state.items() if isinstance(one, torch.Tensor)}
     missing = _missing(wanted, weights)
@@ -32,7 +34,9 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None
     ]
     said = "; ".join(filter(None, parts))
     if said:
-        raise BadInput(f"the weights are not this model's: {said}", hint=_hint(wanted, weights))
+        raise InvalidInputError(
+            f"the weights are not this model's: {said}", hint=_hint(wanted, weights)
+        )
 
 
 def _missing(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, object]) -> list[str]:

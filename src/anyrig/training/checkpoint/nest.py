@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 Json: TypeAlias = Any
 Take = Callable[[torch.Tensor], str]
@@ -71,7 +71,7 @@ def _rare(value: Any, where: str) -> Json:
         return {"$device": str(value)}
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return encode(value.item(), _never, where)
-    raise BadInput(
+    raise InvalidInputError(
         f"{where.strip('.') or 'it'} is a {type(value).__name__}, which a checkpoint cannot hold",
         hint="Numbers, texts, tensors, and lists, tuples and dictionaries of them can be kept.",
     )

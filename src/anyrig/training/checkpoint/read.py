@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.training.checkpoint import nest, tensors
 from anyrig.training.checkpoint.state import Saved
 from anyrig.training.checkpoint.write import (
@@ -34,7 +34,7 @@ _NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RuntimeError)
 _NAME = re.compile(r"step-\d{8,}(-\d+)?")
 
 
-class Damaged(StoreFailed):
+class Damaged(StorageError):
     """A checkpoint that is not as it was written."""
 
 
@@ -67,7 +67,7 @@ def look(path: Path) -> Kept:
     told = _manifest(path)
     try:
         if told["format"] != FORMAT:
-            raise StoreFailed(
+            raise StorageError(
                 f"{path} is of format {told['format']}, known here is {FORMAT}",
                 hint="Use the version of anyrig that wrote it, or a later one.",
             )
@@ -121,8 +121,8 @@ def _damaged(path: Path, why: str) -> Damaged:
     )
 
 
-def _unreadable(path: Path, error: OSError) -> StoreFailed:
-    return StoreFailed(
+def _unreadable(path: Path, error: OSError) -> StorageError:
+    return StorageError(
         f"{path} cannot be read: {error.strerror or error}", hint="Look at its rights and the disk."
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.checkpoint import nest
 
 _Key = tuple[Any, ...]
@@ -99,7 +99,7 @@ def _plain_tensor(name: str, tensor: torch.Tensor) -> None:
     elif tensor.layout is not torch.strided or tensor.is_quantized:
         what = "is sparse or quantised"
     if what:
-        raise BadInput(
+        raise InvalidInputError(
             f"{name} {what}, which a checkpoint cannot hold",
             hint="Hand over whole, dense tensors: `group.weights` gathers them.",
         )

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 _NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -82,7 +82,9 @@ def write(path: Path, tensors: Mapping[str, torch.Tensor]) -> Wrote:
     header, at, details = {}, 0, {}
     for name, tensor in tensors.items():
         if name == _METADATA:
-            raise BadInput(f"a weight is called {name}", hint="That name is the format's own.")
+            raise InvalidInputError(
+                f"a weight is called {name}", hint="That name is the format's own."
+            )
         kind, shape = _NAMES.get(tensor.dtype, "U8"), list(tensor.shape)
         detail: dict[str, Any] = {}
         if tensor.dtype not in _NAMES:
@@ -115,7 +117,9 @@ def _bytes(tensor: torch.Tensor) -> Any:
     """The tensor's memory, in the order of its sides."""
     flat = tensor.detach().contiguous().reshape(-1)
     if sys.byteorder == "big":
-        raise BadInput("this machine writes numbers the other way", hint="Use another machine.")
+        raise InvalidInputError(
+            "this machine writes numbers the other way", hint="Use another machine."
+        )
     return flat.view(torch.uint8).numpy()
 
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyrig.errors import StoreFailed
+from anyrig.errors import StorageError
 from anyrig.training.checkpoint import tensors
 from anyrig.training.checkpoint.stage import Event, Gathered, Staging
 from anyrig.training.checkpoint.state import Saved
@@ -124,7 +124,7 @@ def _named(folder: Path, place: Path, step: int) -> Path:
         os.rename(place, path)
         sync_folder(folder)
         return path
-    raise StoreFailed(f"step {step} is in {folder} too often", hint="Clear the folder.")
+    raise StorageError(f"step {step} is in {folder} too often", hint="Clear the folder.")
 
 
 def sealed(manifest: dict[str, Any]) -> str:
@@ -151,7 +151,7 @@ def sync_folder(folder: Path) -> None:
 def _room(folder: Path, num_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if num_bytes + _SPARE_BYTES > free:
-        raise StoreFailed(
+        raise StorageError(
             f"a checkpoint takes {bytes_text(num_bytes)} and {folder} has {bytes_text(free)} left",
             hint=_ROOM,
         )
@@ -182,4 +182,4 @@ def refusals(folder: Path) -> Iterator[None]:
             error.errno or 0,
             (f"{{folder}}: {error.strerror or error}", "The earlier checkpoints are untouched."),
         )
-        raise StoreFailed(text.replace("{folder}", str(folder)), hint=hint) from error
+        raise StorageError(text.replace("{folder}", str(folder)), hint=hint) from error

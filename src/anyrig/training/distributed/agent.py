@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.training.distributed.orphans import end_with_parent
 
 AGENT_FILE = "agent.json"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyrig.errors import AnyrigError
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.training.distributed.orphans import end_with_parent
 
 INTERRUPTED = 130

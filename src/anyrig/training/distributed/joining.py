@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
-from anyrig.errors import BadSetting, PeerLost
+from anyrig.errors import InvalidSettingError, PeerLostError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -49,13 +49,13 @@ def place_of(environment: Mapping[str, str]) -> Place:
         fallback = environment.get("RANK", "") if name == "LOCAL_RANK" else ""
         text = environment.get(name, fallback)
         if not text.strip().isdigit():
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{name} is {text!r}" if text else f"WORLD_SIZE is set but {name} is not",
                 hint="Start with `anyrig train --nproc N` or torchrun, or unset WORLD_SIZE.",
             )
         numbers[name] = int(text)
     if not numbers["RANK"] < numbers["WORLD_SIZE"]:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"RANK is {numbers['RANK']} of {numbers['WORLD_SIZE']} processes",
             hint="Ranks count from 0 to WORLD_SIZE - 1.",
         )
@@ -73,7 +73,7 @@ def strategy_named(name: str) -> Literal["auto", "ddp", "fsdp"]:
     """A strategy by the word a person uses; DataParallel is explained, not done."""
     word = name.strip().lower()
     if word in _DATA_PARALLEL:
-        raise BadSetting(
+        raise InvalidSettingError(
             "DataParallel is not offered: one Python process drives all devices and is held up by "
             "itself, the model is copied to each device in every step, and gradients and outputs "
             "gather on the first device, which is full before the others are",
@@ -83,7 +83,7 @@ def strategy_named(name: str) -> Literal["auto", "ddp", "fsdp"]:
     for known in _STRATEGIES:
         if word == known:
             return known  # type: ignore[return-value]  # one of the literals
-    raise BadSetting(
+    raise InvalidSettingError(
         f"no strategy is called {name!r}", hint=f"There are: {', '.join(_STRATEGIES)}."
     )
 
@@ -93,11 +93,11 @@ def libraries(device_type: str) -> str:
     import torch.distributed as dist
 
     if not dist.is_available():
-        raise BadSetting(
+        raise InvalidSettingError(
             "this build of torch has no torch.distributed", hint="Train in one process."
         )
     if device_type not in _LIBRARIES:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"several processes cannot train together on {device_type}: no library carries its "
             "tensors",
             hint="Train in one process there.",
@@ -138,7 +138,7 @@ def join(
             timeout=patience,
         )
     except RuntimeError as error:
-        raise PeerLost(
+        raise PeerLostError(
             f"{place.size} processes were to meet at {place.address}:{place.port}, and did not "
             f"within {timeout_s:g} s",
             hint="See that all were started, with the same WORLD_SIZE, and can reach that address.",

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anyrig.errors import BadSetting, WorkFailed
+from anyrig.errors import InvalidSettingError, WorkError
 from anyrig.training.distributed.agent import AGENT_FILE
 from anyrig.training.distributed.restarting import START_AGAIN
 
-_CONSEQUENCE = "PeerLost"
+_CONSEQUENCE = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
 
@@ -66,22 +66,22 @@ def launch(
         tell: is told of a new start.
 
     Raises:
-        WorkFailed: a process failed; it says which one was first, and why.
+        WorkError: a process failed; it says which one was first, and why.
     """
     if nproc < 1:
-        raise BadSetting(f"nproc is {nproc}", hint="Start one process or more.")
+        raise InvalidSettingError(f"nproc is {nproc}", hint="Start one process or more.")
     surroundings = _surroundings(environment, nproc, cores)
     for number in range(restarts + 1):
         failed = _once(words if number == 0 or again is None else again, nproc, surroundings)
         if failed is None:
             return Launched(number)
         if failed.code != START_AGAIN:
-            raise WorkFailed(
+            raise WorkError(
                 f"process {failed.rank} of {nproc} failed: {failed.message}", hint=failed.hint
             )
         if tell is not None and number < restarts:
             tell(f"process {failed.rank} cannot go on: all start again with a smaller micro batch")
-    raise WorkFailed(
+    raise WorkError(
         f"the processes asked for a new start {restarts + 1} times",
         hint="Take a smaller model, shorter items, or more devices.",
     )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 # What torch.compile and checkpoint wrappers put into the names of what they wrap.
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
@@ -96,7 +96,7 @@ def _check_groups(
     if mine != theirs:
         odd = sorted(set().union(*mine) ^ set().union(*theirs))[:3]
         told = f": {', '.join(odd)}" if odd else " in other groups"
-        raise BadInput(
+        raise InvalidInputError(
             f"the optimiser's parameters are not those of the checkpoint{told}",
             hint="Make the model and the optimiser's groups as they were, or leave its state out.",
         )

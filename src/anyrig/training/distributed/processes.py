@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, PeerLost
+from anyrig.errors import InvalidInputError, PeerLostError
 from anyrig.training.distributed.names import (
     WholeModel,
     plain_name,
@@ -41,7 +41,7 @@ def together(doing: str) -> Iterator[None]:
             raise
         late = "time" in said.lower() and "out" in said.lower()
         why = "did not answer in time" if late else "ended"
-        raise PeerLost(
+        raise PeerLostError(
             f"another process of the group {why} while {doing}",
             hint="Look for the first error among the processes' output; then resume the run. "
             "Where steps are slow by nature, give the group a longer time-out.",
@@ -77,7 +77,7 @@ def broadcast_from_first(model: nn.Module) -> None:
     with together("comparing models"):
         dist.all_reduce(mine, dist.ReduceOp.MAX)
     if int(mine[0]) != -int(mine[1]):
-        raise BadInput(
+        raise InvalidInputError(
             "the processes have different models: names, shapes, formats or what is trained differ",
             hint="Make the model from the same settings in every process.",
         )

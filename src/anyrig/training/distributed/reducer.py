@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from torch.distributed import Work
@@ -118,7 +118,7 @@ class Reducer:
                 return
             bucket = self._bucket_of[id(parameter)]
             if bucket.work is not None:
-                raise BadInput(
+                raise InvalidInputError(
                     "a gradient came a second time in the last micro batch of a step",
                     hint="Checkpoint with use_reentrant=False and run one backward pass in a "
                     "micro batch, or open the group with overlap=False.",

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 
 START_AGAIN = 75
 """The exit code that asks for a new start: the system's own for "try again later"."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.distributed.names import (
     check_names,
     load_named,
@@ -104,7 +104,7 @@ class Shards(Collective):
 
         try:
             return list(blocks_of(model, self._block_types).values())
-        except BadSetting:
+        except InvalidSettingError:
             if self._block_types:
                 raise
             return []  # nothing repeats: the model is gathered as one
@@ -117,7 +117,7 @@ class Shards(Collective):
         held = [one for group in optimiser.param_groups for one in group["params"]]
         stale = [one for one in held if id(one) in new and new[id(one)] is not one]
         if any(optimiser.state.get(one) for one in stale):
-            raise BadInput(
+            raise InvalidInputError(
                 "the optimiser has taken steps with the whole model already",
                 hint="Prepare the model first, or load the optimiser's state after it.",
             )
@@ -132,7 +132,7 @@ class Shards(Collective):
         block for others that are done.
         """
         if num_items % self.size:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"a batch of {num_items} cannot be cut evenly over {self.size} processes, which "
                 "wait for each other in every block",
                 hint=f"Take a batch that is a multiple of {self.size} and drop_last = true, or "

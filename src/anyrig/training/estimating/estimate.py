@@ -22,7 +22,7 @@ from torch import nn
 
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
-from anyrig.errors import AnyrigError, BadInput, BadSetting
+from anyrig.errors import AnyrigError, InvalidInputError, InvalidSettingError
 from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.books import Books
 from anyrig.training.estimating.hollow import Make, hollow, hollow_batch
@@ -111,7 +111,7 @@ def estimate(
         capability: of a CUDA device, for the size of its libraries' workspaces.
     """
     if micro_batch < 1 or num_micro < 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"a micro batch of {micro_batch}, {num_micro} of them", hint="Count from 1 up."
         )
     precision = cast("Precision", precision_named(precision) or precision)
@@ -262,9 +262,9 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _cannot(error: Exception) -> BadSetting:
+def _cannot(error: Exception) -> InvalidSettingError:
     said = str(error).strip().splitlines() or [type(error).__name__]
-    return BadSetting(
+    return InvalidSettingError(
         f"this step cannot be counted without data: {said[0][:200]}",
         hint="A model or loss that reads values (.item(), .any() in an if) can only be measured: "
         "run a profile of it.",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from anyrig.devices.describe import Device, Machine
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.estimating.estimate import Estimate
 from anyrig.units import GIB, MIB, bytes_text
 
@@ -56,7 +56,7 @@ def fits(
     """
     given = [estimates] if isinstance(estimates, Estimate) else list(estimates)
     if not given:
-        raise BadInput("no estimate to compare devices with", hint="Give at least one.")
+        raise InvalidInputError("no estimate to compare devices with", hint="Give at least one.")
     return tuple(
         _fitting(device, given, _held(device, gib, fraction)) for device in machine.devices
     )
@@ -81,7 +81,7 @@ def largest_batch(estimates: Sequence[Estimate], there_bytes: int, context_bytes
     ordered = sorted(estimates, key=lambda one: one.micro_batch)
     low, high = ordered[0], ordered[-1]
     if low.micro_batch == high.micro_batch:
-        raise BadInput("one micro batch makes no line", hint="Estimate it at two sizes.")
+        raise InvalidInputError("one micro batch makes no line", hint="Estimate it at two sizes.")
     slope = (high.peak - low.peak) / (high.micro_batch - low.micro_batch)
     room = (there_bytes - context_bytes) / _SPARE
     if slope <= 0:  # so small that the optimiser's own peak hides it

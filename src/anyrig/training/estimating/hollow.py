@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.nests import mapped
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def hollow_batch(batch: T, mode: FakeTensorMode) -> T:
 
 def _checked(made: object) -> nn.Module:
     if not isinstance(made, nn.Module):
-        raise BadInput(
+        raise InvalidInputError(
             f"a {type(made).__name__} is no model", hint="Give a torch module or what makes one."
         )
     return made

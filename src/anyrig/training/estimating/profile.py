@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import Fit, Meter, Trial, best_rate, fit
 from anyrig.memory.host import Trimming
 from anyrig.memory.oom import recognise
 from anyrig.memory.plot import svg
 from anyrig.memory.seek import Try
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 if TYPE_CHECKING:
     from anyrig.backends import Bound
@@ -52,7 +52,7 @@ def profile(
     """
     ordered = sorted(set(sizes))
     if not ordered or ordered[0] < 1:
-        raise BadInput(f"no micro batches: {list(sizes)}", hint="Give sizes from 1 up.")
+        raise InvalidInputError(f"no micro batches: {list(sizes)}", hint="Give sizes from 1 up.")
     meter: Meter = Trimming(bound) if bound.on_host else bound
     cliff = 0.0 if bound.on_host else 0.5
     trial = Trial(step, meter, budget_bytes, recognise, _STEPS, cliff)

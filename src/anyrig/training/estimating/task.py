@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyrig.devices.describe import Precision
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.checks import accept_other_spellings
 from anyrig.training.estimating.estimate import Estimate, estimate
 from anyrig.training.estimating.hollow import batch_like
@@ -64,5 +64,5 @@ def batch_of_one(task: Task) -> Batch:
     try:
         item = data[0] if hasattr(data, "__getitem__") else next(iter(data))
     except (IndexError, StopIteration):
-        raise BadInput("the data set is empty", hint="Give at least one item.") from None
+        raise InvalidInputError("the data set is empty", hint="Give at least one item.") from None
     return (collate or default_collate)([item])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ConvShape:
     def __post_init__(self) -> None:
         numbers = (self.classes, self.channels, self.blocks, self.stem, *self.widths)
         if not self.widths or any(type(one) is not int or one < 1 for one in numbers):
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"a convnet cannot be of {self}", hint="Sizes are whole numbers from 1 up."
             )
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 _ROWS = 64
 _STD = 0.02
@@ -38,16 +38,18 @@ class GptShape:
         for name in ("vocabulary", "context", "layers", "heads", "width"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise BadSetting(
+                raise InvalidSettingError(
                     f"{name} is {value!r}", hint="It must be a whole number from 1 up."
                 )
         if self.width % self.heads:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"width {self.width} cannot be shared by {self.heads} heads",
                 hint="Make the width a multiple of the heads.",
             )
         if not 0 <= self.dropout < 1:
-            raise BadSetting(f"dropout is {self.dropout!r}", hint="It must be from 0 up, below 1.")
+            raise InvalidSettingError(
+                f"dropout is {self.dropout!r}", hint="It must be from 0 up, below 1."
+            )
 
     @property
     def rows(self) -> int:
@@ -151,7 +153,7 @@ class Gpt(nn.Module):
         """Logits (batch, length, vocabulary), or with `hidden` the states that the head reads."""
         length = tokens.shape[1]
         if length > self.shape.context:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{length} tokens are more than the model's context of {self.shape.context}",
                 hint="Cut the text into shorter windows, or make the context longer.",
             )
@@ -206,7 +208,7 @@ def gpt(shape: str | GptShape, **changes: int | float) -> Gpt:
     """A model of a preset's name, or of a shape, with some of its sizes changed."""
     if isinstance(shape, str):
         if shape not in PRESETS:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"there is no GPT called {shape!r}", hint=f"Known are: {', '.join(PRESETS)}."
             )
         shape = PRESETS[shape]
@@ -268,7 +270,7 @@ def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
         for name, parameter in model.named_parameters():
             tensor = given.get(_theirs(name))
             if tensor is None:
-                raise BadSetting(
+                raise InvalidSettingError(
                     f"the weights have no {_theirs(name)}", hint="Give those of a GPT-2 model."
                 )
             _put(parameter, _turned(name, tensor), _theirs(name), model.vocabulary)
@@ -277,7 +279,7 @@ def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
 def _put(parameter: torch.Tensor, tensor: torch.Tensor, name: str, vocabulary: int) -> None:
     target = parameter[:vocabulary] if name == "transformer.wte.weight" else parameter
     if target.shape != tensor.shape:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{name} is of {tuple(tensor.shape)}, the model wants {tuple(target.shape)}",
             hint="Build the model with the sizes in the folder's config.json.",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 _WIDER = 4
 
@@ -30,7 +30,9 @@ class ResnetShape:
     def __post_init__(self) -> None:
         numbers = (self.classes, self.channels, self.width, *self.stages)
         if not self.stages or any(type(one) is not int or one < 1 for one in numbers):
-            raise BadSetting(f"a ResNet cannot be of {self}", hint="Give whole numbers from 1 up.")
+            raise InvalidSettingError(
+                f"a ResNet cannot be of {self}", hint="Give whole numbers from 1 up."
+            )
 
 
 PRESETS: dict[str, ResnetShape] = {

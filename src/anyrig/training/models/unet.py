@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 _MOST_GROUPS = 32
 _LONGEST_WAVE = 10_000.0
@@ -39,17 +39,17 @@ class UnetShape:
     def __post_init__(self) -> None:
         numbers = (self.channels, self.size, self.width, self.blocks, self.heads, *self.levels)
         if not self.levels or any(type(one) is not int or one < 1 for one in numbers):
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"a U-Net cannot be of {self}", hint="Sizes are whole numbers from 1 up."
             )
         halves = 2 ** (len(self.levels) - 1)
         if self.size % halves:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"a side of {self.size} cannot be halved {len(self.levels) - 1} times",
                 hint=f"Make it a multiple of {halves}, or give fewer levels.",
             )
         if self.width * self.levels[-1] % self.heads:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"{self.width * self.levels[-1]} channels cannot be shared by {self.heads} heads",
                 hint="Make the width a multiple of the heads.",
             )

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class VitShape:
         for name in ("classes", "channels", "size", "patch", "layers", "heads", "width"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise BadSetting(
+                raise InvalidSettingError(
                     f"{name} is {value!r}", hint="It must be a whole number from 1 up."
                 )
         if self.size % self.patch:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"a side of {self.size} cannot be cut into patches of {self.patch}",
                 hint="Make the size a multiple of the patch.",
             )
         if self.width % self.heads:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"width {self.width} cannot be shared by {self.heads} heads",
                 hint="Make the width a multiple of the heads.",
             )

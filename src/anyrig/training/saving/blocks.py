@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 
 _CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 # So few outer blocks are stages: the units inside them are taken when these hold most of them.
@@ -42,7 +42,7 @@ def blocks_of(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Modul
         return _named(model, types)
     found = _repeated(model)
     if not found:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"{type(model).__name__} has no repeated blocks",
             hint="Name their classes in recompute_types.",
         )
@@ -142,7 +142,9 @@ def _named(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Module]:
             near = difflib.get_close_matches(word, classes, n=1)
             there = ", ".join(sorted(classes)[:12])
             hint = f"Did you mean {near[0]!r}?" if near else f"It is made of: {there}."
-            raise BadSetting(f"{type(model).__name__} has no module of class {word!r}", hint=hint)
+            raise InvalidSettingError(
+                f"{type(model).__name__} has no module of class {word!r}", hint=hint
+            )
     wanted = set(types)
     return _outermost(
         {name: one for name, one in model.named_modules() if type(one).__name__ in wanted}

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training.saving.lane import Lane
 from anyrig.units import MIB
 
@@ -193,9 +193,13 @@ def offload_optimizer(
         piece_bytes: weights that are computed at once; about twice their state is on the device.
     """
     if isinstance(optimiser, torch.optim.LBFGS):
-        raise BadSetting("LBFGS looks at all weights at once", hint="Keep its state on the device.")
+        raise InvalidSettingError(
+            "LBFGS looks at all weights at once", hint="Keep its state on the device."
+        )
     if is_offloaded(optimiser):
-        raise BadSetting("this optimiser's state is on the host already", hint="Undo it first.")
+        raise InvalidSettingError(
+            "this optimiser's state is on the host already", hint="Undo it first."
+        )
     made = OffloadedState(optimiser, piece_bytes)
     optimiser.__dict__[_MARK] = True
     return made

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
 from anyrig.training.saving.blocks import is_sequence, parts_of
 from anyrig.units import plural
 
@@ -86,15 +86,19 @@ def recompute(model: nn.Module, how: How = "blocks", types: Sequence[str] = ()) 
             block.
     """
     if how not in ("blocks", "selective"):
-        raise BadSetting(f"no way to recompute is called {how!r}", hint="blocks or selective.")
+        raise InvalidSettingError(
+            f"no way to recompute is called {how!r}", hint="blocks or selective."
+        )
     if hasattr(model, "_orig_mod"):
-        raise BadSetting(
+        raise InvalidSettingError(
             "the model is compiled already, so its blocks cannot be changed any more",
             hint="Call recompute first, then torch.compile.",
         )
     for name, module in model.named_modules():
         if isinstance(module.__dict__.get("forward"), (_Again, _Segments)):
-            raise BadSetting(f"{name or 'the model'} is recomputed already", hint="Undo it first.")
+            raise InvalidSettingError(
+                f"{name or 'the model'} is recomputed already", hint="Undo it first."
+            )
     blocks = parts_of(model, types)
     kinds = tuple(dict.fromkeys(type(block).__name__ for block in blocks.values()))
     done = Recomputing(how, tuple(blocks), kinds)

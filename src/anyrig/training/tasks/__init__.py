@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.engines import resolve
-from anyrig.errors import BadSetting
+from anyrig.errors import InvalidSettingError
+from anyrig.plugins import load_class
 
 if TYPE_CHECKING:
     from anyrig.training.protocol import Task
@@ -39,9 +39,9 @@ def build(config: Mapping[str, Any], folder: Path, run: Path, seed: int) -> Task
     rest = dict(config)
     kind = rest.pop("kind", "")
     if not isinstance(kind, str) or not kind:
-        raise BadSetting(
+        raise InvalidSettingError(
             "[task] does not say its kind", hint=f"Set kind to one of: {', '.join(TASKS)}."
         )
-    builder = resolve(kind, TASKS, GROUP)
+    builder = load_class(kind, TASKS, GROUP)
     task: Task = builder(rest, folder=Path(folder), run=Path(run), seed=seed)
     return task

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.protocol import Batch, Figure, Loss, Task
 from anyrig.training.tasks import texts
 from anyrig.training.tasks.texts import Cutter, Ids
@@ -84,7 +84,7 @@ def _pass_on(model: nn.Module, missing: Iterable[str]) -> None:
 
 def _head(labels: Sequence[str], kind: Kind) -> dict[str, Any]:
     if not labels:
-        raise BadInput("there are no labels", hint="Give examples of at least two.")
+        raise InvalidInputError("there are no labels", hint="Give examples of at least two.")
     problem = "single_label_classification" if kind == "one" else "multi_label_classification"
     return {
         "num_labels": len(labels),
@@ -152,12 +152,12 @@ def check(examples: Sequence[Labelled], num_labels: int, kind: Kind) -> None:
     """Refuse examples whose labels make no sense."""
     for one in examples:
         if kind == "one" and len(one.labels) != 1:
-            raise BadInput(
+            raise InvalidInputError(
                 f"a text has {len(one.labels)} labels where it must have one: {one.text[:60]!r}",
                 hint='kind "many" allows any number.',
             )
         if not all(0 <= label < num_labels for label in one.labels):
-            raise BadInput(
+            raise InvalidInputError(
                 f"a text has a label that there is not: {one.labels}",
                 hint=f"They are counted from 0 to {num_labels - 1}.",
             )
@@ -206,7 +206,7 @@ def _weights(
         if asked == "none":
             return None
         if asked != "balanced":
-            raise BadInput(
+            raise InvalidInputError(
                 f"class weights {asked!r}", hint="none, balanced, or a number for each label."
             )
         counts = torch.zeros(num_labels)
@@ -222,7 +222,7 @@ def _weights(
         return weights * len(learnt) / (weights * counts).sum().clamp(min=1e-6)
     given = torch.tensor([float(one) for one in asked])
     if len(given) != num_labels or bool((given <= 0).any()) or not bool(given.isfinite().all()):
-        raise BadInput(
+        raise InvalidInputError(
             f"class weights {list(asked)}", hint=f"Give {num_labels} numbers above nought."
         )
     return given

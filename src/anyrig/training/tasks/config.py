@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from anyrig.errors import BadInput, BadSetting
+from anyrig.errors import InvalidInputError, InvalidSettingError
 
 Config = TypeVar("Config")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -28,7 +28,7 @@ def read(kind: type[Config], values: Mapping[str, Any], where: str = "task") -> 
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-            raise BadSetting(f"[{where}] has no setting {name!r}", hint=hint)
+            raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
         given[name] = _fitted(value, hints[name], f"[{where}] {name}")
     return kind(**given)
 
@@ -38,7 +38,7 @@ def _fitted(value: Any, hint: Any, where: str) -> Any:
         fits, made = _as(value, option)
         if fits:
             return made
-    raise BadSetting(f"{where} is {value!r}", hint=f"It must be {_named(hint)}.")
+    raise InvalidSettingError(f"{where} is {value!r}", hint=f"It must be {_named(hint)}.")
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -88,7 +88,9 @@ def existing(folder: Path, text: str, what: str) -> Path:
     """A path that must be there."""
     path = below(folder, text)
     if not path.exists():
-        raise BadInput(f"{what} {path} is not there", hint=f"Relative paths begin at {folder}.")
+        raise InvalidInputError(
+            f"{what} {path} is not there", hint=f"Relative paths begin at {folder}."
+        )
     return path
 
 

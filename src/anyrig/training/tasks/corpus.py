@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyrig.errors import AnyrigError, BadInput
-from anyrig.store.atomic import replacing, write_text
+from anyrig.errors import AnyrigError, InvalidInputError
+from anyrig.storage.atomic import replacing, write_text
 from anyrig.text import files
 from anyrig.text import folder as folders
 from anyrig.text.formats.limits import Limits
@@ -108,14 +108,16 @@ def find(patterns: Sequence[str], start: Path) -> Corpus:
             found = [one for one in matched if folders.is_inside(one, fixed)]
             outside += [Path(one) for one in matched if one not in set(found)]
         if not found or not Path(found[0]).exists():
-            raise BadInput(f"there is no text at {whole}", hint=f"Relative paths begin at {start}.")
+            raise InvalidInputError(
+                f"there is no text at {whole}", hint=f"Relative paths begin at {start}."
+            )
         places += [Path(one) for one in found]
     seen = folders.find(places)
     skipped = {
         str(one.path): one.reason for one in (*seen.skipped, *seen.unreadable, *seen.outside)
     } | {str(one): folders.LEADS_OUT for one in outside}
     if not seen.files:
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no text in {', '.join(map(str, places))}", hint="Give files with text."
         )
     return Corpus(seen.files, skipped)
@@ -173,14 +175,14 @@ def given(path: Path, tokens: Tokens) -> Packed:
     width = 4 if kind == "uint32" else 2
     size = path.stat().st_size
     if not path.is_file() or size % width or not size:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} is no row of tokens of {8 * width} bits",
             hint="Numbers of 16 bits are expected, of 32 in a file called .uint32.",
         )
     row = np.memmap(path, dtype=kind, mode="r")
     highest = max(int(row[at : at + _PIECE_BYTES].max()) for at in range(0, len(row), _PIECE_BYTES))
     if highest >= tokens.size:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} holds the token {highest}, the tokenizer has {tokens.size}",
             hint="Name the tokenizer that the row was made with.",
         )
@@ -283,7 +285,7 @@ def split(row: Packed, context: int, share: float) -> tuple[Windows, Windows | N
     """Windows to train on, and those of the end, which are only measured."""
     num_windows = (row.num_tokens - 1) // context
     if num_windows < 1:
-        raise BadInput(
+        raise InvalidInputError(
             f"the text has {row.num_tokens} tokens, fewer than a window of {context + 1}",
             hint="Give more text, or set a shorter context.",
         )

@@ -24,8 +24,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting
-from anyrig.store.atomic import replacing, write_text
+from anyrig.errors import InvalidInputError, InvalidSettingError
+from anyrig.storage.atomic import replacing, write_text
 from anyrig.training.models.unet import PRESETS, Unet, UnetShape
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import config
@@ -73,13 +73,13 @@ class DiffusionConfig:
 
     def __post_init__(self) -> None:
         if not self.data:
-            raise BadSetting("[task] data is not set", hint="Name the folder of pictures.")
+            raise InvalidSettingError("[task] data is not set", hint="Name the folder of pictures.")
         if not 0 <= self.validation < 1:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
             )
         if not 1 <= self.sample_steps <= STEPS or self.samples < 0:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"[task] {self.samples} samples in {self.sample_steps} steps cannot be drawn",
                 hint=f"Steps are from 1 to {STEPS}, samples from 0 up.",
             )
@@ -111,7 +111,7 @@ def _shape(chosen: DiffusionConfig) -> UnetShape:
     sizes = {"preset": chosen.model} if isinstance(chosen.model, str) else dict(chosen.model)
     preset = sizes.pop("preset", "tiny")
     if preset not in PRESETS:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"there is no U-Net called {preset!r}", hint=f"Known are: {', '.join(PRESETS)}."
         )
     first = dataclasses.asdict(PRESETS[preset])
@@ -321,7 +321,7 @@ def load(folder: Path) -> Diffusion:
         model = Diffusion(Unet(shape), "v" if about["predict"] == "v" else "epsilon")
         model.load_state_dict(load_file(folder / _WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds no diffusion model: {error}",
             hint=f"Give the folder `model` of a run, with {_WEIGHTS} and {_ABOUT}.",
         ) from error

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import texts
 from anyrig.training.tasks.sentence import SentenceModel, save
@@ -88,12 +88,12 @@ def embedding(
         prompts: what stands before a text by its use: anchors are queries, the rest passages.
     """
     if not learnt:
-        raise BadInput("there are no pairs to learn from", hint="Give some.")
+        raise InvalidInputError("there are no pairs to learn from", hint="Give some.")
     scored = isinstance(learnt[0], Scored)
     if any(isinstance(one, Scored) != scored for one in (*learnt, *held)):
-        raise BadInput("pairs with scores and without", hint="Give one kind of them.")
+        raise InvalidInputError("pairs with scores and without", hint="Give one kind of them.")
     if scale <= 0:
-        raise BadInput(f"a scale of {scale}", hint="It must be above nought; 20 is usual.")
+        raise InvalidInputError(f"a scale of {scale}", hint="It must be above nought; 20 is usual.")
     prompts = dict(prompts or {})
 
     def finish(folder: Path) -> Mapping[str, Any]:

@@ -24,9 +24,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import install_line
-from anyrig.store.atomic import replacing, write_text
+from anyrig.storage.atomic import replacing, write_text
 from anyrig.training.models import convnet, vit
 from anyrig.training.protocol import Batch, Task
 from anyrig.training.tasks import config
@@ -76,7 +76,7 @@ class ImagesConfig:
 
 def _demand(holds: bool, said: str, hint: str) -> None:
     if not holds:
-        raise BadSetting(f"[task] {said}", hint=hint)
+        raise InvalidSettingError(f"[task] {said}", hint=hint)
 
 
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
@@ -119,7 +119,7 @@ def _classes(found: Gathered) -> tuple[list[str], dict[int, int], dict[str, str]
     }
     classes = sorted({name.partition("/")[0] for name in found.names if "/" in name})
     if len(classes) < 2:
-        raise BadInput(
+        raise InvalidInputError(
             f"{found.folder} has pictures of {len(classes)} classes",
             hint="Put the pictures of each class, two at least, into a folder of the class's name.",
         )
@@ -199,7 +199,9 @@ def make(
         return vit.Vit(config.read(vit.VitShape, made, "task.model")), {"kind": kind, **made}
     if kind == "timm":
         return _timm(preset, classes, channels), {"kind": kind, "preset": preset}
-    raise BadSetting(f"[task] model is of the kind {kind!r}", hint="Kinds are: convnet, vit, timm.")
+    raise InvalidSettingError(
+        f"[task] model is of the kind {kind!r}", hint="Kinds are: convnet, vit, timm."
+    )
 
 
 def _table(word: str) -> dict[str, Any]:
@@ -209,7 +211,7 @@ def _table(word: str) -> dict[str, Any]:
 
 def _preset(presets: Mapping[str, Any], name: str, kind: str) -> Any:
     if name not in presets:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"there is no {kind} called {name!r}", hint=f"Known are: {', '.join(presets)}."
         )
     return presets[name]
@@ -220,7 +222,7 @@ def _timm(name: str, classes: int, channels: int) -> nn.Module:
     try:
         timm = importlib.import_module("timm")
     except (ImportError, RuntimeError, OSError) as error:  # a torchvision of another torch
-        raise MissingPackage(
+        raise MissingPackageError(
             f"timm:{name} needs the packages timm and torchvision: {error}",
             hint=f"{install_line('timm')}, with a torchvision that fits the installed torch; on "
             "ARM processors its wheel needs CUDA. convnet and vit need neither.",
@@ -230,7 +232,7 @@ def _timm(name: str, classes: int, channels: int) -> nn.Module:
             name, pretrained=False, num_classes=classes, in_chans=channels
         )
     except (RuntimeError, ValueError, TypeError) as error:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"timm makes no model of {name!r}: {error}",
             hint="timm.list_models() gives the names.",
         ) from error
@@ -364,7 +366,7 @@ def load(folder: Path) -> Classifier:
         model = Normalised(body, nought, one, each=about["normalise"] == "each")
         model.load_state_dict(state)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} holds no classifier of pictures: {error}",
             hint=f"Give the folder `model` of a run, with {_WEIGHTS} and {_LABELS}.",
         ) from error

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.errors import BadInput, BadSetting, MissingPackage
+from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.install import install_line
-from anyrig.store.atomic import write_text
+from anyrig.storage.atomic import write_text
 from anyrig.training.head import IGNORED, LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
 from anyrig.training.protocol import Batch, Loss, Task
@@ -67,17 +67,19 @@ class LanguageConfig:
     def __post_init__(self) -> None:
         if bool(self.text) == bool(self.data):
             said = "both text and data" if self.text else "no text"
-            raise BadSetting(f"[task] names {said}", hint='Set text = "folder", or data = "file".')
+            raise InvalidSettingError(
+                f"[task] names {said}", hint='Set text = "folder", or data = "file".'
+            )
         if self.data and self.tokenizer == "train":
-            raise BadSetting(
+            raise InvalidSettingError(
                 "[task] a tokenizer cannot be trained on tokens", hint="Name the one they are of."
             )
         if not 0 <= self.validation < 1:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"[task] validation is {self.validation}", hint="It must be from 0 up, below 1."
             )
         if self.context < 0:
-            raise BadSetting(
+            raise InvalidSettingError(
                 f"[task] context is {self.context}", hint="From 1 up; 0 is what the model sees."
             )
 
@@ -137,7 +139,7 @@ def _source(chosen: LanguageConfig, folder: Path) -> Path | None:
 def _is_folder(name: str, folder: Path) -> bool:
     there = (config.below(folder, name) / "config.json").is_file()
     if there and name in PRESETS:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"[task] model is {name!r}, which is a preset and a folder",
             hint=f'Say "./{name}" for the folder, {{ preset = "{name}" }} for a new model.',
         )
@@ -157,7 +159,7 @@ def _shape(chosen: LanguageConfig) -> GptShape:
     sizes = {"preset": chosen.model} if isinstance(chosen.model, str) else dict(chosen.model)
     preset = sizes.pop("preset", "tiny")
     if preset not in PRESETS:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"[task] model is {preset!r}, which is no preset and no folder with a config.json",
             hint=f"Presets are: {', '.join(PRESETS)}. Or give a Hugging Face folder.",
         )
@@ -169,7 +171,7 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
-        raise MissingPackage(
+        raise MissingPackageError(
             "a Hugging Face model needs the package transformers",
             hint=install_line("anyrig[torch]"),
         ) from error
@@ -178,19 +180,19 @@ def _pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Modu
             str(path), local_files_only=True, trust_remote_code=False, dtype=torch.float32
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} holds no causal model that transformers can load: {error}",
             hint="Give a folder with config.json and model.safetensors.",
         ) from error
     rows = int(model.get_input_embeddings().num_embeddings)  # type: ignore[arg-type]  # a number
     if words.size > rows:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"the tokenizer has {words.size} tokens, the model {rows} rows",
             hint='Use the model\'s own: tokenizer = "auto".',
         )
     longest = int(getattr(model.config, "max_position_embeddings", 0) or 1024)
     if context > longest:
-        raise BadSetting(
+        raise InvalidSettingError(
             f"[task] context is {context}, the model sees {longest} tokens",
             hint=f"Set context = {longest} or less.",
         )

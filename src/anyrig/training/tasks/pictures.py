@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional as F
 
-from anyrig.errors import AnyrigError, BadInput, PastLimit
-from anyrig.store.atomic import replacing, write_text
+from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
+from anyrig.storage.atomic import replacing, write_text
 from anyrig.text import folder as folders
 from anyrig.text.formats import picture
 
@@ -48,7 +48,7 @@ _HINT = "Get the file anew, or save it with another program."
 def read(source: Path | bytes, size: int, channels: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """A picture as bytes (channels, size, size): upright, its middle, on white where it is clear.
 
-    Whatever is wrong with it is a `BadInput`.
+    Whatever is wrong with it is a `InvalidInputError`.
     """
     made = _read(source, size, channels, picture.MOST_DECODE_BYTES)
     assert made is not None  # `_opened` refuses what takes more
@@ -72,7 +72,7 @@ def _read(
         said = re.sub(
             r" ?<_io\.BytesIO[^>]*>", "", str(error)
         )  # Pillow names our buffer, not the file
-        raise BadInput(f"{name} is damaged: {said}", hint=_HINT) from error
+        raise InvalidInputError(f"{name} is damaged: {said}", hint=_HINT) from error
 
 
 def _bytes(source: Path | bytes, name: str) -> bytes:
@@ -80,14 +80,14 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
         return source
     try:
         if not source.is_file():
-            raise BadInput(f"{source} is no file", hint="Give the path of a picture.")
+            raise InvalidInputError(f"{source} is no file", hint="Give the path of a picture.")
         if source.stat().st_size > MOST_BYTES:
-            raise PastLimit(
+            raise LimitExceededError(
                 f"{name} is larger than {MOST_BYTES // 1_000_000} MB", hint="Make it smaller."
             )
         return source.read_bytes()
     except OSError as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{source} cannot be read: {error.strerror}", hint="Check its permissions."
         ) from None
 
@@ -97,13 +97,15 @@ def _opened(data: bytes, name: str) -> Image:
 
     form = picture.format_of_head(data[:64])
     if not form:
-        raise BadInput(f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP.")
+        raise InvalidInputError(
+            f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP."
+        )
     Image.MAX_IMAGE_PIXELS = None  # held to our own limit, by a clear error
     image = Image.open(io.BytesIO(data), formats=picture.pillow_formats(form))
     width, height = image.size
     if width * height > MOST_PIXELS:
         image.close()
-        raise PastLimit(
+        raise LimitExceededError(
             f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
             hint="Make it smaller.",
         )
@@ -111,7 +113,7 @@ def _opened(data: bytes, name: str) -> Image:
     if needed > picture.MOST_DECODE_BYTES:
         kind, most = image.format or "a picture", picture.MOST_DECODE_BYTES // 1_000_000
         image.close()
-        raise PastLimit(
+        raise LimitExceededError(
             f"{name} is {kind} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
             " decode",
             hint="Make it smaller, or save it as PNG.",
@@ -228,7 +230,7 @@ def _gathered(about: Path, folder: Path, size: int, channels: int, cache_gb: flo
     with replacing(array) as file:
         names, sums = _decoded(found.files, size, channels, skipped, file if cached else None)
     if not names:
-        raise BadInput(
+        raise InvalidInputError(
             f"there is no picture that can be read in {folder}",
             hint="Give a folder of PNG, JPEG, WebP, TIFF, GIF or BMP files.",
         )

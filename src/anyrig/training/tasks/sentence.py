@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 from anyrig.training.tasks import texts
 from anyrig.training.tasks.texts import Cutter, write_json
 
@@ -53,12 +53,14 @@ class Dense(nn.Module):
             state = load_file(str(folder / "model.safetensors"))
             weight = state["linear.weight"]
         except (OSError, ValueError, KeyError) as error:
-            raise BadInput(
+            raise InvalidInputError(
                 f"{folder} holds no dense layer: {error}", hint="Get the model again."
             ) from error
         kind = str(told.get("activation_function", "")).rpartition(".")[2]
         if kind not in ("Tanh", "Identity", ""):
-            raise BadInput(f"a dense layer with {kind}", hint="Tanh and Identity are known here.")
+            raise InvalidInputError(
+                f"a dense layer with {kind}", hint="Tanh and Identity are known here."
+            )
         out, size = weight.shape
         made = cls(size, out, bias="linear.bias" in state, tanh=kind == "Tanh")
         made.load_state_dict({name: value.float() for name, value in state.items()})
@@ -89,7 +91,7 @@ class SentenceModel(nn.Module):
     ) -> None:
         super().__init__()
         if pooling not in _FLAGS:
-            raise BadInput(f"pooling {pooling!r}", hint=f"There are: {', '.join(_FLAGS)}.")
+            raise InvalidInputError(f"pooling {pooling!r}", hint=f"There are: {', '.join(_FLAGS)}.")
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # type: ignore[assignment]  # a module or none
         self.encoder, self.dense = encoder, dense

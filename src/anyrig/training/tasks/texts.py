@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anyrig.errors import BadInput, MissingPackage, NeedsWeights
+from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Cutter:
             found = source.to_str() if isinstance(source, Tokenizer) else source.read_text("utf-8")
             made = Tokenizer.from_str(found)
         except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{source} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
             ) from error
         made.no_padding()
@@ -170,7 +170,7 @@ def loaded(kind: str, folder: Path, **options: Any) -> tuple[nn.Module, frozense
             )  # fmt: skip
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BadInput(
+        raise InvalidInputError(
             f"{folder} cannot be fine-tuned: {said}",
             hint="It needs config.json and model.safetensors of a family that transformers knows.",
         ) from error
@@ -182,7 +182,7 @@ def library() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise MissingPackage(
+        raise MissingPackageError(
             "fine-tuning needs transformers", hint=install_line("anyrig[torch]")
         ) from error
     return transformers

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput
-from anyrig.store.atomic import write_text
+from anyrig.errors import InvalidInputError
+from anyrig.storage.atomic import write_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +88,7 @@ def trained(texts: Iterable[str], size: int) -> Tokens:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     if size < 257:
-        raise BadInput(
+        raise InvalidInputError(
             f"a vocabulary of {size} is too small", hint="It needs 256 bytes and an end: 257 up."
         )
     tokenizer = Tokenizer(models.BPE())
@@ -115,7 +115,7 @@ def from_file(path: Path) -> Tokens:
         else:
             tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises plain ones for whatever is wrong
-        raise BadInput(
+        raise InvalidInputError(
             f"{file} is no tokenizer that can be read: {error}",
             hint='Give a tokenizer.json, or set tokenizer = "bytes" or "train".',
         ) from error

@@ -14,8 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import BadInput
-from anyrig.store import atomic
+from anyrig.errors import InvalidInputError
+from anyrig.storage import atomic
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.chart import NARROW, WIDE, Chart, is_log, legend, svg
 from anyrig.training.watch.curves import charts
@@ -61,7 +61,7 @@ def report(folder: Path, *, title: str | None = None, unit: str | None = None) -
     """
     told = read(folder)
     if not told:
-        raise BadInput(
+        raise InvalidInputError(
             f"there is nothing to report in {folder}",
             hint=f"Give the folder of a run; its {LINES} holds what was measured.",
         )

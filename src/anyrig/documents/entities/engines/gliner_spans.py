@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span, owned
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -100,13 +100,13 @@ def _load(model: str) -> Any:
 
             return GLiNER.from_pretrained(model, local_files_only=Path(model).is_dir())
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 f"gliner cannot be loaded: {error}",
                 hint=f"{install_line('anyrig[torch]')} && "
                 f"{install_line('gliner==0.2.29', options='--no-deps')}",
             ) from error
         except (OSError, ValueError) as error:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"no GLiNER model {model}: {' '.join(str(error).split())[:200]}",
                 hint="Give the folder of one, or its name on the hub.",
             ) from error

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities.spans import Span
-from anyrig.errors import MissingPackage, NeedsWeights
+from anyrig.errors import MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -80,14 +80,14 @@ def load(name: str, *, lean: bool = False) -> Any:
 
             pipeline = spacy.load(name, exclude=_NEEDLESS)
         except ModuleNotFoundError as error:
-            raise MissingPackage(f"names need {error.name}", hint=f"{INSTALL}.") from error
+            raise MissingPackageError(f"names need {error.name}", hint=f"{INSTALL}.") from error
         except (OSError, ValueError) as error:
             said = " ".join(str(error).split())[:160]
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"no spaCy model {name}: {said}", hint="`anyrig entities --models` lists them."
             ) from error
     if "ner" not in pipeline.pipe_names:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"the spaCy model {name} finds no names", hint="Give one with an `ner` component."
         )
     if not _listens(pipeline):
@@ -104,7 +104,7 @@ def _lean() -> Iterator[None]:
     try:
         from spacy.util import registry
     except ModuleNotFoundError as error:
-        raise MissingPackage(f"names need {error.name}", hint=f"{INSTALL}.") from error
+        raise MissingPackageError(f"names need {error.name}", hint=f"{INSTALL}.") from error
     finally:
         for name in hidden:
             sys.modules.pop(name, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.names import graph_of
 from anyrig.documents.entities.spans import Span, owned, spans_of, words_of
-from anyrig.errors import DeviceError, MissingPackage, NeedsWeights
+from anyrig.errors import DeviceError, MissingPackageError, MissingWeightsError
 from anyrig.install import install_line
 from anyrig.work.engine import Usual
 
@@ -162,7 +162,7 @@ class _Torch(_Net):
         try:
             from transformers import AutoModelForTokenClassification
         except ImportError as error:
-            raise MissingPackage(
+            raise MissingPackageError(
                 "transformers is not installed", hint=install_line("anyrig[torch]")
             ) from error
         kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -171,7 +171,7 @@ class _Torch(_Net):
                 self._model, dtype=kinds.get(precision, torch.float32)
             )
         except (OSError, ValueError) as error:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"no model {self._model}: {' '.join(str(error).split())[:200]}",
                 hint="Give the folder of a token-classification model, or its name on the hub.",
             ) from error
@@ -216,13 +216,13 @@ class _Torch(_Net):
         try:
             made = AutoTokenizer.from_pretrained(self._model, use_fast=True)
         except (OSError, ValueError, ImportError) as error:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"no tokenizer of {self._model}: {' '.join(str(error).split())[:160]}",
                 hint="Save it beside the model: `tokenizer.save_pretrained(FOLDER)`.",
             ) from error
         backend = getattr(made, "backend_tokenizer", None)
         if backend is None:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"the tokenizer of {self._model} tells no offsets",
                 hint="Save a fast one beside the model: a tokenizer.json.",
             )
@@ -263,7 +263,7 @@ def _from_file(file: Path) -> Any:
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # noqa: BLE001 - the library raises a bare Exception
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{file} is no tokenizer: {error}", hint="It is the model's tokenizer.json."
         ) from error
 
@@ -272,7 +272,7 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{path} cannot be read: {error}", hint="It lies beside the model and names its labels."
         ) from error
     return told

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 from anyrig.speech.audio import Samples
 from anyrig.speech.models.vibevoice.frames import BEGIN, STOP
 from anyrig.speech.models.vibevoice.model import VibeVoice
@@ -30,7 +30,7 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     """The tokenizer in a model's folder."""
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"{folder} has no tokenizer.json",
             hint="It is part of the converted repository; fetch it into the same folder.",
         )

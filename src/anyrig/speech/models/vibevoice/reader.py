@@ -12,7 +12,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from anyrig.errors import BadInput, CannotSpeak
+from anyrig.errors import InvalidInputError, UnspeakableTextError
 from anyrig.recognise.resample import resample
 from anyrig.speech.audio import Samples, Take
 from anyrig.speech.models.vibevoice import model as models
@@ -75,7 +75,7 @@ class Reader:
 
     def _utterance(self, line: Line, voice: str) -> Utterance:
         if not line.text.strip():
-            raise CannotSpeak("nothing to say", hint="Give it a word.")
+            raise UnspeakableTextError("nothing to say", hint="Give it a word.")
         longest = expected(replace(line, rate=1.0)).most_s * _PATIENCE + 1.0
         most = math.ceil(min(longest, self._most_s) / self._frame_s)
         return Utterance(self._prompter.inputs(line.text, self._voice(voice)), line.seed, most)
@@ -93,14 +93,14 @@ def _sample(path: Path) -> Tensor:
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (OSError, soundfile.LibsndfileError) as error:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} cannot be read as sound: {error}",
             hint="A sample is a WAV or FLAC file of some ten seconds of one voice.",
         ) from error
     mono = resample(np.ascontiguousarray(samples.mean(axis=1)), rate, RATE)
     mono = mono[: int(_SAMPLE_S * RATE)]
     if not len(mono) or float(np.abs(mono).max()) == 0.0:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} is silent", hint="Give some ten seconds of one voice, without music."
         )
     return torch.from_numpy(prompt.loudness(mono))
@@ -113,8 +113,8 @@ def _take(line: Line, parts: Sequence[Samples]) -> Take:
     return Take(whole if line.rate == 1.0 else stretch(whole, RATE, line.rate), RATE)
 
 
-def _silent(line: Line) -> CannotSpeak:
-    return CannotSpeak(
+def _silent(line: Line) -> UnspeakableTextError:
+    return UnspeakableTextError(
         f"the model ended {line.text!r} before it began",
         hint="Very short lines are hard for it: join the line with the next one.",
     )

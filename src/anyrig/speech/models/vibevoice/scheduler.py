@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 TRAINED_STEPS = 1000
 _KNOWN: Mapping[str, object] = {
@@ -87,7 +87,7 @@ def check(settings: Mapping[str, Any]) -> None:
     """That a checkpoint's `noise_scheduler_config` asks for this solver and no other."""
     for name, wanted in _KNOWN.items():
         if settings.get(name, wanted) != wanted:
-            raise BadInput(
+            raise InvalidInputError(
                 f"this model's scheduler has {name} = {settings[name]!r}; anyrig knows {wanted!r}",
                 hint="Use the published checkpoint, or take the settings out of its "
                 "generation_config.json if you know that they do not matter.",

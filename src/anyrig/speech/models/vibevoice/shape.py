@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Shape:
 def read(config: Mapping[str, Any]) -> Shape:
     """The sizes in a `config.json`; what it leaves out is as transformers would have it."""
     if config.get("model_type") != "vibevoice" or "text_config" not in config:
-        raise BadInput(
+        raise InvalidInputError(
             "this is no VibeVoice folder in the form transformers 5 reads",
             hint="Take a converted one, such as vibevoice/VibeVoice-1.5B-hf: its config.json has "
             "a text_config.",
@@ -142,7 +142,7 @@ def _codec(codec: Mapping[str, Any], latent: int) -> CodecShape:
 
 def _known(value: object, wanted: object) -> None:
     if value != wanted:
-        raise BadInput(
+        raise InvalidInputError(
             f"this VibeVoice model is built with {value!r}, where {wanted!r} was expected",
             hint="A variant of the model that anyrig does not know; use the published 1.5B or 7B.",
         )

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from anyrig.errors import NeedsWeights
+from anyrig.errors import MissingWeightsError
 
 
 class Weights:
@@ -54,7 +54,7 @@ def of_folder(folder: Path, device: torch.device, dtype: torch.dtype) -> Weights
 
     def read(name: str) -> Tensor:
         if name not in where:
-            raise NeedsWeights(
+            raise MissingWeightsError(
                 f"{folder} has no tensor {name}",
                 hint="The folder is not complete, or of another model: fetch it again.",
             )

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from anyrig.errors import MissingPackage
+from anyrig.errors import MissingPackageError
 from anyrig.install import install_line
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, RunEvent, Validation
@@ -80,7 +80,7 @@ def _writer(folder: Path, purge: int | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise MissingPackage(
+        raise MissingPackageError(
             "TensorBoard's files need the package tensorboard", hint=install_line("tensorboard")
         ) from error
     return SummaryWriter(str(folder), purge_step=purge)

@@ -14,7 +14,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from anyrig.store import atomic
+from anyrig.storage import atomic
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, RunEvent, Validation, joined
 from anyrig.training.watch.history import Thinned

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.store import atomic
+from anyrig.storage import atomic
 from anyrig.training.watch.alerts import Alert
 from anyrig.training.watch.figures import Figures, Validation
 from anyrig.training.watch.sinks import Told

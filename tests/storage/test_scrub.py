@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.store.key import key
-from anyrig.store.results import Store
+from anyrig.storage.key import key
+from anyrig.storage.results import Store
 
 
 @pytest.mark.parametrize("size", [12, 3_000, 200_000])

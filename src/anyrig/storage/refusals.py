@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StoreBusy, StoreFailed
+from anyrig.errors import StorageBusyError, StorageError
 
 BUSY_S = 60.0
 
@@ -66,10 +66,10 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         text, hint = _REFUSALS.get(code(error), (f"{{path}}: {error}", "-vv says more."))
         busy = code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        kind = StoreBusy if busy else StoreFailed
+        kind = StorageBusyError if busy else StorageError
         raise kind(text.replace("{path}", str(path)), hint=hint) from error
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"cannot use {path}: {error.strerror or error}",
             hint="Set cache.folder (ANYRIG_CACHE_FOLDER) to a folder you may write to.",
         ) from error

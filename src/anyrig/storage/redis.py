@@ -4,7 +4,7 @@
 
 How much is kept, and for how long, is the server's business: set `maxmemory` and
 `maxmemory-policy allkeys-lru` there, and the least recently used results go when it is full. A
-server whose policy is `noeviction` refuses new results once it is full; that is a `StoreFailed`.
+server whose policy is `noeviction` refuses new results once it is full; that is a `StorageError`.
 `holding` therefore promises nothing here, and a job has to bear that a result is gone.
 
 A result is one string under `anyrig:KEY`: a header, the checksum that `results` also uses, kind and
@@ -25,11 +25,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import BadSetting, MissingPackage, StoreFailed
+from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
 from anyrig.install import install_line
-from anyrig.store import rows
-from anyrig.store.key import Plain
-from anyrig.store.protocol import Claim, Entry, Result
+from anyrig.storage import rows
+from anyrig.storage.key import Plain
+from anyrig.storage.protocol import Claim, Entry, Result
 
 if TYPE_CHECKING:
     import redis
@@ -222,7 +222,7 @@ class RedisStore:
 
     def _drop_bad(self, key: str, value: bytes) -> None:
         log.warning("%s: the result %s is damaged and counts as missing", self.place, key)
-        with contextlib.suppress(StoreFailed), self._translated():
+        with contextlib.suppress(StorageError), self._translated():
             self._client.eval(_DROP_SAME, 1, self._prefix + key, value[: _HEAD.size])
 
     @contextmanager
@@ -233,10 +233,10 @@ class RedisStore:
         try:
             yield
         except TypeError as error:  # an option of the URL that no connection takes
-            raise BadSetting(f"{self.place}: {error}", hint=URL_HINT) from error
+            raise InvalidSettingError(f"{self.place}: {error}", hint=URL_HINT) from error
         except (refusals.RedisError, OSError) as error:
             said, hint = _words(error)
-            raise StoreFailed(f"{self.place} {said}", hint=hint) from error
+            raise StorageError(f"{self.place} {said}", hint=hint) from error
 
 
 def shown(url: str) -> str:
@@ -277,12 +277,12 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry
     except ImportError as error:
-        raise MissingPackage(
+        raise MissingPackageError(
             "sharing results through Redis needs the package redis",
             hint=f"{install_line('anyrig[cluster]')}, or leave cache.url empty.",
         ) from error
     if url.partition("://")[0].lower() not in SCHEMES:
-        raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT)
+        raise InvalidSettingError(f"{place} is no address of a Redis server", hint=URL_HINT)
     # After a server's restart the first connection is a dead one: another try finds it. A server
     # that is silent stays so, and is not waited for three times.
     retry = Retry(ExponentialBackoff(0.2, 0.02), 2, supported_errors=(redis.ConnectionError,))
@@ -293,7 +293,9 @@ def _client(url: str, place: str, timeout_s: float) -> redis.Redis:
             protocol=2,  # older servers speak no other
         )  # fmt: skip
     except (ValueError, TypeError):  # whose words may quote a password with odd signs in it
-        raise BadSetting(f"{place} is no address of a Redis server", hint=URL_HINT) from None
+        raise InvalidSettingError(
+            f"{place} is no address of a Redis server", hint=URL_HINT
+        ) from None
     pool.connection_kwargs["decode_responses"] = False  # an option of the URL would say otherwise
     return redis.Redis(connection_pool=pool)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig import engines
-from anyrig.errors import BadInput, MissingPackage
+from anyrig import plugins
+from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.speech.engines import OWN, engine_class
 from tests.conftest import Anyrig
 
@@ -41,7 +41,7 @@ def test_every_engine_of_ours_is_there_and_light() -> None:
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
-    with pytest.raises(BadInput, match="no engine 'hibary'") as caught:
+    with pytest.raises(InvalidInputError, match="unknown engine 'hibary'") as caught:
         engine_class("hibary")
     assert "hibari" in caught.value.hint
 
@@ -49,11 +49,11 @@ def test_an_unknown_name_is_told_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("code", "value", "kind", "said"),
     [
-        ("import no_such_package", "", MissingPackage, "no_such_package"),
-        ("x = 1", "", BadInput, "not where its entry point says"),
-        ("raise RuntimeError('broken')", "", BadInput, "RuntimeError: broken"),
-        ("raise SystemExit(3)", "", BadInput, "SystemExit"),
-        ("class Engine: pass", "", BadInput, "no `spec`"),
+        ("import no_such_package", "", MissingPackageError, "no_such_package"),
+        ("x = 1", "", InvalidInputError, "has a broken entry point"),
+        ("raise RuntimeError('broken')", "", InvalidInputError, "RuntimeError: broken"),
+        ("raise SystemExit(3)", "", InvalidInputError, "SystemExit"),
+        ("class Engine: pass", "", InvalidInputError, "no `spec`"),
     ],
     ids=["missing package", "missing name", "error", "exit", "no engine"],
 )
@@ -64,7 +64,7 @@ def test_a_broken_plugin_is_an_error_in_words(
     _plugin(folder, name, code, value)
     with pytest.raises(kind, match=said):
         engine_class(name)
-    assert name in engines.names(OWN, GROUP)
+    assert name in plugins.list_names(OWN, GROUP)
 
 
 def test_a_broken_plugin_does_not_stop_the_listing(folder: Path, anyrig: Anyrig) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import BadInput
-from anyrig.store.key import Plain, key
-from anyrig.store.protocol import Entry, Results
-from anyrig.store.results import Store
+from anyrig.errors import InvalidInputError
+from anyrig.storage.key import Plain, key
+from anyrig.storage.protocol import Entry, Results
+from anyrig.storage.results import Store
 from anyrig.units import MIB
 from tests.conftest import ROOT
 
@@ -124,7 +124,7 @@ def test_large_results(tmp_path: Path) -> None:
      ("a", "speech", {"x": float("nan")})],
 )  # fmt: skip
 def test_what_cannot_be_kept(store: Store, name: str, kind: str, note: Any) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         store.put(name, b"", kind=kind, note=note)
     assert store.size().num_results == 0
 
@@ -378,7 +378,7 @@ def test_threads(store: Store) -> None:
 _RACER = """
 import json, sys
 from pathlib import Path
-from anyrig.store.results import Store
+from anyrig.storage.results import Store
 path, name = Path(sys.argv[1]), sys.argv[2]
 won, seen = [], {}
 with Store(path) as store:
@@ -408,7 +408,7 @@ def test_processes_agree_on_who_was_first(tmp_path: Path) -> None:
 def test_a_fork_carries_no_connection(tmp_path: Path) -> None:
     """A child that inherits a store opens the file for itself."""
     code = (
-        "import os, sys; from pathlib import Path; from anyrig.store.results import Store\n"
+        "import os, sys; from pathlib import Path; from anyrig.storage.results import Store\n"
         "store = Store(Path(sys.argv[1])); store.put('a', b'1', kind='speech')\n"
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -425,7 +425,7 @@ def test_a_fork_carries_no_connection(tmp_path: Path) -> None:
 
 def test_the_store_is_light() -> None:
     """It is opened by every worker: nothing heavy comes along."""
-    code = "import sys, anyrig.store.results; print(*sys.modules)"
+    code = "import sys, anyrig.storage.results; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},

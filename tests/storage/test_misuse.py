@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import BadInput, StoreFailed
-from anyrig.store.results import Store
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage.results import Store
 
 
 def _hold(store: Store) -> None:
@@ -45,14 +45,14 @@ def test_a_closed_store_refuses_everything(tmp_path: Path, call: Callable[[Store
     store.put("a", b"1", kind="speech")
     store.close()
     store.close()
-    with pytest.raises(StoreFailed, match="the store is closed") as caught:
+    with pytest.raises(StorageError, match="the store is closed") as caught:
         call(store)
     assert "open another" in caught.value.hint
 
 
 @pytest.mark.parametrize("limit", [0, -5, float("nan")])
 def test_a_limit_below_a_byte(tmp_path: Path, limit: Any) -> None:
-    with pytest.raises(BadInput, match="limit_bytes is") as caught:
+    with pytest.raises(InvalidInputError, match="limit_bytes is") as caught:
         Store(tmp_path / "r", limit_bytes=limit)
     assert "10 GiB" in caught.value.hint
 
@@ -60,7 +60,9 @@ def test_a_limit_below_a_byte(tmp_path: Path, limit: Any) -> None:
 @pytest.mark.parametrize("data", ["x", 5, None, [1, 2]])
 def test_data_that_is_not_bytes(tmp_path: Path, data: Any) -> None:
     with Store(tmp_path / "r") as store:
-        with pytest.raises(BadInput, match=f"data is {type(data).__name__}, not bytes") as caught:
+        with pytest.raises(
+            InvalidInputError, match=f"data is {type(data).__name__}, not bytes"
+        ) as caught:
             store.put("a", data, kind="speech")
         assert ".encode()" in caught.value.hint
         good: list[Any] = [bytearray(b"1"), memoryview(b"1")]
@@ -70,6 +72,6 @@ def test_data_that_is_not_bytes(tmp_path: Path, data: Any) -> None:
 
 
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreFailed, match="is a folder") as caught:
+    with pytest.raises(StorageError, match="is a folder") as caught:
         Store(tmp_path)
     assert str(tmp_path / "results.sqlite") in caught.value.hint

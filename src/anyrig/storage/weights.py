@@ -17,8 +17,8 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import BadInput, NeedsWeights, StoreFailed
-from anyrig.store import atomic
+from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
+from anyrig.storage import atomic
 from anyrig.units import bytes_text
 
 if TYPE_CHECKING:
@@ -90,10 +90,12 @@ def _sha256(path: Path) -> str:
     return whole.hexdigest()
 
 
-def missing(engine: str, folder: Path | None, how: str, files: Sequence[str]) -> NeedsWeights:
+def missing(
+    engine: str, folder: Path | None, how: str, files: Sequence[str]
+) -> MissingWeightsError:
     """The error for weights that are not there, with the folder to fill."""
     where = f" in {folder}" if folder else ""
-    return NeedsWeights(
+    return MissingWeightsError(
         f"{engine} has no weights{where}: {', '.join(files)} wanted",
         hint=f"{how} Or name a folder that holds them with --model.",
     )
@@ -135,13 +137,13 @@ def fetch(
             progress = _Progress(files, tell)
             paths = [_fetched(hub, repository, commit, folder, f, progress) for f in files]
     except httpx.HTTPError as error:
-        raise NeedsWeights(
+        raise MissingWeightsError(
             f"the weights of {repository} could not be fetched: {_said(error)}",
             hint=f"What came is kept: run it again, or fill {folder} with the repository's "
             "files by other means.",
         ) from error
     if not files:
-        raise BadInput(
+        raise InvalidInputError(
             f"{repository} holds nothing that can be used", hint="Is it the right repository?"
         )
     origin = {
@@ -190,7 +192,9 @@ def _listed(hub: httpx.Client, repository: str, commit: str) -> Iterator[Remote]
 def _is_wanted(path: str, wanted: Sequence[str]) -> bool:
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts or "\\" in path or ":" in path:
-        raise BadInput(f"the hub lists a file {path!r} outside its folder", hint="Do not use it.")
+        raise InvalidInputError(
+            f"the hub lists a file {path!r} outside its folder", hint="Do not use it."
+        )
     return any(fnmatch(parts[-1], pattern) for pattern in wanted)
 
 
@@ -201,7 +205,7 @@ def _room(folder: Path, files: Sequence[Remote]) -> None:
     asked = sum(f.size for f in files if not (folder / f.path).exists())
     free = shutil.disk_usage(folder).free
     if asked > free:
-        raise StoreFailed(
+        raise StorageError(
             f"the weights take {bytes_text(asked)} and {folder} has {bytes_text(free)} left",
             hint="Make room, or name another folder.",
         )
@@ -234,7 +238,7 @@ def _fetched(
         part.unlink()  # a part of something else, or damaged on its way: from the beginning
         told.add(file.path, -file.size)
         log.warning("%s came damaged%s", file.path, "; once more" if not attempt else "")
-    raise NeedsWeights(
+    raise MissingWeightsError(
         f"{file.path} of {repository} is not what the hub says it is, twice",
         hint="Try again later, or fetch it by other means: something on the way changes it.",
     )

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import BadArchive, BadInput, StoreFailed
-from anyrig.store import archive
-from anyrig.store.key import Plain
-from anyrig.store.results import Store
+from anyrig.errors import InvalidArchiveError, InvalidInputError, StorageError
+from anyrig.storage import archive
+from anyrig.storage.key import Plain
+from anyrig.storage.results import Store
 
 Rows = list[dict[str, Any]]
 
@@ -78,7 +78,7 @@ def test_what_is_kept_stays(full: Store, empty: Store, tmp_path: Path) -> None:
 def test_a_failed_export_leaves_nothing(full: Store, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StorageError):
         archive.export(full, full.path / "out.zip")  # in a file as if it were a folder
     out = folder / "out.zip"
     out.write_text("old")
@@ -96,7 +96,7 @@ def test_a_failed_export_leaves_nothing(full: Store, tmp_path: Path) -> None:
 def test_an_archive_larger_than_the_store(full: Store, tmp_path: Path) -> None:
     archive.export(full, tmp_path / "out.zip")
     with Store(tmp_path / "tiny", limit_bytes=10_000) as tiny:
-        with pytest.raises(BadInput, match="limit") as caught:
+        with pytest.raises(InvalidInputError, match="limit") as caught:
             archive.import_(tiny, tmp_path / "out.zip")
         assert "cache.limit_gb" in caught.value.hint
         assert tiny.size().num_results == 0
@@ -111,7 +111,7 @@ def test_cut_off_anywhere(full: Store, empty: Store, tmp_path: Path) -> None:
     chance = random.Random(1)
     for length in [0, 1, 50, len(data) - 1, *(chance.randrange(len(data)) for _ in range(60))]:
         (tmp_path / "cut.zip").write_bytes(data[:length])
-        with pytest.raises(BadArchive):
+        with pytest.raises(InvalidArchiveError):
             archive.import_(empty, tmp_path / "cut.zip")
     assert empty.size().num_results == 0
 
@@ -131,7 +131,7 @@ def test_altered_anywhere(full: Store, empty: Store, tmp_path: Path) -> None:
         (tmp_path / "bad.zip").write_bytes(changed)
         try:
             archive.import_(empty, tmp_path / "bad.zip")
-        except BadArchive:
+        except InvalidArchiveError:
             refused += 1
             assert empty.size().num_results == 0, place
         else:
@@ -193,7 +193,7 @@ def test_the_made_archive_is_right(empty: Store, tmp_path: Path) -> None:
 def test_a_wrong_manifest(
     empty: Store, tmp_path: Path, change: Callable[[Rows], object], words: str
 ) -> None:
-    with pytest.raises(BadArchive, match=words) as caught:
+    with pytest.raises(InvalidArchiveError, match=words) as caught:
         archive.import_(empty, _made(tmp_path / "x.zip", change))
     assert "anyrig cache export" in caught.value.hint
     assert empty.size().num_results == 0
@@ -204,7 +204,7 @@ def test_a_wrong_manifest(
     ["../evil", "/etc/evil", "data/../../evil", "data/a/b", "C:\\evil", "data\\evil", "data/", "x"],
 )
 def test_names_that_lead_elsewhere(empty: Store, tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadArchive, match="no place in it"):
+    with pytest.raises(InvalidArchiveError, match="no place in it"):
         archive.import_(empty, _made(tmp_path / "x.zip", _nothing, {name: b"x"}))
     assert sorted(os.listdir(tmp_path)) == ["home", "work", "x.zip"]
 
@@ -217,7 +217,7 @@ def test_a_bomb(empty: Store, tmp_path: Path) -> None:
             for _ in range(64):
                 member.write(bytes(1 << 20))
         file.writestr("manifest.jsonl", b"{}")
-    with pytest.raises(BadArchive, match="no place in it"):
+    with pytest.raises(InvalidArchiveError, match="no place in it"):
         archive.import_(empty, path)
 
 
@@ -235,31 +235,31 @@ def test_a_bomb_of_overlapping_files(empty: Store, tmp_path: Path) -> None:
     path.write_bytes(data[:start] + directory + tail)
     with zipfile.ZipFile(path) as file:
         assert len(file.infolist()) == 90
-    with pytest.raises(BadArchive, match="overlap"):
+    with pytest.raises(InvalidArchiveError, match="overlap"):
         archive.import_(empty, path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"text", b"\x1f\x8b" + bytes(100)])
 def test_no_archive_at_all(empty: Store, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(BadArchive):
+    with pytest.raises(InvalidArchiveError):
         archive.import_(empty, tmp_path / "x")
 
 
 def test_files_that_are_not_there(empty: Store, tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(BadArchive, match="cannot read"):
+        with pytest.raises(InvalidArchiveError, match="cannot read"):
             archive.import_(empty, path)
 
 
 def test_the_store_is_not_its_own_archive(full: Store) -> None:
-    with pytest.raises(BadArchive, match="the store itself"):
+    with pytest.raises(InvalidArchiveError, match="the store itself"):
         archive.import_(full, full.path)
 
 
 def test_a_database_without_anything_readable(empty: Store, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"SQLite format 3\0" + random.randbytes(5000))
-    with pytest.raises((BadArchive, StoreFailed)):
+    with pytest.raises((InvalidArchiveError, StorageError)):
         archive.import_(empty, tmp_path / "x")
 
 
@@ -269,7 +269,7 @@ def test_a_disk_that_is_full_in_the_middle(full: Store, empty: Store, tmp_path: 
     empty.put("first", b"", kind="speech")
     pages = empty.size().used_bytes // 4096
     empty.database.maintain(f"PRAGMA max_page_count = {pages + 4}")
-    with pytest.raises(StoreFailed, match="no room left") as caught:
+    with pytest.raises(StorageError, match="no room left") as caught:
         archive.import_(empty, tmp_path / "out.zip")
     count = empty.size().num_results - 1
     assert 0 < count < 12

@@ -27,13 +27,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from anyrig.errors import BadInput, StoreFailed
-from anyrig.store import room, rows, upkeep
-from anyrig.store.database import Database
-from anyrig.store.holds import LAPSE_S, Holds, release
-from anyrig.store.key import Plain
-from anyrig.store.protocol import Entry, Pruned, Result, Size, Tell, Verified
-from anyrig.store.uses import Uses
+from anyrig.errors import InvalidInputError, StorageError
+from anyrig.storage import room, rows, upkeep
+from anyrig.storage.database import Database
+from anyrig.storage.holds import LAPSE_S, Holds, release
+from anyrig.storage.key import Plain
+from anyrig.storage.protocol import Entry, Pruned, Result, Size, Tell, Verified
+from anyrig.storage.uses import Uses
 from anyrig.units import GIB, bytes_text
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,12 @@ class Store:
     ) -> None:
         self.path = Path(path)
         if self.path.is_dir():
-            raise StoreFailed(
+            raise StorageError(
                 f"{self.path} is a folder, a store is a file",
                 hint=f"Name a file in it: {self.path / 'results.sqlite'}",
             )
         if not limit_bytes >= 1:
-            raise BadInput(
+            raise InvalidInputError(
                 f"limit_bytes is {limit_bytes}, a store takes at least a byte",
                 hint="Give the limit in bytes: 10 * 2**30 for 10 GiB.",
             )
@@ -284,7 +284,7 @@ class Store:
                 return
             self._holds.forget((row.key,))
             self._uses.count("bad")
-            with contextlib.suppress(StoreFailed):  # a full disk: then it is found again next time
+            with contextlib.suppress(StorageError):  # a full disk: then it is found again next time
                 self.database.write(lambda connection: rows.delete_same(connection, row))
 
     # -- beneath -----------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ class Store:
             dropped = self._make_room(chosen, int(self.limit_bytes * _DOWN_TO))
             self._uses.count("evicted", dropped.num_results)
             used = self.database.read(room.used_bytes)
-        except StoreFailed as error:
+        except StorageError as error:
             log.warning("no room could be made: %s", error.message)
             return
         if used > self.limit_bytes:
@@ -401,7 +401,7 @@ class Store:
 
         try:
             self.database.write(write)
-        except StoreFailed as error:
+        except StorageError as error:
             if always and not self.database.read_only:
                 raise
             log.debug("uses were not written down: %s", error.message)

@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from anyrig.store.key import key
-from anyrig.store.results import Store
+from anyrig.storage.key import key
+from anyrig.storage.results import Store
 
 SMALL_LIMIT = 3 << 20
 _SIZES = (10, 700, 4096, 4096, 60_000, 400_000)

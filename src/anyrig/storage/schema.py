@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from anyrig.errors import StoreFailed
-from anyrig.store.refusals import BUSY_S, code, damaged, malformed
+from anyrig.errors import StorageError
+from anyrig.storage.refusals import BUSY_S, code, damaged, malformed
 
 SCHEMA = 1
 OURS = 0x616E7972  # "anyr": how `file` and we tell our databases from others'
@@ -67,12 +67,12 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
         with contextlib.suppress(sqlite3.Error):  # where the disk is full it is over already
             connection.execute("ROLLBACK")
     if mark != OURS and (mark or tables or version):
-        raise StoreFailed(
+        raise StorageError(
             f"{path} is a database of another program",
             hint="Set cache.folder (ANYRIG_CACHE_FOLDER) to another folder.",
         )
     if version > SCHEMA:
-        raise StoreFailed(
+        raise StorageError(
             f"{path} was written by a newer anyrig (form {version}, known is {SCHEMA})",
             hint="Update anyrig, or set cache.folder (ANYRIG_CACHE_FOLDER) to another folder.",
         )

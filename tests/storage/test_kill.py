@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from anyrig.store.results import Store
-from tests.conftest import ROOT
 from tests.store.yard import SMALL_LIMIT, content
+
+from anyrig.storage.results import Store
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the yard forks its victims")
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from anyrig.store.protocol import Result
-from anyrig.store.rows import LARGEST_BYTES, Row
-from anyrig.store.schema import OURS, PAGE
+from anyrig.storage.protocol import Result
+from anyrig.storage.rows import LARGEST_BYTES, Row
+from anyrig.storage.schema import OURS, PAGE
 
 MAGIC = b"SQLite format 3\0"
 _LEAF = 0x0D  # the first byte of a page that holds rows of a table

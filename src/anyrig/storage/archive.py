@@ -24,12 +24,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from anyrig.errors import AnyrigError, BadArchive, BadInput, StoreFailed
-from anyrig.store import atomic, rows, salvage
-from anyrig.store.database import SET_ASIDE
-from anyrig.store.protocol import Entry, Tell
-from anyrig.store.results import Store
-from anyrig.store.schema import SCHEMA
+from anyrig.errors import AnyrigError, InvalidArchiveError, InvalidInputError, StorageError
+from anyrig.storage import atomic, rows, salvage
+from anyrig.storage.database import SET_ASIDE
+from anyrig.storage.protocol import Entry, Tell
+from anyrig.storage.results import Store
+from anyrig.storage.schema import SCHEMA
 from anyrig.units import bytes_text
 
 _FORMAT, _VERSION = "anyrig results", 1
@@ -96,7 +96,7 @@ def export(
             manifest.write(_line({"end": count}))
             _append(archive, manifest)
     except OSError as error:
-        raise StoreFailed(
+        raise StorageError(
             f"cannot write {path}: {error.strerror or error}",
             hint="Look at the disk's space and the folder's permissions, or name another file.",
         ) from error
@@ -112,7 +112,7 @@ def import_(store: Store, path: Path, *, tell: Tell | None = None) -> Imported:
             with zipfile.ZipFile(file) as archive:
                 return _import(store, archive, path, tell)
     except OSError as error:
-        raise BadArchive(
+        raise InvalidArchiveError(
             f"cannot read {path}: {error.strerror or error}",
             hint="Name a file that `anyrig cache export` wrote.",
         ) from error
@@ -128,7 +128,7 @@ def _import(store: Store, archive: zipfile.ZipFile, path: Path, tell: Tell | Non
         raise _refused(path, "its manifest does not name its files one by one")
     total = sum(line.size for line in lines)
     if total > store.limit_bytes:
-        raise BadInput(
+        raise InvalidInputError(
             f"{path} holds {bytes_text(total)}, the store's limit is"
             f" {bytes_text(store.limit_bytes)}",
             hint="Raise cache.limit_gb (ANYRIG_CACHE_LIMIT_GB) and import again.",
@@ -202,7 +202,7 @@ def _checked(row: dict[str, Any], infos: dict[str, zipfile.ZipInfo], path: Path)
         if right and infos[line.file].file_size == line.size:
             rows.written(line.entry)
             return line
-    except (KeyError, BadInput) as error:
+    except (KeyError, InvalidInputError) as error:
         raise _refused(path, f"a line of its manifest is wrong: {error}") from error
     raise _refused(path, "a line of its manifest does not fit its file")
 
@@ -217,10 +217,10 @@ def _data(archive: zipfile.ZipFile, line: _Line, path: Path) -> bytes:
 def _salvage(store: Store, path: Path, tell: Tell | None) -> Imported:
     """Keep what is whole in a database that was set aside."""
     if path.resolve() == store.path.resolve():
-        raise BadArchive(f"{path} is the store itself", hint="Name another file.")
+        raise InvalidArchiveError(f"{path} is the store itself", hint="Name another file.")
     with salvage.Damaged(path) as damaged:
         if damaged.version > SCHEMA:
-            raise BadArchive(
+            raise InvalidArchiveError(
                 f"{path} was written by a newer anyrig (form {damaged.version}, known is {SCHEMA})",
                 hint="Update anyrig; nothing was changed here.",
             )
@@ -255,7 +255,7 @@ def _keep(
                 tell(number, before + count)
     except AnyrigError as error:
         # An archive that was changed while we read it says that nothing was changed here.
-        hint = f"{error.hint} " if isinstance(error, StoreFailed) else "Export it again. "
+        hint = f"{error.hint} " if isinstance(error, StorageError) else "Export it again. "
         raise type(error)(
             f"{error.message}: {new:,} of {count:,} were imported, the rest was not",
             hint=f"{hint}Then import again: what is here already stays as it is.",
@@ -263,8 +263,8 @@ def _keep(
     return new
 
 
-def _nothing_in(path: Path) -> BadArchive:
-    return BadArchive(
+def _nothing_in(path: Path) -> InvalidArchiveError:
+    return InvalidArchiveError(
         f"{path} is a damaged store of which nothing could be read",
         hint="Delete it: the results can be made again. Nothing was changed here.",
     )
@@ -291,8 +291,8 @@ def _object(text: bytes, path: Path) -> dict[str, Any]:
     return row
 
 
-def _refused(path: Path, why: str) -> BadArchive:
-    return BadArchive(
+def _refused(path: Path, why: str) -> InvalidArchiveError:
+    return InvalidArchiveError(
         f"{path} was not imported: {why}",
         hint="Export it again with `anyrig cache export`; nothing was changed here.",
     )

@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from anyrig.errors import BadInput
-from anyrig.store.key import canonical
-from anyrig.store.protocol import Entry, Result
+from anyrig.errors import InvalidInputError
+from anyrig.storage.key import canonical
+from anyrig.storage.protocol import Entry, Result
 
 LARGEST_BYTES = 512 << 20  # SQLite itself ends at 1 GB
 _ASK = 500  # old builds of SQLite take 999 values a statement
@@ -134,23 +134,23 @@ def erase(connection: sqlite3.Connection, key: str) -> bool:
 def written(entry: Entry) -> Written:
     """An entry with its checksum; what cannot be kept is refused."""
     if not _KEY.fullmatch(entry.key):
-        raise BadInput(
-            f"{entry.key[:80]!r} cannot be a key", hint="Make one with `anyrig.store.key.key`."
+        raise InvalidInputError(
+            f"{entry.key[:80]!r} cannot be a key", hint="Make one with `anyrig.storage.key.key`."
         )
     if not _KIND.fullmatch(entry.kind):
-        raise BadInput(
+        raise InvalidInputError(
             f"{entry.kind[:80]!r} cannot be a kind",
             hint="A kind is a word in small letters, such as `speech`.",
         )
     # Not left to bytes(): that makes zeroes of a number and fails on text without our hint.
     if not isinstance(entry.data, (bytes, bytearray, memoryview)):
-        raise BadInput(
+        raise InvalidInputError(
             f"data is {type(entry.data).__name__}, not bytes",
             hint="Encode text with `.encode()`, an array with `.tobytes()`.",
         )
     data = bytes(entry.data)
     if len(data) > LARGEST_BYTES:
-        raise BadInput(
+        raise InvalidInputError(
             f"a result of {len(data) >> 20} MiB is too large to keep",
             hint=f"Keep it in parts of at most {LARGEST_BYTES >> 20} MiB.",
         )

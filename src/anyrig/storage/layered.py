@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from anyrig.errors import StoreFailed
-from anyrig.store.key import Plain
-from anyrig.store.protocol import Claim, Claims, Entry, Pruned, Result, Results
+from anyrig.errors import StorageError
+from anyrig.storage.key import Plain
+from anyrig.storage.protocol import Claim, Claims, Entry, Pruned, Result, Results
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -79,13 +79,13 @@ class Layered:
         finally:
             self.near.close()
 
-    def check(self) -> StoreFailed | None:
+    def check(self) -> StorageError | None:
         """Ask the far store for an answer; why it gives none. It is left alone for a while then,
         and whoever asked says so: the log does not repeat it.
         """
         try:
             self.far.has(("check",))
-        except StoreFailed as error:
+        except StorageError as error:
             with self._lock:
                 self._down, self._quiet_until = True, self._clock() + self._again_s
             return error
@@ -165,7 +165,7 @@ class Layered:
         """Keep nearby what came from afar; a full disk does not take it away again."""
         try:
             self.near.put_many(Entry(one.key, one.data, one.kind, one.note) for one in results)
-        except StoreFailed as error:
+        except StorageError as error:
             log.warning("what others made is not kept here: %s", error.message)
 
     def _far(self, ask: Callable[[], T], otherwise: T) -> T:
@@ -174,7 +174,7 @@ class Layered:
             return otherwise
         try:
             answer = ask()
-        except StoreFailed as error:
+        except StorageError as error:
             self._fail(error)
             return otherwise
         if self._down:
@@ -182,7 +182,7 @@ class Layered:
             log.info("the shared store answers again")
         return answer
 
-    def _fail(self, error: StoreFailed) -> None:
+    def _fail(self, error: StorageError) -> None:
         with self._lock:
             told, self._down = self._down, True
             self._quiet_until = self._clock() + self._again_s

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.store import atomic
+from anyrig.storage import atomic
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

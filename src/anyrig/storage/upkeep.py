@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from anyrig.store import room, rows
-from anyrig.store.database import Database
-from anyrig.store.protocol import KindSize, Pruned, Size, Tell
+from anyrig.storage import room, rows
+from anyrig.storage.database import Database
+from anyrig.storage.protocol import KindSize, Pruned, Size, Tell
 
 _PAGES = 2000  # given back in one transaction: 8 MB, some 20 ms
 

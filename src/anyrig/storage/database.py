@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from anyrig.errors import StoreFailed
-from anyrig.store.door import Door
-from anyrig.store.drives import network_drive
-from anyrig.store.refusals import malformed, moved, translated
-from anyrig.store.schema import (
+from anyrig.errors import StorageError
+from anyrig.storage.door import Door
+from anyrig.storage.drives import network_drive
+from anyrig.storage.refusals import malformed, moved, translated
+from anyrig.storage.schema import (
     LOG_BYTES,
     PAGE,
     check,
@@ -71,7 +71,7 @@ class Database:
             self._after_fork()
         with self._lock:
             if self._closed:
-                raise StoreFailed(
+                raise StorageError(
                     "the store is closed",
                     hint="Ask it before it is closed, inside its `with` block, or open another.",
                 )

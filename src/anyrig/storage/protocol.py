@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from anyrig.store.key import Plain
+from anyrig.storage.key import Plain
 
 Tell = Callable[[int, int], None]
 """Told how many are done, of how many, while something long runs."""

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.errors import StoreFailed
-from anyrig.store import archive
-from anyrig.store.database import set_aside
-from anyrig.store.door import Door
-from anyrig.store.drives import network_drive
-from anyrig.store.results import Store
+from anyrig.errors import StorageError
+from anyrig.storage import archive
+from anyrig.storage.database import set_aside
+from anyrig.storage.door import Door
+from anyrig.storage.drives import network_drive
+from anyrig.storage.results import Store
 from tests.conftest import ROOT
 
 
@@ -142,7 +142,7 @@ def test_several_processes_meet_one_malformed_file(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(b"this is no database\n" * 500)
     code = (
-        "import sys; from pathlib import Path; from anyrig.store.results import Store\n"
+        "import sys; from pathlib import Path; from anyrig.storage.results import Store\n"
         "with Store(Path(sys.argv[1])) as store:\n"
         "    for n in range(20): assert store.put(f'{sys.argv[2]}-{n}', b'x', kind='speech')\n"
     )
@@ -189,7 +189,7 @@ def test_a_file_of_another_form_is_left_alone(
     connection.commit()
     connection.close()
     before = path.read_bytes()
-    with Store(path) as store, pytest.raises(StoreFailed, match=words) as caught:
+    with Store(path) as store, pytest.raises(StorageError, match=words) as caught:
         store.get("key-0")
     assert hint in caught.value.hint
     assert path.read_bytes() == before
@@ -202,7 +202,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE theirs (x)")
     connection.commit()
     connection.close()
-    with Store(path) as store, pytest.raises(StoreFailed, match="another program"):
+    with Store(path) as store, pytest.raises(StorageError, match="another program"):
         store.put("a", b"", kind="speech")
 
 
@@ -224,8 +224,8 @@ def test_our_file_without_its_tables_is_set_aside(
 _FULL = """
 import resource, signal, sys
 from pathlib import Path
-from anyrig.errors import StoreFailed
-from anyrig.store.results import Store
+from anyrig.errors import StorageError
+from anyrig.storage.results import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Store(Path(sys.argv[1])) as store:
     store.put("a", b"first", kind="speech")
@@ -233,7 +233,7 @@ with Store(Path(sys.argv[1])) as store:
     try:
         store.put("b", bytes(1_000_000), kind="speech")
         sys.exit("the disk took it")
-    except StoreFailed as error:
+    except StorageError as error:
         print(error.message, error.hint)
     assert store.get("a").data == b"first"
     assert store.get("b") is None
@@ -255,7 +255,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with Store(tmp_path / "r") as store:
         store.put("a", b"first", kind="speech")
         store.database.maintain("PRAGMA max_page_count = 50")
-        with pytest.raises(StoreFailed, match="no room left") as caught:
+        with pytest.raises(StorageError, match="no room left") as caught:
             store.put("b", bytes(1_000_000), kind="speech")
         assert "anyrig cache prune --all" in caught.value.hint
         assert store.get("a")
@@ -266,8 +266,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
 _AS_NOBODY = """
 import logging, os, sys
 from pathlib import Path
-from anyrig.errors import StoreFailed
-from anyrig.store.results import Store
+from anyrig.errors import StorageError
+from anyrig.storage.results import Store
 with Store(Path(sys.argv[2]) / "warm") as store, store.holding("job"):
     store.put("a", b"", kind="speech"), store.get("a"), store.size()  # everything is imported now
 if os.getuid() == 0:
@@ -279,13 +279,13 @@ with Store(Path(sys.argv[1]) / "r") as store:
     try:
         store.put("new", b"", kind="speech")
         sys.exit("it was written")
-    except StoreFailed as error:
+    except StorageError as error:
         print(error.message, error.hint)
 try:
     with Store(Path(sys.argv[1]) / "none" / "r") as store:
         store.get("a")
     sys.exit("a folder was made")
-except StoreFailed as error:
+except StorageError as error:
     print(error.message, error.hint)
 """
 
@@ -315,7 +315,7 @@ def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path, left_open: boo
 
 def test_a_path_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Store(tmp_path / "file" / "r") as store, pytest.raises(StoreFailed) as caught:
+    with Store(tmp_path / "file" / "r") as store, pytest.raises(StorageError) as caught:
         store.get("a")
     assert "ANYRIG_CACHE_FOLDER" in caught.value.hint
 
@@ -361,7 +361,7 @@ def test_a_network_drive_gets_the_rollback_journal(
     """The list of mounts is the system's: another one stands in for it."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 1 0:1 / {tmp_path.resolve()} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr("anyrig.store.drives._MOUNTS", mounts)
+    monkeypatch.setattr("anyrig.storage.drives._MOUNTS", mounts)
     with Store(tmp_path / "r") as store:
         store.put("a", b"1", kind="speech")
         assert store.database.journal == "delete"

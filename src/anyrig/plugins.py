@@ -1,0 +1,76 @@
+"""Classes found by name: a package's own table first, then entry points of installed packages.
+
+A table maps names to `module:Class` strings, so loading one engine imports no other. Entry points
+are scanned only for a name that is not in the table, or for a listing: the scan costs 100 ms.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from anyrig.errors import InvalidInputError, MissingPackageError
+from anyrig.install import install_line
+
+
+def list_names(builtin: Mapping[str, str], group: str) -> tuple[str, ...]:
+    """Every known name: the built-in ones in their order, then the plugins' in alphabetical order.
+
+    Args:
+        builtin: name to `module:Class`.
+        group: the entry-point group of plugins, such as `anyrig.speech`.
+    """
+    plugins = sorted(entry_point.name for entry_point in entry_points(group=group))
+    return (*builtin, *(name for name in plugins if name not in builtin))
+
+
+def load_class(name: str, builtin: Mapping[str, str], group: str) -> Any:
+    """Import the class of a name. The arguments are those of `list_names`."""
+    if name in builtin:
+        return _load_builtin(builtin[name], name)
+    for entry_point in entry_points(group=group):
+        if entry_point.name == name:
+            return _load_plugin(entry_point)
+    known = list_names(builtin, group)
+    matches = difflib.get_close_matches(name, known, n=1)
+    guess = f"Did you mean {matches[0]}? " if matches else ""
+    raise InvalidInputError(
+        f"unknown engine {name!r}", hint=f"{guess}Available: {', '.join(known)}."
+    )
+
+
+def _load_builtin(target: str, name: str) -> Any:
+    module, _, attribute = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] == "anyrig":
+            raise
+        raise MissingPackageError(
+            f"engine {name} needs the package {error.name}",
+            hint=f"`anyrig engines show {name}` prints the command that installs it.",
+        ) from error
+
+
+def _load_plugin(entry_point: EntryPoint) -> Any:
+    name, package = entry_point.name, entry_point.dist.name if entry_point.dist else "its package"
+    try:
+        return entry_point.load()
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"engine {name} of {package} needs the package {error.name}",
+            hint=install_line(str(error.name)),
+        ) from error
+    except AttributeError as error:
+        raise InvalidInputError(
+            f"engine {name} of {package} has a broken entry point: {error}",
+            hint=f"Report it to the authors: {entry_point.value} does not exist.",
+        ) from error
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken plugin must not end the program
+        raise InvalidInputError(
+            f"engine {name} of {package} could not be loaded: {type(error).__name__}: {error}",
+            hint=f"Report it to the authors. To remove it: pip uninstall {package}",
+        ) from error
