@@ -137,9 +137,11 @@ def test_keys_never_change(wanted: str) -> None:
 
 def test_another_process_makes_the_same_key() -> None:
     parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
-    code = "import json, sys
-from anyrig.storage.key import key
-print(key(**json.loads(sys.argv[1])))"
+    code = """if True:
+        import json, sys
+        from anyrig.storage.key import key
+        print(key(**json.loads(sys.argv[1])))
+    """
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-c", code, json.dumps(parts)],
         capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99", **_path()},
