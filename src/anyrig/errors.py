@@ -1,6 +1,6 @@
 """Every error anyrig raises on purpose, and the exit code of a command that ends with it.
 
-    AnyrigError                       1
+    AnyrigError                       1  the operation failed
     ├── InvalidInputError             2  an argument, file or request is not valid
     │   ├── InvalidSettingError       2  a wrong key or value in a file, variable or flag
     │   ├── UnknownCommandError       2  the command line names an unknown command
