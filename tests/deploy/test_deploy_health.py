@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.store.served import free_port
-
 from anyrig.cli.beat import Beat
 from anyrig.cluster.card import Card, Roll
 from anyrig.cluster.link import Link
@@ -19,6 +17,7 @@ from anyrig.version import __version__
 from tests.cluster.conftest import Broker, Workers, until
 from tests.deploy import files
 from tests.deploy.files import DOCKER
+from tests.storage.served import free_port
 
 HEALTH = DOCKER / "healthcheck.py"
 

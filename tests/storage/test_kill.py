@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.store.yard import SMALL_LIMIT, content
 
 from anyrig.storage.results import Store
 from tests.conftest import ROOT
+from tests.storage.yard import SMALL_LIMIT, content
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the yard forks its victims")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the yard forks 
 def _yard(folder: Path, seed: int, kills: int, mode: str) -> subprocess.Popen[str]:
     path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.store.yard", str(folder), str(seed), str(kills), mode],
+        [sys.executable, "-m", "tests.storage.yard", str(folder), str(seed), str(kills), mode],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip

