@@ -135,4 +135,4 @@ class StopSignal:
 ReportEvent = Callable[[str, Mapping[str, JsonValue]], None]
 """Called with a kind of event and its data. `progress` is thinned out; everything else is kept."""
 JobFunction = Callable[[Job, ReportEvent, StopSignal], JsonValue]
-"""Does a job and returns its result; raises `JobStopped` when told to stop. Other errors fail it."""
+"""Does a job and returns its result; raises `JobStopped` when told to stop."""

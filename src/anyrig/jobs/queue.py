@@ -259,7 +259,9 @@ class JobQueue:
     def events(self, id: str, after: int = 0, *, follow: bool = False) -> Iterator[JobEvent]:
         """What happened after the event of a number; with `follow` until the job is finished."""
 
-        def select(connection: sqlite3.Connection) -> tuple[_Row, Sequence[tuple[int, float, str, str]]]:
+        def select(
+            connection: sqlite3.Connection,
+        ) -> tuple[_Row, Sequence[tuple[int, float, str, str]]]:
             row = _select_job(connection, id)
             events = connection.execute(
                 "SELECT number, time, kind, data FROM events WHERE job = ? AND number > ?"
@@ -455,9 +457,7 @@ class JobQueue:
 
     # -- changes, within a transaction -------------------------------------------------------------
 
-    def _change(
-        self, id: str, change: Callable[[sqlite3.Connection, _Row, JobState], None]
-    ) -> Job:
+    def _change(self, id: str, change: Callable[[sqlite3.Connection, _Row, JobState], None]) -> Job:
         def work(connection: sqlite3.Connection) -> Job:
             row = _select_job(connection, id)
             change(connection, row, self._current_state(row))

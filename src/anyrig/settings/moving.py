@@ -21,8 +21,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anyrig.storage import atomic
-from anyrig.storage.door import Door
+from anyrig.storage import files
+from anyrig.storage.files import FileLock
 
 log = logging.getLogger(__name__)
 DATA = ("jobs.sqlite", "indexes", "runs", "server")
@@ -46,7 +46,7 @@ def settle(old: Path, new: Path, names: Sequence[str]) -> Path:
         return new
     try:
         new.mkdir(parents=True, exist_ok=True)
-        with Door(new / ".moving.lock").alone(_WAIT_S) as alone:
+        with FileLock(new / ".moving.lock").exclusive(_WAIT_S) as alone:
             if not alone:
                 return old
             if (new / _MARK).exists():  # another process has done it meanwhile
@@ -94,7 +94,7 @@ def _move_all(old: Path, new: Path, names: Sequence[str]) -> bool:
     _rewrite_paths(old, new)
     marked = {"from": str(old), "items": waiting, "left": both + copied}
     with contextlib.suppress(OSError):  # all of it is there: the old place must not be used again
-        atomic.write_text(new / _MARK, json.dumps(marked, indent=2) + "\n")
+        files.write_atomic(new / _MARK, json.dumps(marked, indent=2) + "\n")
     for name in copied:
         _remove(old / name)
     if waiting:
@@ -148,7 +148,7 @@ def _cluster_runs(folder: Path) -> bool:
         pass
     if not (folder / ".lock").exists():
         return False
-    with Door(folder / ".lock").alone(0.0) as alone:
+    with FileLock(folder / ".lock").exclusive(0.0) as alone:
         return not alone
 
 
@@ -313,5 +313,5 @@ def _rewrite_runs(folder: Path, old: str, new: str) -> None:
         # A run's name is made of its folder.
         name = "r" + hashlib.sha256(os.fsencode(told["folder"])).hexdigest()[:15]
         with contextlib.suppress(OSError):
-            atomic.write_text(folder / f"{name}.json", json.dumps(told))
+            files.write_atomic(folder / f"{name}.json", json.dumps(told))
             path.unlink()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anyrig.errors import InvalidSettingError
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def load(path: Path) -> SavedChoice | None:
 def save(path: Path, choice: SavedChoice) -> None:
     """Keep a choice."""
     try:
-        atomic.write_text(path, json.dumps(asdict(choice), indent=2) + "\n")
+        files.write_atomic(path, json.dumps(asdict(choice), indent=2) + "\n")
     except OSError as error:
         raise _unwritable(path, error) from error
 

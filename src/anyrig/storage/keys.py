@@ -117,7 +117,7 @@ def _normalize(value: object, path: str, depth: int = 0) -> object:
             _normalize(inner, f"{path}[{number}]", depth + 1) for number, inner in enumerate(value)
         ]
     raise InvalidInputError(
-        f"{path or 'the value'} is of type {_type_name(value)}, which cannot be part of a cache key",
+        f"{path or 'the value'} is of type {_type_name(value)}, which a cache key cannot contain",
         hint=_HINTS.get(type(value).__name__, "Use text, numbers, booleans, None, lists or dicts."),
     )
 

@@ -322,9 +322,7 @@ class LayeredCache:
     ) -> None:
         """Cache a result in both, in the place of the one that the key has."""
         self.local.replace(key, data, kind=kind, metadata=metadata)
-        self._try_shared(
-            lambda: self.shared.replace(key, data, kind=kind, metadata=metadata), None
-        )
+        self._try_shared(lambda: self.shared.replace(key, data, kind=kind, metadata=metadata), None)
 
     def delete(self, key: str) -> bool:
         """Delete a result from both; whether there was one.
