@@ -9,7 +9,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from anyrig.monitor.sample import DeviceSample, ThrottleReason
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 
 AlertKind = Literal["memory-trend", "memory-full", "hot", "memory-errors", "lost"]
 # Clocks drop for a moment now and then, and noise may look like a trend for one sample.
@@ -75,7 +75,7 @@ class AlertDetector:
         if used >= _FULL * total:
             # A full memory is where the trend ends: one alert for both.
             self._active.add("memory-trend")
-            free = bytes_text(max(0, total - used))
+            free = format_bytes(max(0, total - used))
             text = f"memory is {used / total:.0%} full, {free} left"
             return self._raise("memory-full", newest, text)
         if used < _NO_LONGER_FULL * total:
@@ -106,7 +106,7 @@ class AlertDetector:
             return []
         self._num_errors = count
         self._active.discard("memory-errors")
-        text = f"{plural(count, 'uncorrectable memory error')}: results may be wrong"
+        text = f"{pluralize(count, 'uncorrectable memory error')}: results may be wrong"
         return self._raise("memory-errors", newest, text)
 
     def _raise_if_steady(
@@ -140,11 +140,11 @@ class MemoryForecast(NamedTuple):
     @property
     def text(self) -> str:
         seconds = self.seconds_left
-        left = f"{seconds:.0f} s" if seconds < 60 else seconds_text(seconds)
+        left = f"{seconds:.0f} s" if seconds < 60 else format_duration(seconds)
         return (
             f"out of memory in about {left} at the current rate"
-            f" ({bytes_text(round(self.bytes_per_s))}/s,"
-            f" {bytes_text(round(max(0.0, self.free_bytes)))} left)"
+            f" ({format_bytes(round(self.bytes_per_s))}/s,"
+            f" {format_bytes(round(max(0.0, self.free_bytes)))} left)"
         )
 
 

@@ -13,7 +13,7 @@ from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import Unsupported
 from anyrig.monitor.readers.linux import LinuxGpu, LinuxReader, ProcessUsage, UsageByAddress
 from anyrig.monitor.sample import DeviceProcess, DeviceSample, SampleTime, ThrottleReason
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _KFD = "/sys/class/kfd/kfd"
 # gpu_metrics tables whose last throttling word means the same on every chip: (format, content)
@@ -150,7 +150,7 @@ class AmdReader(LinuxReader):
         if self._kfd_addresses is None:
             self._kfd_addresses = _read_kfd_addresses(self.system)
         found: dict[str, dict[int, int]] = {}
-        for pid in filter(is_number, self.system.names(f"{_KFD}/proc")):
+        for pid in filter(is_whole_number, self.system.names(f"{_KFD}/proc")):
             for gpu_id, address in self._kfd_addresses.items():
                 size = self.system.number(f"{_KFD}/proc/{pid}/vram_{gpu_id}")
                 if size:
@@ -165,7 +165,7 @@ def _read_kfd_addresses(system: System) -> dict[str, str]:
         folder = f"{_KFD}/topology/nodes/{name}"
         gpu_id = system.peek(f"{folder}/gpu_id")
         rows = (line.split() for line in system.peek(f"{folder}/properties").splitlines())
-        values = {row[0]: int(row[1]) for row in rows if len(row) == 2 and is_number(row[1])}
+        values = {row[0]: int(row[1]) for row in rows if len(row) == 2 and is_whole_number(row[1])}
         if gpu_id.strip("0") and "location_id" in values:
             location, domain = values["location_id"], values.get("domain", 0)
             bus, slot, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7

@@ -15,7 +15,7 @@ from anyrig.devices.sources.system import System
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import CounterRates, Queries, Unsupported
 from anyrig.monitor.sample import DeviceSample, HostSample, SampleTime
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _CGROUP = "/sys/fs/cgroup"
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal")
@@ -145,7 +145,7 @@ class HostReader:
         for line in self._system.peek(f"{self._cgroup}/memory.stat").splitlines():
             name, _, text = line.partition(" ")
             # File pages that can be dropped count as used, but are available.
-            if name in ("inactive_file", "total_inactive_file") and is_number(text):
+            if name in ("inactive_file", "total_inactive_file") and is_whole_number(text):
                 return max(0, used - int(text))
         return used
 

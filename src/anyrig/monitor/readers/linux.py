@@ -13,7 +13,7 @@ from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.queries import Queries, QueryBudget, Unsupported
 from anyrig.monitor.readers import DeviceReader
 from anyrig.monitor.sample import DeviceProcess, DeviceSample, SampleTime
-from anyrig.units import is_number, normal_address
+from anyrig.units import is_whole_number, normalize_pci_address
 
 # GT/s of each PCIe generation.
 _PCIE_SPEEDS = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "8": 3, "16.0": 4, "16": 4, "32.0": 5,
@@ -211,7 +211,9 @@ class DrmUsage:
     def _next_pids(self) -> list[int]:
         if not self._unsearched:
             try:
-                self._unsearched = [int(name) for name in os.listdir(self._proc) if is_number(name)]
+                self._unsearched = [
+                    int(name) for name in os.listdir(self._proc) if is_whole_number(name)
+                ]
             except OSError:
                 return []
         pids = self._unsearched[:_PIDS_PER_SAMPLE]
@@ -245,20 +247,20 @@ def parse_fdinfo(pid: int, text: str) -> DrmClient | None:
     """None where the file is not a GPU's."""
     lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     values = {key.strip(): value.strip() for key, value in lines.items()}
-    address = normal_address(values.get("drm-pdev", ""))
+    address = normalize_pci_address(values.get("drm-pdev", ""))
     if not address:
         return None
     client = DrmClient(address, pid, values.get("drm-client-id", ""), {}, {}, {})
     memory: dict[str, dict[str, int]] = {"total": {}, "memory": {}, "resident": {}}
     for key, value in values.items():
         digits, _, unit = value.partition(" ")
-        if not is_number(digits) or not key.startswith("drm-"):
+        if not is_whole_number(digits) or not key.startswith("drm-"):
             continue
         number = int(digits) * _UNITS.get(unit.strip(), 1)
         kind, _, name = key.removeprefix("drm-").partition("-")
         if kind == "cycles":
             total = values.get(f"drm-total-cycles-{name}", "")
-            client.cycles[name] = (number, int(total) if is_number(total) else 0)
+            client.cycles[name] = (number, int(total) if is_whole_number(total) else 0)
         elif kind == "engine" and not name.startswith("capacity-"):
             client.busy_ns[name] = number
         elif kind in memory and not name.startswith("cycles-"):
