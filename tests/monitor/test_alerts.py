@@ -177,7 +177,7 @@ def test_a_step_is_not_a_trend(at: int) -> None:
 
 
 def test_two_steps_are_not_a_trend() -> None:
-    points = [(float(t), (45 + 15 * (t > 20) + 15 * (t > 60)) * GIB) for t in range(150)]
+    points = [(float(t), (45.0 + 15 * (t > 20) + 15 * (t > 60)) * GIB) for t in range(150)]
     assert predict(points) == []
 
 
