@@ -241,7 +241,7 @@ class WatchedRig:
         context = self._context
         if context.record is not None:
             return []
-        book = figures.load(context.folders.figures)
+        book = figures.load(context.folders.measurements)
         context.book = book  # the choice of a device goes by it
         rows = []
         for device in context.machine.devices:
