@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from anyrig.errors import AnyrigError, InvalidArchiveError, InvalidInputError, StorageError
 from anyrig.storage.cache import CacheEntry, ProgressCallback, ResultCache, encode_entry
 from anyrig.storage.files import open_atomic
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 _FORMAT, _VERSION = "anyrig results", 1
 _MANIFEST = "manifest.jsonl"
@@ -139,8 +139,8 @@ class _Import:
         total_bytes = sum(member.size for member in self._members)
         if total_bytes > cache.limit_bytes:
             raise InvalidInputError(
-                f"{self._path} contains {bytes_text(total_bytes)}, the cache is limited to"
-                f" {bytes_text(cache.limit_bytes)}",
+                f"{self._path} contains {format_bytes(total_bytes)}, the cache is limited to"
+                f" {format_bytes(cache.limit_bytes)}",
                 hint="Raise cache.limit_gb (ANYRIG_CACHE_LIMIT_GB) and import again.",
             )
         count = len(self._members)

@@ -37,7 +37,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.storage.keys import JsonValue, to_canonical_json
 from anyrig.storage.sqlite import MAX_VARIABLES, DatabaseFormat, SqliteFile, Work
-from anyrig.units import GIB, bytes_text
+from anyrig.units import GIB, format_bytes
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -729,7 +729,7 @@ class ResultCache:
             self._eviction_failed = self._clock()
             log.warning(
                 "%s takes %s, over its limit of %s: the rest is new, or unfinished jobs need it",
-                self.path, bytes_text(used_bytes), bytes_text(self.limit_bytes),
+                self.path, format_bytes(used_bytes), format_bytes(self.limit_bytes),
             )  # fmt: skip
 
     def _delete_oldest(

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from anyrig.errors import InvalidSettingError, MissingPackageError, StorageError
-from anyrig.install import install_line
+from anyrig.install import format_install
 from anyrig.storage.cache import (
     CachedResult,
     CacheEntry,
@@ -414,7 +414,7 @@ def _create_client(url: str, address: str, timeout_s: float) -> redis.Redis:
     except ImportError as error:
         raise MissingPackageError(
             "sharing results through Redis requires the package redis",
-            hint=f"{install_line('anyrig[cluster]')}, or leave cache.url empty.",
+            hint=f"{format_install('anyrig[cluster]')}, or leave cache.url empty.",
         ) from error
     if url.partition("://")[0].lower() not in _SCHEMES:
         raise InvalidSettingError(f"{address} is not the URL of a Redis server", hint=_URL_HINT)

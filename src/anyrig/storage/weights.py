@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.errors import InvalidInputError, MissingWeightsError, StorageError
 from anyrig.storage.files import write_atomic
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
     import httpx
@@ -250,8 +250,8 @@ def _check_space(folder: Path, files: Sequence[HubFile]) -> None:
     free_bytes = shutil.disk_usage(folder).free
     if needed_bytes > free_bytes:
         raise StorageError(
-            f"the weights take {bytes_text(needed_bytes)}, but {folder} has only"
-            f" {bytes_text(free_bytes)} free",
+            f"the weights take {format_bytes(needed_bytes)}, but {folder} has only"
+            f" {format_bytes(free_bytes)} free",
             hint="Free some space, or choose another folder.",
         )
 
