@@ -1,4 +1,4 @@
-"""Forks workers that use a cache and kills them; run by test_cache_kill.py.
+"""Forks workers that use a cache and kills them; run by test_result_cache_kill.py.
 
 A process of its own, so that it can fork: light, without threads, whatever pytest has loaded. It
 answers on its output with one JSON object. A child says each key on a pipe once `put` has returned.
