@@ -211,8 +211,8 @@ def test_mistakes(anyrig: Anyrig, kept: Path, words: list[str], message: str, hi
 
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
-    [("ANYRIG_CACHE_LIMIT_GB", "0", "limit_gb is 0"), ("ANYRIG_CACHE_LIMIT_GB", "nan", "is nan"),
-     ("ANYRIG_CACHE_LIMIT_GB", "much", "limit_gb = 'much'")],
+    [("ANYRIG_CACHE_LIMIT_GB", "0", "cache.limit_gb"), ("ANYRIG_CACHE_LIMIT_GB", "nan", "cache.limit_gb"),
+     ("ANYRIG_CACHE_LIMIT_GB", "much", "cache.limit_gb")],
 )  # fmt: skip
 def test_wrong_settings(anyrig: Anyrig, variable: str, value: str, message: str) -> None:
     done = anyrig("cache", environment={variable: value})
