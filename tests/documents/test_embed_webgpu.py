@@ -15,7 +15,7 @@ import sys
 sys.path[:0] = {paths!r}
 from pathlib import Path
 import numpy as np
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, Drive
 from anyrig.devices.discover import discover
 from anyrig.documents.bundle import bundles
 from anyrig.documents.engines import encoder

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anyrig.devices.describe import Machine, Memory
+from anyrig.devices.machine import Machine, Memory
 from anyrig.monitor.processes import Crowd, family, running, runs_program
 from anyrig.monitor.readers import host
 from anyrig.monitor.readers.host import HostReader, system_memory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.describe import Device, Memory
+from anyrig.devices.machine import Device, Memory
 from anyrig.monitor.asking import Unsupported
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers.amd import AmdReader, throttling

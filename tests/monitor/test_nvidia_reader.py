@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyrig.devices.describe import Device, Memory
+from anyrig.devices.machine import Device, Memory
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import Moment, Sample

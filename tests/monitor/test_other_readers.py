@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from anyrig.devices.describe import Device, Machine, Memory
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import NotThere, System
+from anyrig.devices.machine import Device, Machine, Memory
+from anyrig.devices.probe import LiveProbe, NotFound, System
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers import NoReader, open_readers
 from anyrig.monitor.readers.apple import AppleReader
@@ -42,7 +41,7 @@ def answering(**answers: Any) -> System:
 
     def ask(interface: str, *question: str) -> Any:
         if interface not in answers:
-            raise NotThere(f"nothing answers for {interface}")
+            raise NotFound(f"nothing answers for {interface}")
         return answers[interface]
 
     return System(ask)
@@ -130,7 +129,7 @@ def test_every_device_of_every_machine_has_one_reader(
     name: str, machine: Callable[..., Machine]
 ) -> None:
     there = machine(name)
-    readers = open_readers(there, System(LiveAnswers()))
+    readers = open_readers(there, System(LiveProbe()))
     devices = [device.id for reader in readers for device in reader.devices]
     assert sorted(devices) == sorted(gpu.id for gpu in there.gpus)
 
@@ -150,7 +149,7 @@ def test_every_device_of_every_machine_has_one_reader(
     ],
 )
 def test_who_reads_what(name: str, kinds: set[str], machine: Callable[..., Machine]) -> None:
-    readers = open_readers(machine(name), System(LiveAnswers()))
+    readers = open_readers(machine(name), System(LiveProbe()))
     assert {type(reader).__name__ for reader in readers} == kinds
 
 

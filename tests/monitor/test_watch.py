@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from anyrig.backends import MemoryNow
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.machine import Device, Machine
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import Monitor, NullMonitor, Sample
 from anyrig.monitor.alerts import Alert

@@ -49,8 +49,9 @@ def test_every_recorded_machine_is_told_whole(rig: Rigs, name: str) -> None:
         assert bool(row.why) == (not row.chosen)
         if device.kind == "gpu" and not device.usable:
             assert not row.usable
-            assert row.why == device.why_not
-            assert row.fix == device.why_not_fix
+            assert device.block_reason is not None
+            assert row.why == device.block_reason.message
+            assert row.fix == device.block_reason.fix
         else:
             assert row.usable
             assert row.fix == ""

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.machine import Device, Machine
 from anyrig.monitor import Monitor
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import Moment, Sample

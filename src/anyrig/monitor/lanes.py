@@ -9,7 +9,7 @@ import logging
 import threading
 from dataclasses import replace
 
-from anyrig.devices.describe import Device
+from anyrig.devices.machine import Device
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers import Reader
 from anyrig.monitor.sample import Moment, Sample

@@ -15,9 +15,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from anyrig.devices.describe import Machine
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import Alert, Watchdog
 from anyrig.monitor.lanes import Lane
@@ -69,7 +68,7 @@ class Monitor:
             )
         self._interval_s = interval_s
         self._extra = dict(extra or {})
-        system = System(LiveAnswers())
+        system = System(LiveProbe())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
         self._host = HostReader(machine, system)
         self._crowd = Crowd(ours or family())

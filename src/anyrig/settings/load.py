@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.presets import Profile
 from anyrig.settings.books import BookSettings
@@ -129,7 +128,7 @@ class ComputeSettings:
     """Processes on each device; 0 leaves it to the work."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "precision", precision_named(self.precision) or self.precision)
+        object.__setattr__(self, "precision", parse_precision(self.precision) or self.precision)
         if self.precision not in ("auto", *get_args(Precision)):
             known = ", ".join(("auto", *get_args(Precision)))
             raise InvalidSettingError(

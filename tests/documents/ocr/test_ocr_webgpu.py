@@ -16,7 +16,7 @@ TEXT = "The device that really ran is told."
 CODE = """
 import sys
 sys.path[:0] = {paths!r}
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, Drive
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement

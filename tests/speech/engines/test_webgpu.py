@@ -28,7 +28,7 @@ CODE = """
 import sys
 sys.path[:0] = {paths!r}
 import numpy as np
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, Drive
 from anyrig.placement import Placement
 from anyrig.speech import engines
 from anyrig.speech.protocol import Line

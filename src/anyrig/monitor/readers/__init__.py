@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from anyrig.devices.describe import Device, Machine
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device, Machine
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import Moment, Sample
 
@@ -107,5 +107,5 @@ def _open(kind: str, devices: list[Device], system: System, root: str) -> Reader
 
 def _why(device: Device) -> str:
     if device.blocked:
-        return device.blocked
+        return device.blocked.message
     return f"nothing here samples a device under {device.driver or 'no driver'}"

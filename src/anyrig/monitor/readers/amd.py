@@ -9,8 +9,8 @@ import re
 import struct
 from collections.abc import Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.asking import Asker, Lost, Pool, Unsupported
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers.drm import DrmClients, DrmUse, Use

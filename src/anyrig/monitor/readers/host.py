@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from anyrig.devices.describe import Machine
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Machine
+from anyrig.devices.probe import System
 from anyrig.monitor.asking import Asker, Pool, Rates, Unsupported
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import HostSample, Moment, Sample

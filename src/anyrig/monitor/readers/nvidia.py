@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anyrig.devices.describe import Device
+from anyrig.devices.machine import Device
 from anyrig.monitor.asking import Asker, Lost, Pool, Rates, Unsupported
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.readers.host import system_memory

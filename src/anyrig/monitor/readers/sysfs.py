@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyrig.devices.sources.system import System
+from anyrig.devices.probe import System
 from anyrig.monitor.asking import Lost, Unsupported
 
 # GT/s of each PCIe generation.

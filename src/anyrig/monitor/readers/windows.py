@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.asking import Asker
 from anyrig.monitor.processes import Crowd
 from anyrig.monitor.sample import Moment, ProcessUse, Sample, part_memory
