@@ -113,8 +113,8 @@ def test_a_device_that_is_absent_is_told_in_every_language(
 
 
 def test_reasons_stay_as_they_are_in_english() -> None:
-    said = rig_reasons.reason(words("en"), "a GPU is there; it hums")
-    assert [(one.text, one.lang) for one in said] == [("a GPU is there", ""), ("it hums", "")]
+    said = rig_reasons.reason(words("en"), "a GPU is available; it hums")
+    assert [(one.text, one.lang) for one in said] == [("a GPU is available", ""), ("it hums", "")]
 
 
 def test_voices_are_told_apart() -> None:

@@ -106,7 +106,7 @@ def test_words_that_name_no_device_are_refused(rig: Rigs) -> None:
     with pytest.raises(DeviceNotFoundError):
         part.use("quantum:7")
     told = part.use("gpu")
-    assert told["warnings"] == ["there is no GPU; until there is one the CPU is used"]
+    assert told["warnings"] == ["no GPU found; until there is one the CPU is used"]
     assert [row["id"] for row in told["devices"] if row["chosen"]] == ["cpu"]
 
 
