@@ -131,8 +131,8 @@ import sys, logging
 sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import attach, graph
-from anyrig.devices.machine import Device, Drive
-drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+from anyrig.devices.machine import Device, DeviceBackend
+drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 bound = attach(Device("x", "gpu", "other", "software"), drive)
 model = bound.load(graph.product(16))
 left = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
