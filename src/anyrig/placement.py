@@ -11,21 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
-from anyrig.devices.machine import (
-    BackendName,
-    BlockCode,
-    BlockReason,
-    Device,
-    DeviceBackend,
-    Machine,
-    Precision,
-)
+from anyrig.devices.choose import DeviceChoice, SkippedDevice
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Precision
+from anyrig.devices.choose import select_backend
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.presets import Profile, preset
-from anyrig.units import bytes_text, flops_text, plural
+from anyrig.units import format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
@@ -95,7 +88,7 @@ class Placement:
     @property
     def title(self) -> str:
         """`NVIDIA L4 as cuda:0 in bf16`."""
-        return f"{self.device.name} as {self.drive.selector} in {self.precision}"
+        return f"{self.device.name} as {self.drive.word} in {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -170,9 +163,7 @@ class _Maker:
         wanted = replace(self._wanted, workers_per_device=1, precision="auto")
         return _Maker(self._machine, self._choice, self._need, wanted, self._speeds, self._failed)
 
-    def all_of(
-        self, devices: Sequence[Device]
-    ) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
+    def all_of(self, devices: Sequence[Device]) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
         """A placement on each device that can serve, and why the others cannot."""
         found, passed = [], []
         for device in devices:
@@ -211,12 +202,12 @@ class _Maker:
         if workers > 1 and budget_bytes is not None:
             told += f", shared by {workers} workers"
             budget_bytes //= workers
-        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.selector}: {drive.reason}"]
-        room = f"{bytes_text(budget_bytes)}, " if budget_bytes is not None else ""
+        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
+        room = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
         speed = measured.get(chosen.precision)
         if speed is not None:
-            reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
+            reasons.append(f"speed: {format_flops(speed)} measured in {chosen.precision}")
         return Placement(
             device,
             drive,
@@ -232,11 +223,11 @@ class _Maker:
 
     def _drive(self, device: Device) -> DeviceBackend | None:
         """What the word asks for where the engine has that way; else the engine's own best."""
-        asked = select_backend(device, self._choice.selector)
-        word = self._choice.selector.strip().lower().partition(":")[0]
+        asked = select_backend(device, self._choice.word)
+        word = self._choice.word.strip().lower().partition(":")[0]
         # `cpu` is what every library calls it: that word asks for the device, not for a way.
-        alike = [one for one in device.backends if asked and one.selector == asked.selector]
-        named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
+        alike = [one for one in device.backends if asked and one.word == asked.word]
+        named = len(alike) == 1 and alike[0].word.partition(":")[0] == word
         if asked and named and asked.backend in self._need.backends:
             return asked
         own = self._need.gpu_backends if device.kind == "gpu" else ()
@@ -252,11 +243,7 @@ class _Maker:
         names = {"onnx": "ONNX Runtime", "torch": "torch"}
         ways = " or ".join(names[backend] for backend in self._need.backends)
         closed = [d.reason for d in device.backends if d.backend in self._need.backends]
-        why = (
-            str(device.block_reason or "")
-            or "; ".join(dict.fromkeys(closed))
-            or "neither drives this device"
-        )
+        why = str(device.block_reason or "") or "; ".join(dict.fromkeys(closed)) or "neither drives this device"
         return f"{self._need.what} runs through {ways}: {why}"
 
     def _workers(self, device: Device, budget_bytes: int | None) -> int:
@@ -268,8 +255,8 @@ class _Maker:
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(
-                f"{count} workers of {bytes_text(each)} each do not fit into "
-                f"{bytes_text(budget_bytes)} of {device.name}",
+                f"{count} workers of {format_bytes(each)} each do not fit into "
+                f"{format_bytes(budget_bytes)} of {device.name}",
                 hint=f"--workers-per-device {fit} fits; --memory-gb raises the budget.",
             )
         return count
@@ -300,19 +287,19 @@ def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
         return found.num_bytes, found.reason
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
-        told = f"{share:.0%} of {bytes_text(total)}, as the {wanted.profile} profile has it"
+        told = f"{share:.0%} of {format_bytes(total)}, as the {wanted.profile} profile has it"
         return found.num_bytes, told
     free = device.memory.free_bytes or 0
-    return found.num_bytes, f"most of the {bytes_text(free)} that are free"
+    return found.num_bytes, f"most of the {format_bytes(free)} that are free"
 
 
 def _with_threads(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
     """Usable cores over all processes, at least one each."""
     processes = sum(placement.workers for placement in placements)
     threads = max(1, math.floor(cores / processes))
-    told = f"{plural(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
+    told = f"{pluralize(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
     if processes == 1:
-        told = f"{plural(threads, 'thread')}: all usable cores"
+        told = f"{pluralize(threads, 'thread')}: all usable cores"
     return tuple(replace(p, threads=threads, reasons=(*p.reasons, told)) for p in placements)
 
 
@@ -357,9 +344,8 @@ def _check(wanted: Wanted) -> None:
         )
 
 
-def _too_small(asked: int, budget_bytes: int) -> BlockReason:
-    text = f"it needs {bytes_text(asked)} and may use {bytes_text(budget_bytes)}"
-    return BlockReason(BlockCode.INSUFFICIENT_MEMORY, text)
+def _too_small(asked: int, budget_bytes: int) -> str:
+    return f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
 
 
 def _nowhere(need: Need, passed: Sequence[SkippedDevice]) -> OutOfMemoryError | DeviceUnusableError:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import Device, DeviceBackend, Precision
-from anyrig.units import flops_text
+from anyrig.devices.amd import is_fnuz
+from anyrig.units import format_flops
 
 State = Literal["good", "poor", "impossible"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -50,12 +50,12 @@ def fitness(
     ratio = _ratio(precision, speeds)
     if ratio is None or described.state == "impossible":
         return described
-    figures = f"{flops_text(speeds[precision])} against {flops_text(speeds['fp32'])} in fp32"
+    figures = f"{format_flops(speeds[precision])} against {format_flops(speeds['fp32'])} in fp32"
     if precision != "fp32" and ratio <= 1.0:
         return Fitness(precision, "poor", f"measured no faster: {figures}", ratio, True)
     if described.state == "poor" and not _only_speed(precision, device, drive, training):
         return described._replace(speed=ratio, measured=True)
-    why = f"measured {flops_text(speeds['fp32'])}"
+    why = f"measured {format_flops(speeds['fp32'])}"
     if precision != "fp32":
         why = f"measured {figures}, {_times(ratio)} as fast"
     return Fitness(precision, "good", why, ratio, True)
@@ -90,9 +90,7 @@ def _broken_half(device: Device) -> bool:
     return device.capability == "7.5" and device.features.fp16 == "fast"
 
 
-def _described(
-    precision: Precision, device: Device, drive: DeviceBackend, training: bool
-) -> Fitness:
+def _described(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> Fitness:
     if precision == "fp32":
         return Fitness("fp32", "good", "every device computes in it", 1.0)
     if drive.backend == "onnx":
@@ -117,9 +115,7 @@ def _torch(precision: Precision, device: Device, drive: DeviceBackend, training:
     return _fp16(device)
 
 
-def _directml(
-    precision: Precision, device: Device, drive: DeviceBackend, training: bool
-) -> Fitness:
+def _directml(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> Fitness:
     if precision == "tf32":
         return _tf32(device, drive)
     if precision != "fp16":
