@@ -21,7 +21,6 @@ from anyrig.monitor.readers.windows import (
     WindowsReader,
 )
 from anyrig.monitor.sample import SampleTime
-from tests.conftest import NAMES
 from tests.monitor.fake_sysfs import process_table
 
 GIB = 1024**3
@@ -121,16 +120,6 @@ def test_windows_without_counters() -> None:
     ]
     assert sample.compute_percent is None
     assert "only on Windows" in sample.unknown["counters"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_device_of_every_machine_has_one_reader(
-    name: str, machine: Callable[..., Machine]
-) -> None:
-    there = machine(name)
-    readers = open_readers(there, System(LiveAnswers()))
-    devices = [device.id for reader in readers for device in reader.devices]
-    assert sorted(devices) == sorted(gpu.id for gpu in there.gpus)
 
 
 @pytest.mark.parametrize(
