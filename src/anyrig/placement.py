@@ -11,9 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.devices.choose import DeviceChoice, SkippedDevice
-from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Precision
-from anyrig.devices.choose import select_backend
+from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
+from anyrig.devices.machine import (
+    BackendName,
+    BlockCode,
+    BlockReason,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+)
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
@@ -88,7 +95,7 @@ class Placement:
     @property
     def title(self) -> str:
         """`NVIDIA L4 as cuda:0 in bf16`."""
-        return f"{self.device.name} as {self.drive.word} in {self.precision}"
+        return f"{self.device.name} as {self.drive.selector} in {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,9 @@ class _Maker:
         wanted = replace(self._wanted, workers_per_device=1, precision="auto")
         return _Maker(self._machine, self._choice, self._need, wanted, self._speeds, self._failed)
 
-    def all_of(self, devices: Sequence[Device]) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
+    def all_of(
+        self, devices: Sequence[Device]
+    ) -> tuple[list[Placement], tuple[SkippedDevice, ...]]:
         """A placement on each device that can serve, and why the others cannot."""
         found, passed = [], []
         for device in devices:
@@ -202,7 +211,7 @@ class _Maker:
         if workers > 1 and budget_bytes is not None:
             told += f", shared by {workers} workers"
             budget_bytes //= workers
-        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.word}: {drive.reason}"]
+        reasons = [f"{device.name}: {self._choice.reason}", f"{drive.selector}: {drive.reason}"]
         room = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons += [f"{chosen.precision}: {chosen.reason}", f"memory: {room}{told}"]
         speed = measured.get(chosen.precision)
@@ -223,11 +232,11 @@ class _Maker:
 
     def _drive(self, device: Device) -> DeviceBackend | None:
         """What the word asks for where the engine has that way; else the engine's own best."""
-        asked = select_backend(device, self._choice.word)
-        word = self._choice.word.strip().lower().partition(":")[0]
+        asked = select_backend(device, self._choice.selector)
+        word = self._choice.selector.strip().lower().partition(":")[0]
         # `cpu` is what every library calls it: that word asks for the device, not for a way.
-        alike = [one for one in device.backends if asked and one.word == asked.word]
-        named = len(alike) == 1 and alike[0].word.partition(":")[0] == word
+        alike = [one for one in device.backends if asked and one.selector == asked.selector]
+        named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
         if asked and named and asked.backend in self._need.backends:
             return asked
         own = self._need.gpu_backends if device.kind == "gpu" else ()
@@ -243,7 +252,11 @@ class _Maker:
         names = {"onnx": "ONNX Runtime", "torch": "torch"}
         ways = " or ".join(names[backend] for backend in self._need.backends)
         closed = [d.reason for d in device.backends if d.backend in self._need.backends]
-        why = str(device.block_reason or "") or "; ".join(dict.fromkeys(closed)) or "neither drives this device"
+        why = (
+            str(device.block_reason or "")
+            or "; ".join(dict.fromkeys(closed))
+            or "neither drives this device"
+        )
         return f"{self._need.what} runs through {ways}: {why}"
 
     def _workers(self, device: Device, budget_bytes: int | None) -> int:
@@ -344,8 +357,9 @@ def _check(wanted: Wanted) -> None:
         )
 
 
-def _too_small(asked: int, budget_bytes: int) -> str:
-    return f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
+def _too_small(asked: int, budget_bytes: int) -> BlockReason:
+    text = f"it needs {format_bytes(asked)} and may use {format_bytes(budget_bytes)}"
+    return BlockReason(BlockCode.INSUFFICIENT_MEMORY, text)
 
 
 def _nowhere(need: Need, passed: Sequence[SkippedDevice]) -> OutOfMemoryError | DeviceUnusableError:

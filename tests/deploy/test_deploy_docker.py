@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from anyrig.app.settings import LOADER
-from anyrig.devices.wheels import ONNX_PACKAGES
 from anyrig.devices.machine import TORCH_INDEX_URL
 from anyrig.devices.nvidia import ONNX_RELEASES
-from anyrig.devices.wheels import onnx_gpu
+from anyrig.devices.wheels import ONNX_PACKAGES, onnx_gpu
 from anyrig.settings.load import variable_name
 from anyrig.speech.engines import OWN, engine_class
 from anyrig.version import __version__

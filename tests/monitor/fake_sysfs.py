@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anyrig.devices.probe import LiveProbe
-from anyrig.devices.probe import System
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor.processes import ProcessTable
 
 

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from anyrig.devices.machine import Device, Machine
 from anyrig.devices.discover import discover
-from anyrig.devices.probe import LiveProbe
-from anyrig.devices.probe import System
+from anyrig.devices.machine import Device, Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor import Monitor
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from tests.monitor.fake_nvml import FakeNvml

@@ -277,9 +277,3 @@ def test_an_integrated_gpu_uses_the_memory_of_the_host(xe: Path) -> None:
     assert sample.memory_total_bytes
     assert sample.memory_used_bytes
     assert sample.memory_used_bytes < sample.memory_total_bytes
-
-
-def test_an_intel_card_that_falls_off_the_bus_is_lost(xe: Path) -> None:
-    reader = IntelReader([ARC], system_of(xe), str(xe))
-    shutil.rmtree(xe / INTEL[1:])
-    assert reader.read(SampleTime(0.0, 0.0), PROCESSES)[0].lost

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from anyrig.devices.machine import Device, Machine
-from anyrig.devices.probe import LiveProbe
-from anyrig.devices.probe import System
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import DeviceSample, Monitor
 from anyrig.monitor.alerts import DeviceAlert

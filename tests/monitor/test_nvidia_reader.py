@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from anyrig.devices.machine import Device, Memory
-from anyrig.devices.probe import LiveProbe
-from anyrig.devices.probe import System
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor.readers import nvidia
 from anyrig.monitor.readers.nvidia import NvidiaReader
 from anyrig.monitor.sample import DeviceSample, SampleTime

@@ -15,8 +15,7 @@ import torch
 
 from anyrig.backends.memory import MemoryNow
 from anyrig.devices.machine import Device, Machine
-from anyrig.devices.probe import LiveProbe
-from anyrig.devices.probe import System
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.monitor import Monitor
 from anyrig.monitor.processes import ProcessTable
 from anyrig.monitor.readers import DeviceReader

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from anyrig.audiobooks.ways import Ways
-from anyrig.devices.machine import Precision
-from anyrig.devices.machine import parse_precision
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.presets import Profile
 from anyrig.settings.load import SettingsLoader

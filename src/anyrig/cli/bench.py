@@ -16,9 +16,8 @@ from anyrig.cli.context import Context
 from anyrig.cli.devices import writable
 from anyrig.cli.pick import can_ask, keep_figures, pick
 from anyrig.cli.show import Progress, paint, print_warning, table
-from anyrig.devices.choose import describe_choice
+from anyrig.devices.choose import describe_choice, describe_detour, select_backend
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.devices.choose import describe_detour, select_backend
 from anyrig.errors import DeviceUnusableError, KernelError
 from anyrig.install import format_install
 from anyrig.units import format_bandwidth, format_bytes, format_duration, format_flops
@@ -113,9 +112,11 @@ def drive_of(device: Device, word: str = "") -> DeviceBackend:
     """What the word asks for, else torch where it can drive the device, else ONNX Runtime."""
     drive = select_backend(device, word)
     if drive is None:
+        reason = device.block_reason
+        fix = reason.fix if reason else ""
         raise DeviceUnusableError(
-            f"nothing can drive {device.name}: {device.why_not}",
-            hint=device.why_not_fix or format_install("onnxruntime"),
+            f"no usable backend for {device.name}: {reason}",
+            hint=fix or format_install("onnxruntime"),
         )
     return drive
 
@@ -145,8 +146,7 @@ def _measure(
 ) -> Measured:
     from anyrig.bench import isolate
     from anyrig.bench.figures import Measured, stamp
-    from anyrig.devices.doctor import describe_wrong_result
-    from anyrig.devices.doctor import KernelResult
+    from anyrig.devices.doctor import KernelResult, describe_wrong_result
 
     asked = isolate.Asked(True, quick, isolate.QUICK_S if quick else isolate.MEASURE_S)
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app.settings import LOADER, WARNED_VARIABLE, Settings
 from anyrig.cli.show import print_warning
-from anyrig.devices.choose import DeviceChoice, DeviceRequest, Evidence, choose_device, resolve_request
+from anyrig.devices.choose import (
+    DeviceChoice,
+    DeviceRequest,
+    Evidence,
+    choose_device,
+    resolve_request,
+)
 from anyrig.settings.folders import Folders, find_folders
 from anyrig.settings.load import LoadedSettings
 
@@ -172,7 +178,7 @@ class Context:
         all the same; one that cannot be used does not matter here.
         """
         wish = next((one for one in self.wishes if one.origin != "saved"), None)
-        if wish is not None and wish.word.strip().lower() != "auto":
+        if wish is not None and wish.selector.strip().lower() != "auto":
             self._tell(resolve_request(self.machine, wish, strict=self.strict).warning)
         return choose_device(self.machine, (DeviceRequest("cpu", "flag"),))
 
@@ -182,11 +188,13 @@ class Context:
         Args:
             quiet: the caller shows the warnings itself.
         """
-        choice = choose_device(self.machine, self.wishes, evidence=self.evidence, strict=self.strict)
+        choice = choose_device(
+            self.machine, self.wishes, evidence=self.evidence, strict=self.strict
+        )
         if not quiet:
             self._tell(*choice.warnings)
         log.info("chosen: %s (%s)", ", ".join(d.name for d in choice.devices), choice.reason)
-        for passed in choice.passed_over:
+        for passed in choice.skipped:
             log.info("skipped: %s (%s)", passed.device.name, passed.reason)
         return choice
 

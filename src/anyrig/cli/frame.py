@@ -9,8 +9,8 @@ from typing import NamedTuple
 from anyrig.cli.canvas import Line, Span, Style, bar, clean, clipped, columns, graph, line, padded
 from anyrig.cli.canvas import wide as wide_of
 from anyrig.cli.process_table import processes
-from anyrig.devices.machine import Device, Machine
 from anyrig.devices.choose import gpu_number
+from anyrig.devices.machine import Device, Machine
 from anyrig.monitor.alerts import DeviceAlert
 from anyrig.monitor.sample import DeviceSample, HostSample, MachineSnapshot, ThrottleReason
 from anyrig.units import GIB, MIB, format_bandwidth, format_bytes

@@ -6,8 +6,8 @@ import re
 from typing import NamedTuple
 
 from anyrig.cli.canvas import Line, Span, clean, line, padded
-from anyrig.devices.machine import Machine
 from anyrig.devices.choose import gpu_number
+from anyrig.devices.machine import Machine
 from anyrig.monitor.sample import MachineSnapshot
 from anyrig.units import format_bytes
 

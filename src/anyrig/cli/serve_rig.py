@@ -132,7 +132,7 @@ class WatchedRig:
                 "devices": rows,
                 "reason": describe_choice(choice),
                 "warnings": list(choice.warnings),
-                "word": choice.word,
+                "word": choice.selector,
                 "choice": choice_json(choice),
             }
 
@@ -143,16 +143,17 @@ class WatchedRig:
             DeviceNotFoundError: nothing here answers to the word.
         """
         from anyrig.cli.pick import remember
-        from anyrig.devices.choose import DeviceRequest, resolve_request
-        from anyrig.devices.choose import describe_detour
+        from anyrig.devices.choose import DeviceRequest, describe_detour, resolve_request
 
         context, word = self._context, device.strip()
         warnings: list[str] = []
         saved = name = word.lower()
         if saved not in ("auto", "all"):
-            resolved = resolve_request(context.machine, DeviceRequest(word, "flag"), strict=context.strict)
-            if resolved.absent:
-                warnings.append(f"{resolved.absent}; until there is one the CPU is used")
+            resolved = resolve_request(
+                context.machine, DeviceRequest(word, "flag"), strict=context.strict
+            )
+            if resolved.missing:
+                warnings.append(f"{resolved.missing}; until there is one the CPU is used")
             else:
                 found = resolved.devices[0]
                 warnings += self._objections(found, describe_detour(found, word))
@@ -191,7 +192,7 @@ class WatchedRig:
 
         snapshot = self.snapshot()
         sample = snapshot.find(device.id) if snapshot is not None else None
-        passed = next((p.reason for p in choice.passed_over if p.device.id == device.id), ""
+        passed = next((p.reason.message for p in choice.skipped if p.device.id == device.id), ""
                       ) if choice is not None else ""  # fmt: skip
         usable = device.usable or device.kind == "cpu"
         broken = self._context.evidence.broken.get(device.id, "")

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from anyrig.cli.escape import esc
-from anyrig.devices.choose import describe_memory, suggest_workers
-from anyrig.devices.machine import Device, Machine
 from anyrig.devices.amd import is_fnuz
-from anyrig.devices.choose import gpu_number
+from anyrig.devices.choose import describe_memory, gpu_number, suggest_workers
+from anyrig.devices.machine import Device, Machine
 from anyrig.errors import AnyrigError
 from anyrig.install import localize_install_commands
 from anyrig.units import format_bytes, format_duration, pluralize
@@ -140,11 +139,11 @@ def _drive_lines(device: Device, fix: Fix) -> list[str]:
     if device.blocked:
         mend = f" ({fix(device.blocked.fix)})" if device.blocked.fix else ""
         return [f"{paint('not usable', 'warning')}: {device.blocked}{mend}"]
-    lines = [f"usable as {drive.word} through {drive.reason}" for drive in opened]
+    lines = [f"usable as {drive.selector} through {drive.reason}" for drive in opened]
     if not opened:
         lines = [f"{paint('not usable', 'warning')}:"]
         lines += [
-            f"  {drive.word}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
+            f"  {drive.selector}: {drive.reason}" + (f" -> {fix(drive.fix)}" if drive.fix else "")
             for drive in device.backends
         ]
     return lines

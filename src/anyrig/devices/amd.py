@@ -25,7 +25,7 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import System
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 # -- hardware ------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ def find_devices(
     devices += [_describe_kfd_only(node, memory) for node in nodes if node.number not in used]
     if not devices:
         return [], SourceReport("amd", "nothing", "no AMD GPU on the bus or in kfd")
-    text = f"{plural(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
+    text = f"{pluralize(len(cards), 'card')} on the bus, {len(nodes)} in kfd"
     return devices, SourceReport("amd", "found", text)
 
 
@@ -313,7 +313,7 @@ def _read_memory(
         return _apu_memory(total, free, gtt, gtt_used, system_memory)
     if num_parts > 1:
         free = free // num_parts if free is not None else None
-        note = f"one of {num_parts} partitions of {bytes_text(total)}"
+        note = f"one of {num_parts} partitions of {format_bytes(total)}"
         return Memory("dedicated", total // num_parts, free, note=note)
     return Memory("dedicated", total, free)
 
@@ -330,7 +330,7 @@ def _apu_memory(
         carve + gtt,
         min(gtt_free + (carve_free or 0), carve + gtt),
         (MemoryPool("carve-out", carve, carve_free), MemoryPool("GTT", gtt, gtt_free)),
-        f"{bytes_text(carve)} carve-out and {bytes_text(gtt)} of system memory through GTT",
+        f"{format_bytes(carve)} carve-out and {format_bytes(gtt)} of system memory through GTT",
     )
 
 

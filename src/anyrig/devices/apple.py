@@ -25,8 +25,8 @@ from anyrig.devices.machine import (
     SourceState,
 )
 from anyrig.devices.probe import System, Unavailable
-from anyrig.install import install_line
-from anyrig.units import GIB, MIB, bytes_text, plural
+from anyrig.install import format_install
+from anyrig.units import GIB, MIB, format_bytes, pluralize
 
 _FEATURES = Features(fp16="slow", tf32=False, bf16=None, fp8=False, fp4=False)
 _WITH_MATRIX_UNITS = re.compile(r"Apple M([5-9]|[1-9]\d)\b")
@@ -44,7 +44,7 @@ def find_devices(system: System, memory: Memory) -> tuple[list[Device], SourceRe
         return [], SourceReport("apple", "failed", f"system_profiler: {error}")
     devices = [_describe(system, row, number, memory) for number, row in enumerate(rows)]
     state: SourceState = "found" if devices else "nothing"
-    return devices, SourceReport("apple", state, f"{plural(len(devices), 'GPU')}")
+    return devices, SourceReport("apple", state, f"{pluralize(len(devices), 'GPU')}")
 
 
 def _describe(system: System, row: dict[str, Any], number: int, memory: Memory) -> Device:
@@ -89,7 +89,7 @@ def _limit_memory(memory: Memory, wired_limit_mb: str) -> Memory:
     if wired_limit_mb.isdigit() and int(wired_limit_mb):
         total, rule = int(wired_limit_mb) * MIB, "set by iogpu.wired_limit_mb"
     free = None if memory.free_bytes is None else min(memory.free_bytes, total)
-    note = f"unified: {bytes_text(total)} of {bytes_text(memory.total_bytes)} ({rule})"
+    note = f"unified: {format_bytes(total)} of {format_bytes(memory.total_bytes)} ({rule})"
     return Memory("unified", total, free, note=note)
 
 
@@ -98,7 +98,7 @@ def list_backends(host: HostFacts) -> list[DeviceBackend]:
     torch, onnx = host.installed.torch, host.installed.onnx
     mps = partial(DeviceBackend, "torch", "mps", "mps")
     if torch is None:
-        metal = mps(False, "torch is not installed", install_line("anyrig[torch]"))
+        metal = mps(False, "torch is not installed", format_install("anyrig[torch]"))
     elif host.platform.machine != "arm64":
         metal = mps(False, "this Python is built for Intel: Metal requires one for arm64")
     else:
@@ -107,4 +107,4 @@ def list_backends(host: HostFacts) -> list[DeviceBackend]:
     if onnx:
         return [metal, coreml(True, f"{onnx[0]} {host.installed.versions[onnx[0]]}")]
     reason = "no onnxruntime package is installed"
-    return [metal, coreml(False, reason, install_line("onnxruntime"))]
+    return [metal, coreml(False, reason, format_install("onnxruntime"))]

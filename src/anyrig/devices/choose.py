@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.devices.machine import BlockCode, BlockReason, Device, DeviceBackend, Machine
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
-from anyrig.units import GIB, MIB, bytes_text, is_number, normal_address
+from anyrig.units import GIB, MIB, format_bytes, is_whole_number, normalize_pci_address
 
 Origin = Literal["flag", "environment", "settings", "saved", "measured", "described", "fallback"]
 _ORIGINS = {
@@ -367,11 +367,11 @@ def describe_memory(device: Device) -> str:
     memory = device.memory
     if memory.total_bytes is None:
         return "memory unknown"
-    text = bytes_text(memory.total_bytes)
+    text = format_bytes(memory.total_bytes)
     if memory.kind == "unified":
         text += " unified"
     if memory.free_bytes is not None:
-        text += f", {bytes_text(memory.free_bytes)} free"
+        text += f", {format_bytes(memory.free_bytes)} free"
     return text
 
 
@@ -416,7 +416,7 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
     if selector in _VENDORS:
         return rank_devices(d for d in machine.gpus if d.vendor == selector)
     _, colon, number = selector.partition(":")
-    if _parse_library(selector) in _LIBRARIES and (not colon or is_number(number)):
+    if _parse_library(selector) in _LIBRARIES and (not colon or is_whole_number(number)):
         return _match_library(machine, selector) if len(number) <= _MAX_DIGITS else ()
     found = _match_id(machine, selector)
     # `2.5` or `4,0` is not a name either, though a CPU's name ends in 2.50GHz.
@@ -426,7 +426,11 @@ def _match(machine: Machine, selector: str) -> tuple[Device, ...]:
 def _match_index(machine: Machine, selector: str) -> tuple[Device, ...]:
     """`2` is the third GPU, `6:1` the second MIG instance of the seventh."""
     number, colon, part = selector.partition(":")
-    valid = is_number(number) and (not colon or is_number(part)) and len(selector) <= _MAX_DIGITS
+    valid = (
+        is_whole_number(number)
+        and (not colon or is_whole_number(part))
+        and len(selector) <= _MAX_DIGITS
+    )
     if not valid:
         return ()
     wanted = (int(number), int(part) if colon else None)
@@ -434,7 +438,7 @@ def _match_index(machine: Machine, selector: str) -> tuple[Device, ...]:
 
 
 def _match_id(machine: Machine, selector: str) -> tuple[Device, ...]:
-    address = normal_address(selector)
+    address = normalize_pci_address(selector)
     exact = [d for d in machine.devices if selector == d.id.lower()]
     exact = exact or [d for d in machine.gpus if address and address == d.pci_address]
     if exact:
@@ -501,7 +505,7 @@ def list_devices(machine: Machine, selector: str = "") -> str:
 
 
 def _suggest_selector(machine: Machine, selector: str) -> str:
-    if is_number(selector):
+    if is_whole_number(selector):
         # `4090` is an index that does not exist; a model's name needs a letter.
         pattern = rf"\b{selector}\b"
         named = next((gpu for gpu in machine.gpus if re.search(pattern, gpu.name)), None)

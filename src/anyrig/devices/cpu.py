@@ -22,8 +22,8 @@ from anyrig.devices.machine import (
     SystemName,
 )
 from anyrig.devices.probe import System, Unavailable
-from anyrig.install import install_line
-from anyrig.units import bytes_text, plural
+from anyrig.install import format_install
+from anyrig.units import format_bytes, pluralize
 
 _CGROUP = "/sys/fs/cgroup"
 # v1 means "no limit" by a huge number, rounded down to a page.
@@ -192,12 +192,12 @@ def _usable_cores(
     limits: list[ResourceLimit] = []
     if affinity < total:
         usable = affinity
-        text = f"CPU affinity allows {affinity} of {plural(total, 'core')}"
+        text = f"CPU affinity allows {affinity} of {pluralize(total, 'core')}"
         limits.append(ResourceLimit("affinity", text))
     quota = min(_cpu_quotas(system), default=None)
     if quota is not None and quota < usable:
         usable = quota
-        text = f"a cgroup quota allows {quota:g} of {plural(total, 'core')}"
+        text = f"a cgroup quota allows {quota:g} of {pluralize(total, 'core')}"
         limits.append(ResourceLimit("cgroup", text))
     return usable, tuple(limits)
 
@@ -241,9 +241,9 @@ def _linux_memory(system: System) -> tuple[Memory, tuple[ResourceLimit, ...]]:
     if limit is None or (total is not None and limit >= total):
         return Memory("dedicated" if total else "unknown", total, free), ()
     left = max(0, limit - (used or 0))
-    text = f"a cgroup limits memory to {bytes_text(limit)}"
+    text = f"a cgroup limits memory to {format_bytes(limit)}"
     if total:
-        text += f" of {bytes_text(total)}"
+        text += f" of {format_bytes(total)}"
     free = min(left, free) if free is not None else left
     return Memory("dedicated", limit, free, note=text), (ResourceLimit("cgroup", text),)
 
@@ -356,7 +356,7 @@ def list_backends(host: HostFacts) -> tuple[DeviceBackend, ...]:
             "CPUExecutionProvider",
             bool(onnx),
             onnx_title or "no onnxruntime package is installed",
-            "" if onnx else install_line("onnxruntime"),
+            "" if onnx else format_install("onnxruntime"),
         ),
         DeviceBackend(
             "torch",
@@ -364,6 +364,6 @@ def list_backends(host: HostFacts) -> tuple[DeviceBackend, ...]:
             "cpu",
             torch is not None,
             torch.title if torch else "torch is not installed",
-            "" if torch else install_line("anyrig[torch]"),
+            "" if torch else format_install("anyrig[torch]"),
         ),
     )

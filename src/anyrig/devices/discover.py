@@ -30,7 +30,7 @@ from anyrig.devices.probe import (
     System,
     select_variables,
 )
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -311,7 +311,7 @@ def list_backends(device: Device, host: HostFacts) -> tuple[DeviceBackend, ...]:
 def torch_fix(device: Device, host: HostFacts) -> str:
     """The command that installs a torch for a GPU; empty if there is none."""
     if host.platform.system == "macOS":
-        return install_line("anyrig[torch]") if device.vendor == "apple" else ""
+        return format_install("anyrig[torch]") if device.vendor == "apple" else ""
     from anyrig.devices import amd, intel
 
     fixes = {"nvidia": nvidia.torch_fix, "amd": amd.torch_fix, "intel": intel.torch_fix}
@@ -324,7 +324,7 @@ def _webgpu(device: Device, host: HostFacts) -> DeviceBackend:
     webgpu = partial(DeviceBackend, "onnx", selector, "WebGpuExecutionProvider")
     if not host.installed.has_webgpu:
         reason = f"{wheels.WEBGPU_PACKAGE} is not installed"
-        return webgpu(False, reason, install_line("anyrig[webgpu]"))
+        return webgpu(False, reason, format_install("anyrig[webgpu]"))
     if host.platform.system == "Linux" and not host.has_vulkan:
         fix = "sudo apt install libvulkan1 mesa-vulkan-drivers"
         return webgpu(False, "no Vulkan loader or driver found", fix)

@@ -15,8 +15,8 @@ from anyrig.devices.choose import gpu_number
 from anyrig.devices.discover import torch_fix
 from anyrig.devices.machine import BlockCode, Device, DeviceBackend, Machine, NoteCode
 from anyrig.devices.wheels import ONNX_PACKAGES
-from anyrig.install import install_line
-from anyrig.units import GIB, bytes_text, plural
+from anyrig.install import format_install
+from anyrig.units import GIB, format_bytes, pluralize
 
 State = Literal["good", "warning", "broken"]
 
@@ -218,15 +218,15 @@ def _check_limits(machine: Machine) -> Findings:
         yield _warning("limits", limit.message, fixes[limit.kind])
     if not machine.cpu.limits:
         memory = machine.cpu.memory.total_bytes
-        cores = plural(int(machine.cpu.cores_usable), "core")
-        yield _good("limits", f"no limits: {cores}{f', {bytes_text(memory)}' if memory else ''}")
+        cores = pluralize(int(machine.cpu.cores_usable), "core")
+        yield _good("limits", f"no limits: {cores}{f', {format_bytes(memory)}' if memory else ''}")
 
 
 def _check_disk(machine: Machine) -> Findings:
     free = machine.disk_free_bytes
     if free is None:
         return
-    text = f"{bytes_text(free)} free in the home folder"
+    text = f"{format_bytes(free)} free in the home folder"
     if free < _MIN_DISK:
         yield _broken("disk", f"only {text}", "pip cache purge")
     elif free < _COMFORTABLE_DISK:
@@ -432,7 +432,7 @@ def _check_rocm_kernels(machine: Machine, results: Results) -> Findings:
         else:
             # Not the backend's own fix: that may be about access to the card.
             fix = torch_fix(gpu, machine.host)
-            fix = fix or f"use the webgpu extra: {install_line('anyrig[webgpu]')}"
+            fix = fix or f"use the webgpu extra: {format_install('anyrig[webgpu]')}"
             text = f"the torch wheel has kernels only for {' '.join(kernels)}"
             yield _broken(check, f"{_title(gpu)} is {gpu.capability}; {text}", fix, gpu)
 
@@ -470,7 +470,7 @@ def _check_torch_build(machine: Machine) -> Findings:
     if torch is None:
         if machine.gpus:
             text = "torch is not installed: training and torch-only models need it"
-            yield _good("torch", text, fix=install_line("anyrig[torch]"))
+            yield _good("torch", text, fix=format_install("anyrig[torch]"))
         return
     gpus = [gpu for gpu in machine.gpus if gpu.vendor in _TORCH_FLAVOURS and not gpu.blocked]
     unserved = [gpu for gpu in gpus if _TORCH_FLAVOURS[gpu.vendor] != torch.flavour]
@@ -501,7 +501,7 @@ def _check_onnx_providers(machine: Machine) -> Findings:
     """ONNX Runtime has a provider for each GPU."""
     if not machine.host.installed.onnx:
         text = "no onnxruntime package is installed: speech and documents need it"
-        yield _broken("onnx", text, install_line("onnxruntime"))
+        yield _broken("onnx", text, format_install("onnxruntime"))
         return
     brands = {gpu.vendor for gpu in machine.gpus if not gpu.blocked}
     for gpu, name in _group_equal_gpus(machine):
@@ -512,7 +512,7 @@ def _check_onnx_providers(machine: Machine) -> Findings:
         elif backends:
             # Brands' packages overwrite each other: only WebGPU serves several at once.
             own = next((backend.fix for backend in backends if backend.fix), "")
-            fix = install_line("anyrig[webgpu]") if len(brands) > 1 else own
+            fix = format_install("anyrig[webgpu]") if len(brands) > 1 else own
             reasons = "; ".join(backend.reason for backend in backends)
             text = f"{name}: ONNX Runtime has no provider for it ({reasons})"
             yield _warning("onnx", text, fix, gpu)
@@ -523,7 +523,7 @@ def _check_onnx_conflicts(machine: Machine) -> Findings:
     installed = machine.host.installed.onnx
     if len(installed) > 1:
         text = f"{' and '.join(installed)} overwrite each other"
-        fix = install_line(_best_onnx_package(machine), uninstall=list(installed))
+        fix = format_install(_best_onnx_package(machine), uninstall=list(installed))
         yield _broken("onnx-shadow", text, fix)
     elif installed:
         yield _good("onnx-shadow", f"one ONNX Runtime: {installed[0]}")
@@ -544,7 +544,7 @@ def _check_obsolete_packages(machine: Machine) -> Findings:
     check, installed = "leftovers", machine.host.installed.versions
     if "pynvml" in installed:
         text = "the package pynvml is deprecated in favour of nvidia-ml-py"
-        fix = install_line("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"])
+        fix = format_install("nvidia-ml-py", options="--force-reinstall", uninstall=["pynvml"])
         yield _warning(check, text, fix)
     if "intel-extension-for-pytorch" in installed:
         text = "intel-extension-for-pytorch is discontinued: torch's own XPU build replaces it"
@@ -589,7 +589,7 @@ def _check_usable(machine: Machine) -> Findings:
                 yield _broken("usable", text, fix, gpu)
                 return
     fixes = [backend.fix for gpu in gpus for backend in gpu.backends if backend.fix]
-    webgpu = install_line("anyrig[webgpu]")  # one package for every brand
+    webgpu = format_install("anyrig[webgpu]")  # one package for every brand
     names = ", ".join(_title(gpu) for gpu in gpus)
     text = f"no GPU can be used: no installed package supports {names}"
     yield _warning("usable", text, webgpu if webgpu in fixes else "".join(fixes[:1]))
@@ -679,7 +679,7 @@ def _advise_flash_attention(gpu: Device) -> tuple[str, str]:
         return "no FlashAttention for Turing: torch's SDPA uses memory-efficient attention", ""
     if capability[0] not in _FLASH_ADVICE:
         return "whether FlashAttention runs on it is unknown: use torch's SDPA", ""
-    command = install_line("flash-attn", options="--no-build-isolation")
+    command = format_install("flash-attn", options="--no-build-isolation")
     return _FLASH_ADVICE[capability[0]], f'TORCH_CUDA_ARCH_LIST="{gpu.capability}" {command}'
 
 

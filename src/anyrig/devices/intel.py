@@ -23,7 +23,7 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import System, Unavailable
-from anyrig.units import plural
+from anyrig.units import pluralize
 
 # -- hardware ------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ def find_devices(
         return [], SourceReport("intel", "nothing", "no Intel GPU on the bus")
     devices = [_describe(system, card, memory) for card in cards]
     drivers = ", ".join(sorted({card.driver or "no driver" for card in cards}))
-    text = f"{plural(len(cards), 'card')} with {drivers}"
+    text = f"{pluralize(len(cards), 'card')} with {drivers}"
     return devices, SourceReport("intel", "found", text)
 
 

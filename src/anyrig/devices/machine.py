@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from anyrig.devices.wheels import InstalledPackages
-from anyrig.install import install_line
+from anyrig.install import format_install
 
 TORCH_INDEX_URL = "https://download.pytorch.org/whl"
 
@@ -310,11 +310,11 @@ class HostFacts:
         pip considers a requirement satisfied by any installed build, so the old one goes first.
         """
         old = ["torch"] if self.installed.torch else []
-        return install_line(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
+        return format_install(requirement, index_url=f"{TORCH_INDEX_URL}/{flavour}", uninstall=old)
 
     def onnx_command(self, package: str) -> str:
         """The command that replaces the installed ONNX Runtime packages by one."""
-        return install_line(package, uninstall=list(self.installed.onnx))
+        return format_install(package, uninstall=list(self.installed.onnx))
 
     def onnx_title(self, package: str) -> str:
         """The package with its version, and a caveat if another one installs the same files."""

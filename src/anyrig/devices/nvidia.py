@@ -29,8 +29,8 @@ from anyrig.devices.machine import (
 )
 from anyrig.devices.probe import PYNVML_MISSING, NotFound, System, Unavailable
 from anyrig.devices.wheels import parse_version
-from anyrig.install import install_line
-from anyrig.units import normal_address, plural
+from anyrig.install import format_install
+from anyrig.units import normalize_pci_address, pluralize
 
 Capability = tuple[int, int]
 
@@ -142,7 +142,7 @@ _NVML_FIXES = {
     "NVML_ERROR_LIB_RM_VERSION_MISMATCH": "sudo reboot",
     "NVML_ERROR_NO_PERMISSION": "ls -l /dev/nvidia*",
     "NVML_ERROR_GPU_IS_LOST": "sudo nvidia-smi --gpu-reset",
-    PYNVML_MISSING: install_line("nvidia-ml-py"),
+    PYNVML_MISSING: format_install("nvidia-ml-py"),
 }
 
 
@@ -171,7 +171,7 @@ def find_devices(
     devices, errors = _describe_all(system, count, driver, memory)
     listed = {device.pci_address for device in devices}
     unlisted = [card for card in cards if card.address not in listed]
-    report = f"driver {driver or 'of unknown version'}, {plural(count, 'GPU')} in NVML"
+    report = f"driver {driver or 'of unknown version'}, {pluralize(count, 'GPU')} in NVML"
     if errors:
         report += f"; {errors[0]}"
         # Cards bound to NVIDIA's driver that NVML does not describe are the failed ones, if their
@@ -182,7 +182,7 @@ def find_devices(
         unlisted = [card for card in unlisted if card not in failed]
     if unlisted and platform.container:
         # The bus shows all cards of the host, NVML only those of the container.
-        report += f"; {plural(len(unlisted), 'more card')} of the host not in this container"
+        report += f"; {pluralize(len(unlisted), 'more card')} of the host not in this container"
     else:
         missing_in_nvml = Unavailable("NVML does not list this PCI device")
         devices += [_describe_without_nvml(system, c, missing_in_nvml, platform) for c in unlisted]
@@ -265,7 +265,7 @@ def _describe(system: System, index: int, driver: str | None, memory: Memory) ->
         text = f"MIG mode will be {'enabled' if pending else 'disabled'} at the next GPU reset"
         gpu = replace(gpu, notes=(DeviceNote(NoteCode.MIG_PENDING, text),))
     if instances:
-        text = f"partitioned into {plural(len(instances), 'MIG instance')}: use those instead"
+        text = f"partitioned into {pluralize(len(instances), 'MIG instance')}: use those instead"
         reason = BlockReason(BlockCode.MIG_PARENT, text, f"anyrig use {index}:0")
         gpu = replace(gpu, blocked=reason)
     elif enabled:
@@ -280,7 +280,7 @@ def _read_pci(info: Any) -> tuple[str | None, str | None]:
         return None, None
     number = int(info.get("pciDeviceId", 0))
     pci_id = f"{number & 0xFFFF:04x}:{number >> 16:04x}" if number else None
-    return normal_address(str(info.get("busId", ""))) or None, pci_id
+    return normalize_pci_address(str(info.get("busId", ""))) or None, pci_id
 
 
 def _read_memory(

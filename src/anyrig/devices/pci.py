@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from anyrig.devices.machine import SourceReport
 from anyrig.devices.probe import System
-from anyrig.units import normal_address
+from anyrig.units import normalize_pci_address
 
 NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 _BUS = "/sys/bus/pci/devices"
@@ -101,7 +101,7 @@ def _read(system: System, folder: str, address: str) -> Controller | None:
     render = next((name for name in drm if name.startswith("renderD")), "")
     return Controller(
         folder=folder,
-        address=normal_address(address) or card,
+        address=normalize_pci_address(address) or card,
         vendor=vendor,
         device=device,
         revision=system.number(f"{folder}/revision") or 0,

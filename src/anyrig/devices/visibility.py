@@ -20,7 +20,7 @@ from anyrig.devices.machine import (
     UnmatchedEntry,
 )
 from anyrig.devices.nvidia import parse_capability
-from anyrig.units import is_number
+from anyrig.units import is_whole_number
 
 _MAX_DIGITS = 18
 _VARIABLES = {
@@ -55,7 +55,7 @@ def find_unmatched(
     for variable, vendors in _VARIABLES.items():
         for entry in (part.strip() for part in environment.get(variable, "").split(",")):
             number = entry.partition(".")[0] if variable == "ZE_AFFINITY_MASK" else entry
-            if not is_number(number) and not entry.startswith(("GPU-", "MIG-")):
+            if not is_whole_number(number) and not entry.startswith(("GPU-", "MIG-")):
                 break
             if not any(_may_match(devices, vendor, number) for vendor in vendors):
                 found.append(UnmatchedEntry(variable, entry))
@@ -65,7 +65,7 @@ def find_unmatched(
 def _may_match(devices: Sequence[Device], vendor: str, entry: str) -> bool:
     """Whether an entry may mean one of a vendor's devices, including those without a driver."""
     own = [device for device in devices if device.vendor == vendor]
-    if is_number(entry):
+    if is_whole_number(entry):
         cards = [d for d in own if d.part != "mig"] or own
         return len(entry) < _MAX_DIGITS and int(entry) < len(cards)
     ids = [device.id.lower() for device in own]
@@ -141,7 +141,7 @@ def _cuda_visible(order: Sequence[Device], value: str) -> list[Device]:
 
 
 def _cuda_entry(order: Sequence[Device], entry: str) -> Device | None:
-    if is_number(entry):
+    if is_whole_number(entry):
         # Indices count whole GPUs; a GPU in MIG mode is not among them.
         whole = [device for device in order if device.part != "mig"]
         if not whole:
@@ -179,7 +179,7 @@ def _rocm_visible(devices: Sequence[Device], value: str) -> list[Device]:
     """Indices or `GPU-` ids, up to the first that matches nothing."""
     visible: list[Device] = []
     for entry in (part.strip() for part in value.split(",")):
-        if is_number(entry) and int(entry) < len(devices):
+        if is_whole_number(entry) and int(entry) < len(devices):
             device: Device | None = devices[int(entry)]
         else:
             same = (d for d in devices if entry and d.id.lower() == entry.lower())

@@ -26,8 +26,8 @@ from anyrig.devices.machine import (
     SourceReport,
 )
 from anyrig.devices.probe import NotFound, System, Unavailable
-from anyrig.install import install_line
-from anyrig.units import MIB, bytes_text, plural
+from anyrig.install import format_install
+from anyrig.units import MIB, format_bytes, pluralize
 
 _DISPLAY_CLASS = r"SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 _VENDORS = {
@@ -125,12 +125,12 @@ def add_dxgi_indices(system: System, devices: list[Device]) -> list[Device]:
 def _report(
     name: str, source: str, adapters: list[Adapter], num_software: int, removed: list[Adapter]
 ) -> SourceReport:
-    text = f"{plural(len(adapters), 'adapter')} in {source}"
+    text = f"{pluralize(len(adapters), 'adapter')} in {source}"
     for entry in removed:
-        size = bytes_text(entry.dedicated_bytes) if entry.dedicated_bytes else "memory unknown"
+        size = format_bytes(entry.dedicated_bytes) if entry.dedicated_bytes else "memory unknown"
         text += f", {entry.name} ({size}, driver {entry.driver_version}) only in the registry"
     if num_software:
-        text += f", {plural(num_software, 'software adapter')} ignored"
+        text += f", {pluralize(num_software, 'software adapter')} ignored"
     return SourceReport(name, "found" if adapters else "nothing", text)
 
 
@@ -218,7 +218,7 @@ def _describe_memory(adapter: Adapter, integrated: bool, system_memory: Memory) 
         left = min(shared, system_memory.free_bytes)
         free = left if free is None else min(free, dedicated + left)
     pools = (MemoryPool("dedicated", dedicated), MemoryPool("shared", shared))
-    note = f"{bytes_text(dedicated)} of its own and {bytes_text(shared)} shared with the system"
+    note = f"{format_bytes(dedicated)} of its own and {format_bytes(shared)} shared with the system"
     return Memory("unified", dedicated + shared, free, pools, note)
 
 
@@ -307,11 +307,11 @@ def list_directml(device: Device, host: HostFacts) -> Iterator[DeviceBackend]:
     if version := versions.get("torch-directml"):
         if torch and not torch.version.startswith("2.4."):
             text = f"torch-directml {version} requires torch 2.4.1, not {torch.version}"
-            yield directml(False, text, install_line("torch==2.4.1"))
+            yield directml(False, text, format_install("torch==2.4.1"))
         else:
             yield directml(True, f"torch-directml {version}")
     elif python in _DIRECTML_PYTHONS and not host.platform.is_arm:
-        yield directml(False, "torch-directml is not installed", install_line("torch-directml"))
+        yield directml(False, "torch-directml is not installed", format_install("torch-directml"))
     else:
         text = f"torch-directml has no wheel for Python {python} on {host.platform.machine}"
         yield directml(False, text)

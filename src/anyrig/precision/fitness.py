@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.units import format_flops
 
 State = Literal["good", "poor", "impossible"]
@@ -90,7 +90,9 @@ def _broken_half(device: Device) -> bool:
     return device.capability == "7.5" and device.features.fp16 == "fast"
 
 
-def _described(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> Fitness:
+def _described(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> Fitness:
     if precision == "fp32":
         return Fitness("fp32", "good", "every device computes in it", 1.0)
     if drive.backend == "onnx":
@@ -115,7 +117,9 @@ def _torch(precision: Precision, device: Device, drive: DeviceBackend, training:
     return _fp16(device)
 
 
-def _directml(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> Fitness:
+def _directml(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> Fitness:
     if precision == "tf32":
         return _tf32(device, drive)
     if precision != "fp16":

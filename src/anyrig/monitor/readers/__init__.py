@@ -34,8 +34,9 @@ class StaticReader(DeviceReader):
             unknown_sample(
                 device,
                 at,
-                device.blocked
-                or f"devices that use {device.driver or 'no driver'} cannot be sampled here",
+                device.blocked.message
+                if device.blocked
+                else f"devices that use {device.driver or 'no driver'} cannot be sampled here",
             )
             for device in self.devices
         ]

@@ -36,13 +36,7 @@ _Row = tuple[int | None, str, float]
 
 
 class WindowsReader(DeviceReader):
-    """Samples the adapters that DXGI lists.
-
-    Args:
-        devices: the adapters.
-        system: lists them.
-        read_counters: a replacement for Windows' counters, for tests.
-    """
+    """Samples the adapters that DXGI lists; tests replace the counters."""
 
     def __init__(
         self,
