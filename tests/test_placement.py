@@ -127,7 +127,7 @@ def test_an_engine_without_a_way_to_the_gpu_says_so(machine: Machines) -> None:
 def test_work_that_gains_nothing_from_a_gpu_stays_on_the_cpu(machine: Machines) -> None:
     found = placed(machine("h200-linux"), need=Need("a tiny model", gpu=False))
     assert found.placements[0].device.kind == "cpu"
-    assert "gains nothing" in found.passed_over[0].reason.message.message.message
+    assert "gains nothing" in found.passed_over[0].reason.message
 
 
 def test_a_machine_where_nothing_runs_it(machine: Machines) -> None:
