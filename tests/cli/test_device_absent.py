@@ -99,7 +99,7 @@ def test_variables_of_ours(
     put("dml:0")
     code, text = run(*COMPUTING[command])
     assert code == 2
-    assert f"error: {ABSENT_ONE}, which ANYRIG_DEVICE" in text
+    assert f"error: {ABSENT_ONE} (requested by ANYRIG_DEVICE" in text
 
 
 @pytest.mark.parametrize("command", ["devices", "speak", "embed"])
