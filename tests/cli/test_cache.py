@@ -209,15 +209,11 @@ def test_mistakes(anyrig: Anyrig, kept: Path, words: list[str], message: str, hi
         assert store.stats().num_results == 15
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "message"),
-    [("ANYRIG_CACHE_LIMIT_GB", "0", "cache.limit_gb"), ("ANYRIG_CACHE_LIMIT_GB", "nan", "cache.limit_gb"),
-     ("ANYRIG_CACHE_LIMIT_GB", "much", "cache.limit_gb")],
-)  # fmt: skip
-def test_wrong_settings(anyrig: Anyrig, variable: str, value: str, message: str) -> None:
-    done = anyrig("cache", environment={variable: value})
+@pytest.mark.parametrize("value", ["0", "nan", "much"])
+def test_wrong_settings(anyrig: Anyrig, value: str) -> None:
+    done = anyrig("cache", environment={"ANYRIG_CACHE_LIMIT_GB": value})
     assert done.returncode == 2
-    assert message in done.stderr
+    assert "cache.limit_gb" in done.stderr
 
 
 def test_the_settings(anyrig: Anyrig, kept: Path) -> None:
