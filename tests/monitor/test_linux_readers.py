@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.devices.describe import Device, Memory
+from anyrig.devices.machine import Device, Memory
 from anyrig.monitor.queries import Unsupported
 from anyrig.monitor.readers.amd import AmdReader, parse_throttling
 from anyrig.monitor.readers.intel import IntelReader

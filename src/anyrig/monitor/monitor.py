@@ -15,9 +15,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
 
-from anyrig.devices.describe import Machine
-from anyrig.devices.sources.live import LiveAnswers
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Machine
+from anyrig.devices.probe import LiveProbe, System
 from anyrig.errors import InvalidInputError
 from anyrig.monitor.alerts import AlertDetector, DeviceAlert
 from anyrig.monitor.processes import ProcessTable, find_own_processes
@@ -70,7 +69,7 @@ class Monitor:
             )
         self._interval_s = interval_s
         self._wait_s = min(max(_WAIT_SHARE * interval_s, _MIN_WAIT_S), _MAX_WAIT_S)
-        system = System(LiveAnswers())
+        system = System(LiveProbe())
         self._readers = list(open_readers(machine, system) if readers is None else readers)
         self._host_reader = HostReader(machine, system)
         self._processes = ProcessTable(find_ours)

@@ -11,8 +11,8 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from anyrig.devices.describe import Device
-from anyrig.devices.sources.system import System
+from anyrig.devices.machine import Device
+from anyrig.devices.probe import System
 from anyrig.monitor.processes import ProcessTable, sum_own_memory
 from anyrig.monitor.queries import Queries
 from anyrig.monitor.readers import DeviceReader
