@@ -114,9 +114,7 @@ def test_windows_gets_double_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert local == r'"C:\My Programs\python.exe" -m pip install torch'
 
 
-def test_command_names_its_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_command_names_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("anyrig.install.shutil.which", lambda _: None)
     monkeypatch.setattr("anyrig.install.sys.executable", "/my env/bin/python")
     monkeypatch.setattr("anyrig.install.sys.prefix", str(tmp_path / "anyrig"))
@@ -148,9 +146,7 @@ def test_a_checkout_installs_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert localize_install_commands(local) == local
 
 
-def test_missing_package_is_one_error(
-    anyrig: Anyrig, tmp_path: Path
-) -> None:
+def test_missing_package_is_one_error(anyrig: Anyrig, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
     (tmp_path / "t.toml").write_text('[task]\nkind = "texts"\nexamples = "e.csv"\n')
     (tmp_path / "e.csv").write_text("text,label\na,b\nc,d\n")
