@@ -170,9 +170,14 @@ def choose_device(
             warnings += _warn_unmatched(machine, strict)
         if match.missing:
             skipped = _list_skipped(machine, match.devices, evidence)
-            told = (*warnings, match.warning)
+            warnings.append(match.warning)
             return DeviceChoice(
-                match.devices, "fallback", match.missing, skipped, told, request.selector
+                match.devices,
+                "fallback",
+                match.missing,
+                skipped,
+                tuple(warnings),
+                request.selector,
             )
         return _grant(machine, request, match.devices, evidence, strict, tuple(warnings))
     warnings += _warn_unmatched(machine, strict)
