@@ -37,13 +37,13 @@ def test_this_machine_is_described() -> None:
     assert all(report.state != "failed" for report in here.sources)
 
 
-def test_a_recording_of_this_machine_describes_the_same_machine() -> None:
+def test_record_and_replay_this_machine() -> None:
     here, answers = record(os.environ)
     again = from_record(json.loads(json.dumps(answers)))
     assert again == here
 
 
-def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_contains_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     _, answers = record(os.environ)
@@ -54,7 +54,7 @@ def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
+def test_record_and_replay(name: str) -> None:
     """The recorder loses nothing: what it wrote describes the same machine."""
     from anyrig.devices.probe import RecordedProbe, RecordingProbe
 
@@ -65,7 +65,7 @@ def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
     assert again == first == from_record(original)
 
 
-def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
+def test_discover_in_a_captured_tree(tmp_path: Path) -> None:
     card = "/sys/class/drm/card0/device"
     node = "/sys/class/kfd/kfd/topology/nodes/1"
     _tree(
@@ -96,7 +96,7 @@ def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
     assert here.cpu.vectors == ("avx2", "fma")
 
 
-def test_lists_of_parts(tmp_path: Path) -> None:
+def test_hardware_names(tmp_path: Path) -> None:
     _tree(
         tmp_path,
         {
@@ -111,7 +111,7 @@ def test_lists_of_parts(tmp_path: Path) -> None:
     assert system.hardware_name("amdgpu", "744c:c8") == ""
 
 
-def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
+def test_not_found_and_unavailable(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     answers = LiveProbe(str(tmp_path))
     with pytest.raises(NotFound):
@@ -130,7 +130,7 @@ def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
         answers("telepathy")
 
 
-def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
+def test_list_distributions(tmp_path: Path) -> None:
     for name in ("torch-2.13.0+cpu.dist-info", "Onnxruntime_GPU-1.31.1.dist-info", "junk"):
         (tmp_path / name).mkdir()
     assert list_distributions([str(tmp_path), str(tmp_path / "missing"), ""]) == {
@@ -150,7 +150,7 @@ def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
         ("[" * 100000, "not valid JSON"),
     ],
 )
-def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_record(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "machine.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidRecordError, match=words) as caught:
@@ -158,7 +158,7 @@ def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) 
     assert "--record" in caught.value.hint
 
 
-def test_a_record_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+def test_missing_record(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecordError, match="No such file"):
         load_record(tmp_path / "nowhere.json")
 
@@ -169,7 +169,7 @@ def test_every_recorded_machine_loads(name: str) -> None:
 
 
 @pytest.mark.gpu
-def test_nvml_answers_on_a_real_gpu() -> None:
+def test_nvml_on_a_real_gpu() -> None:
     here = discover(os.environ)
     gpu = next(here.of("nvidia"))
     assert gpu.id.startswith("GPU-")
