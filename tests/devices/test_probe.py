@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from anyrig.devices import probe
 from anyrig.devices.discover import discover, from_record, record
+from anyrig.devices.machine import BlockCode
 from anyrig.devices.probe import (
     LiveProbe,
     NotFound,
@@ -175,3 +177,68 @@ def test_nvml_on_a_real_gpu() -> None:
     assert gpu.id.startswith("GPU-")
     assert gpu.memory.total_bytes
     assert gpu.capability
+
+
+class FakeNvml:
+    """nvidia-ml-py with one GPU that has an empty MIG slot and one instance."""
+
+    NVML_ERROR_NOT_SUPPORTED = 3
+
+    class NVMLError(Exception):
+        value = 3
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802 - the library's own names
+        return b"580.1"
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:  # noqa: N802
+        return f"gpu{index}"
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, device: str) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, device: str, slot: int) -> str:  # noqa: N802
+        if slot == 0:
+            raise self.NVMLError("empty")
+        return f"{device}/mig{slot}"
+
+    def nvmlDeviceGetName(self, device: str) -> bytes:  # noqa: N802
+        return device.encode()
+
+    def nvmlDeviceGetUUID(self, device: str) -> str:  # noqa: N802
+        raise self.NVMLError("Not Supported")
+
+
+def test_nvml_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_load_pynvml", FakeNvml)
+    system = System()
+    assert system.nvml("nvmlInit") is None
+    assert system.nvml("nvmlSystemGetDriverVersion") == "580.1"
+    assert system.nvml("mig", "0") == 1
+    assert system.nvml("nvmlDeviceGetName", "0") == "gpu0"
+    assert system.nvml("nvmlDeviceGetName", "0/0") == "gpu0/mig1"
+    for function, code in (
+        ("nvmlDeviceGetUUID", "NVML_ERROR_NOT_SUPPORTED"),
+        ("nvmlDeviceGetFanSpeed", "NVML_ERROR_FUNCTION_NOT_FOUND"),
+    ):
+        with pytest.raises(Unavailable) as caught:
+            system.nvml(function, "0")
+        assert caught.value.code == code
+        assert str(caught.value).startswith(f"{code}: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        ("NVML_ERROR_DRIVER_NOT_LOADED: Driver Not Loaded", "modprobe"),
+        ("NVML_ERROR_LIB_RM_VERSION_MISMATCH: Mismatch", "reboot"),
+        ("the package nvidia-ml-py is not installed", "pip install nvidia-ml-py"),
+        ("NVML_ERROR_UNKNOWN: Unknown Error", "nvidia-smi"),
+    ],
+)
+def test_nvml_failures_have_a_fix(code: str, fix: str) -> None:
+    record = {**record_of("nvidia-init-fails"), "nvml": {"nvmlInit": {"error": code}}}
+    here = from_record(record)
+    gpu = here.gpus[0]
+    assert gpu.blocked is not None
+    assert gpu.blocked.code is BlockCode.DRIVER_FAILED
+    assert fix in gpu.blocked.fix
