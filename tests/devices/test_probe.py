@@ -182,10 +182,11 @@ def test_nvml_on_a_real_gpu() -> None:
 class FakeNvml:
     """nvidia-ml-py with one GPU that has an empty MIG slot and one instance."""
 
-    NVML_ERROR_NOT_SUPPORTED = 3
-
     class NVMLError(Exception):
         value = 3
+
+    def __init__(self) -> None:
+        self.NVML_ERROR_NOT_SUPPORTED = 3
 
     def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802 - the library's own names
         return b"580.1"
