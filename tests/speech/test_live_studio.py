@@ -15,7 +15,7 @@ import pytest
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
@@ -39,7 +39,7 @@ def lines(name: str, count: int) -> list[Segment]:
 def studio(store: Store | None = None, most_waiting: int = 1000, **options: Any) -> Iterator[Any]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options, store=store,
     )  # fmt: skip
     with LiveStudio(stage, most_waiting=most_waiting) as made:

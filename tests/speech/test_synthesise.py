@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.devices.describe import Device, Drive
 from anyrig.errors import WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
@@ -45,7 +45,7 @@ def studio(store: Store | None = None, workers: int = 1, **options: Any) -> Iter
     stage = Stage(
         engine="tone",
         found=Tone.find(),
-        placed=Placed((seat,)),
+        placed=PlacementPlan((seat,)),
         environment=os.environ,
         options=options,
         store=store,
