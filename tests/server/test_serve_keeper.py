@@ -252,7 +252,7 @@ def test_a_counter_that_fails_as_a_whole_is_swept_out(keeper: Keeper) -> None:
         assert all(isinstance(error, (DeviceLostError, WorkError)) for error in errors)
         assert not live.open
     assert keeper.sweep() == ["a"]
-    assert keeper.tally.unloads["broken_devices"] == 1
+    assert keeper.tally.unloads["broken"] == 1
 
 
 # -- under threads ---------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class Closes(Protocol):
 
 
 class Counter(Protocol):
-    """Where a model's items wait and are worked on, as in a `Live`. Looking takes no time."""
+    """Where a model's items wait and are worked on, as in a `LiveQueue`. Looking takes no time."""
 
     report: RunReport
 
