@@ -19,7 +19,7 @@ from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, O
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
 from anyrig.precision.presets import Profile, preset
-from anyrig.units import bytes_text, flops_text, plural
+from anyrig.units import format_bytes, format_flops, pluralize
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
 """By device id: measured FLOP/s by backend and number format."""
@@ -193,7 +193,7 @@ class _Planner:
             placement = self._place(device, drive)
             budget = placement.budget_bytes
             if budget is not None and needed > budget:
-                reason = f"needs {bytes_text(needed)}, may use {bytes_text(budget)}"
+                reason = f"needs {format_bytes(needed)}, may use {format_bytes(budget)}"
                 unsuitable.append(UnsuitableDevice(device, Unsuitability.TOO_LITTLE_MEMORY, reason))
             else:
                 placements.append(placement)
@@ -233,7 +233,7 @@ class _Planner:
         if workers > 1 and budget_bytes is not None:
             budget_reason += f", shared by {workers} workers"
             budget_bytes //= workers
-        amount = f"{bytes_text(budget_bytes)}, " if budget_bytes is not None else ""
+        amount = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons = [
             f"{device.name}: {self.choice.reason}",
             f"{drive.word}: {drive.reason}",
@@ -242,7 +242,7 @@ class _Planner:
         ]
         speed = measured.get(chosen.precision)
         if speed is not None:
-            reasons.append(f"speed: {flops_text(speed)} measured in {chosen.precision}")
+            reasons.append(f"speed: {format_flops(speed)} measured in {chosen.precision}")
         return Placement(
             device,
             drive,
@@ -294,8 +294,8 @@ class _Planner:
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(
-                f"{count} workers of {bytes_text(each)} each do not fit into "
-                f"{bytes_text(budget_bytes)} of {device.name}",
+                f"{count} workers of {format_bytes(each)} each do not fit into "
+                f"{format_bytes(budget_bytes)} of {device.name}",
                 hint=f"Use --workers-per-device {fit}, or raise the budget with --memory-gb.",
             )
         return count
@@ -316,17 +316,17 @@ def memory_budget(device: Device, options: PlacementOptions) -> tuple[int | None
         return found.num_bytes, found.reason
     total = device.memory.total_bytes or 0
     if found.num_bytes == int(total * share):
-        return found.num_bytes, f"{share:.0%} of {bytes_text(total)} ({options.profile} profile)"
-    return found.num_bytes, f"most of the {bytes_text(device.memory.free_bytes or 0)} free"
+        return found.num_bytes, f"{share:.0%} of {format_bytes(total)} ({options.profile} profile)"
+    return found.num_bytes, f"most of the {format_bytes(device.memory.free_bytes or 0)} free"
 
 
 def _share_cores(placements: Sequence[Placement], cores: float) -> tuple[Placement, ...]:
     """Usable cores over all processes, at least one each."""
     processes = sum(placement.workers for placement in placements)
     threads = max(1, math.floor(cores / processes))
-    reason = f"{plural(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
+    reason = f"{pluralize(threads, 'thread')}: {cores:g} usable cores over {processes} processes"
     if processes == 1:
-        reason = f"{plural(threads, 'thread')}: all usable cores"
+        reason = f"{pluralize(threads, 'thread')}: all usable cores"
     return tuple(replace(p, threads=threads, reasons=(*p.reasons, reason)) for p in placements)
 
 

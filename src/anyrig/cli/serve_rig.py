@@ -163,7 +163,7 @@ class WatchedRig:
             stronger = context.loaded.origins.get("device")
             if getattr(context.options, "device", None):
                 warnings.append("the server was started with --device, which comes first")
-            elif stronger and stronger[0] != "default":
+            elif stronger:
                 asked = context.loaded.settings.device
                 warnings.append(f"{stronger[1]} asks for {asked!r}, which comes first")
             changed = _ids(context) != before
@@ -208,10 +208,10 @@ class WatchedRig:
         }
 
     def _fix(self, device: Device) -> str:
-        from anyrig.install import localize_install_lines
+        from anyrig.install import localize_install_commands
 
         fix = device.why_not_fix
-        return localize_install_lines(fix) if fix and self._context.record is None else fix
+        return localize_install_commands(fix) if fix and self._context.record is None else fix
 
     def _running(self, device: Device, sample: Sample | None) -> list[dict[str, Any]]:
         """Our workers there by what they have loaded, then the processes of others."""
@@ -241,7 +241,7 @@ class WatchedRig:
         context = self._context
         if context.record is not None:
             return []
-        book = figures.load(context.folders.figures)
+        book = figures.load(context.folders.measurements)
         context.book = book  # the choice of a device goes by it
         rows = []
         for device in context.machine.devices:

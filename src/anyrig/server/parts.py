@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from anyrig.app.settings import ServerSettings
     from anyrig.jobs import Jobs, Run
     from anyrig.monitor import Snapshot
     from anyrig.server.figures import Figures
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from anyrig.server.speaking import Speaking
     from anyrig.server.uploads import Uploads
     from anyrig.server.waiting import Piece
-    from anyrig.settings.server import ServerSettings
     from anyrig.work.live import Lane
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar, cast
 
 from anyrig.errors import WorkError
-from anyrig.units import bytes_text, plural
+from anyrig.units import format_bytes, pluralize
 
 R = TypeVar("R")
 FailureKind = Literal["error", "memory", "killed"]
@@ -87,11 +87,11 @@ class RunReport(BatchStats):
 
     def summary(self) -> str:
         batches = "1 batch" if self.num_batches == 1 else f"{self.num_batches} batches"
-        parts = [plural(self.num_items, "item"), batches, f"{self.padding - 1:.1%} padding"]
+        parts = [pluralize(self.num_items, "item"), batches, f"{self.padding - 1:.1%} padding"]
         if self.peak_bytes is not None:
-            parts.append(f"peak memory {bytes_text(self.peak_bytes)}")
+            parts.append(f"peak memory {format_bytes(self.peak_bytes)}")
         if self.num_out_of_memory:
-            parts.append(f"out of memory {plural(self.num_out_of_memory, 'time')}")
+            parts.append(f"out of memory {pluralize(self.num_out_of_memory, 'time')}")
         if self.failed:
             parts.append(f"{len(self.failed)} failed")
         return ", ".join(parts)
@@ -120,7 +120,7 @@ def iterate_results(outcomes: Iterable[ItemOutcome[R]]) -> Iterator[R]:
         first = failed[0]
         assert first.failure is not None
         raise WorkError(
-            f"{plural(len(failed), 'item')} failed; the first is item {first.index}: "
+            f"{pluralize(len(failed), 'item')} failed; the first is item {first.index}: "
             f"{first.failure.message}",
             hint=first.failure.hint
             or "All other items are done. Check that item, or run with -vv for details.",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
 from anyrig.memory.limits import Key, Limits
-from anyrig.units import GIB, seconds_text
+from anyrig.units import GIB, format_duration
 from anyrig.work.batching import LOOK_AHEAD
 from anyrig.work.dispatch import SILENCE_LIMIT_S, Dispatcher
 from anyrig.work.failures import FailureTracker
@@ -245,7 +245,7 @@ class WorkerPool:
         if worker is None:
             return None
         if isinstance(message, EngineReady):
-            log.info("%s is ready after %s", worker.title, seconds_text(message.seconds))
+            log.info("%s is ready after %s", worker.title, format_duration(message.seconds))
             self.ready[number] = self._loading.pop(number)
         elif isinstance(message, LoadFailed):
             self._handle_load_error(worker, error_from_dict(message.error))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError
 from anyrig.memory import oom, recover
-from anyrig.units import bytes_text, plural, seconds_text
+from anyrig.units import format_bytes, format_duration, pluralize
 from anyrig.work.batching import Batch, BatchSizer
 from anyrig.work.outcome import BatchStats, FailureKind, ItemFailure, ItemOutcome
 
@@ -134,8 +134,8 @@ def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
         peak = stats.peak_bytes
         log.debug(
             "%s: %d items, cost %g (%g padded), %s%s", name, num_items, stats.real_cost,
-            stats.padded_cost, seconds_text(stats.busy_s),
-            f", peak memory {bytes_text(peak)}" if peak is not None else "",
+            stats.padded_cost, format_duration(stats.busy_s),
+            f", peak memory {format_bytes(peak)}" if peak is not None else "",
         )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _describe_error(
         return _CallError(message, True, lost or message)
     translated = oom.translate(
         error,
-        doing=f"computing {plural(count, 'item')} at once",
+        doing=f"computing {pluralize(count, 'item')} at once",
         options=memory_options,
         memory=_read_memory(bound),
         memory_of="host" if bound is not None and bound.on_host else "device",
