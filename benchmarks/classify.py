@@ -117,7 +117,7 @@ class Ours:
     """The service, as the command line calls it."""
 
     def __init__(self) -> None:
-        from anyrig.devices.choose import choose
+        from anyrig.devices.choose import choose_device
         from anyrig.devices.discover import discover
         from anyrig.documents.embed import Embedder
         from anyrig.documents.model import find
@@ -125,7 +125,7 @@ class Ours:
 
         machine, model = discover(os.environ), find("minilm", models=Path("nowhere"))
         placed = plan_placement(
-            machine, choose(machine), model.need(), PlacementOptions(workers_per_device=1)
+            machine, choose_device(machine), model.need(), PlacementOptions(workers_per_device=1)
         )
         self._vectors = Embedder(model, placed=placed, environment=os.environ, here=True)
 

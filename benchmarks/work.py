@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.work.batching import LOOK_AHEAD, Batch, BatchBudget, BatchQueue, number_items
 from anyrig.work.pool import WorkerPool
@@ -26,7 +26,7 @@ from anyrig.work.protocol import EngineFactory
 from benchmarks.harness import ROOT, Row
 
 ROUNDS = 5
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 FIXED = 32
 
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from anyrig.backends.memory import MemoryNow
-from anyrig.devices.choose import Choice
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
-from anyrig.devices.words import drive_for
+from anyrig.devices.choose import DeviceChoice, SkippedDevice, select_backend
+from anyrig.devices.machine import (
+    BackendName,
+    BlockCode,
+    BlockReason,
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+)
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
@@ -66,7 +72,7 @@ class Placement:
     """Where a workload runs, how, and why."""
 
     device: Device
-    drive: Drive
+    drive: DeviceBackend
     precision: Precision = "fp32"
     budget_bytes: int | None = None
     """Memory that one worker may use; None if unknown."""
@@ -90,25 +96,7 @@ class Placement:
     @property
     def title(self) -> str:
         """`NVIDIA L4 as cuda:0 in bf16`."""
-        return f"{self.device.name} as {self.drive.word} in {self.precision}"
-
-
-class Unsuitability(Enum):
-    NO_BENEFIT = "no benefit from a GPU"
-    NO_BACKEND = "no backend"
-    TOO_LITTLE_MEMORY = "too little memory"
-
-
-@dataclass(frozen=True)
-class UnsuitableDevice:
-    """A chosen device that cannot run the workload."""
-
-    device: Device
-    code: Unsuitability
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.device.name}: {self.reason}"
+        return f"{self.device.name} as {self.drive.selector} in {self.precision}"
 
 
 @dataclass(frozen=True)
@@ -116,13 +104,14 @@ class PlacementPlan:
     placements: tuple[Placement, ...]
     fallback: Placement | None = None
     """Where items go when a device is lost: the CPU, unless it is used already."""
-    unsuitable: tuple[UnsuitableDevice, ...] = ()
+    skipped: tuple[SkippedDevice, ...] = ()
+    """Chosen devices that cannot run the workload."""
     warnings: tuple[str, ...] = ()
 
 
 def plan_placement(
     machine: Machine,
-    choice: Choice,
+    choice: DeviceChoice,
     workload: Workload,
     options: PlacementOptions | None = None,
     *,
@@ -151,53 +140,55 @@ def plan_placement(
             "--memory-gb and --memory-fraction were both given", hint="Use one of them."
         )
     planner = _Planner(machine, choice, workload, options, speeds or {}, failed or {})
-    placements, unsuitable = planner.place_on(choice.devices)
+    placements, skipped = planner.place_on(choice.devices)
     warnings: list[str] = []
     cpu = machine.cpu_device
     if not placements:
         if any(device.id == cpu.id for device in choice.devices):
-            raise _cannot_place(workload, unsuitable)
+            raise _cannot_place(workload, skipped)
         placements, also = planner.place_on((cpu,))
         if not placements:
-            raise _cannot_place(workload, (*unsuitable, *also))
-        why = "; ".join(map(str, unsuitable))
+            raise _cannot_place(workload, (*skipped, *also))
+        why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
         warnings.append(f"{workload.what} runs on the CPU: {why}")
     tuned = [_set_allocator(one, machine, environment or {}) for one in placements]
     shared = _share_cores(tuned, machine.cpu.cores_usable)
     warnings += [text for placement in shared for text in placement.warnings]
-    return PlacementPlan(shared, planner.fallback(shared), tuple(unsuitable), tuple(warnings))
+    return PlacementPlan(shared, planner.fallback(shared), tuple(skipped), tuple(warnings))
 
 
 @dataclass(frozen=True)
 class _Planner:
     machine: Machine
-    choice: Choice
+    choice: DeviceChoice
     workload: Workload
     options: PlacementOptions
     speeds: Speeds
     failed: Mapping[str, Mapping[Precision, str]]
 
-    def place_on(self, devices: Sequence[Device]) -> tuple[list[Placement], list[UnsuitableDevice]]:
-        placements, unsuitable = [], []
+    def place_on(self, devices: Sequence[Device]) -> tuple[list[Placement], list[SkippedDevice]]:
+        placements, skipped = [], []
         what, needed = self.workload.what, self.workload.worker_bytes
         for device in devices:
             if device.kind == "gpu" and not self.workload.gpu:
                 reason = f"{what} does not benefit from a GPU"
-                unsuitable.append(UnsuitableDevice(device, Unsuitability.NO_BENEFIT, reason))
+                skipped.append(SkippedDevice(device, BlockReason(BlockCode.UNSUPPORTED, reason)))
                 continue
             drive = self._choose_drive(device)
             if drive is None:
                 reason = self._no_backend_reason(device)
-                unsuitable.append(UnsuitableDevice(device, Unsuitability.NO_BACKEND, reason))
+                skipped.append(SkippedDevice(device, BlockReason(BlockCode.NO_BACKEND, reason)))
                 continue
             placement = self._place(device, drive)
             budget = placement.budget_bytes
             if budget is not None and needed > budget:
                 reason = f"needs {format_bytes(needed)}, may use {format_bytes(budget)}"
-                unsuitable.append(UnsuitableDevice(device, Unsuitability.TOO_LITTLE_MEMORY, reason))
+                skipped.append(
+                    SkippedDevice(device, BlockReason(BlockCode.INSUFFICIENT_MEMORY, reason))
+                )
             else:
                 placements.append(placement)
-        return placements, unsuitable
+        return placements, skipped
 
     def fallback(self, placements: Sequence[Placement]) -> Placement | None:
         """One worker on the CPU at any precision, whatever was requested of the GPU."""
@@ -211,7 +202,7 @@ class _Planner:
             return None
         return replace(found[0], threads=placements[0].threads) if found else None
 
-    def _place(self, device: Device, drive: Drive) -> Placement:
+    def _place(self, device: Device, drive: DeviceBackend) -> Placement:
         workload, options = self.workload, self.options
         measured = {
             precision: value
@@ -236,7 +227,7 @@ class _Planner:
         amount = f"{format_bytes(budget_bytes)}, " if budget_bytes is not None else ""
         reasons = [
             f"{device.name}: {self.choice.reason}",
-            f"{drive.word}: {drive.reason}",
+            f"{drive.selector}: {drive.reason}",
             f"{chosen.precision}: {chosen.reason}",
             f"memory: {amount}{budget_reason}",
         ]
@@ -256,26 +247,28 @@ class _Planner:
             warnings=chosen.warnings,
         )
 
-    def _choose_drive(self, device: Device) -> Drive | None:
+    def _choose_drive(self, device: Device) -> DeviceBackend | None:
         """The requested backend if the engine can use it; else the engine's own preference."""
-        asked = drive_for(device, self.choice.word)
-        word = self.choice.word.strip().lower().partition(":")[0]
+        asked = select_backend(device, self.choice.selector)
+        word = self.choice.selector.strip().lower().partition(":")[0]
         # `cpu` is what every library calls it: that word requests the device, not a backend.
-        alike = [one for one in device.drives if asked and one.word == asked.word]
-        named = len(alike) == 1 and alike[0].word.partition(":")[0] == word
+        alike = [one for one in device.backends if asked and one.selector == asked.selector]
+        named = len(alike) == 1 and alike[0].selector.partition(":")[0] == word
         if asked and named and asked.backend in self.workload.backends:
             return asked
         preferred = self.workload.gpu_backends if device.kind == "gpu" else ()
         for backend in preferred or self.workload.backends:
-            for drive in device.drives:
+            for drive in device.backends:
                 if drive.usable and drive.backend == backend:
                     return drive
         return None
 
     def _no_backend_reason(self, device: Device) -> str:
         libraries = " or ".join(_LIBRARIES[backend] for backend in self.workload.backends)
-        reasons = [d.reason for d in device.drives if d.backend in self.workload.backends]
-        why = device.why_not or "; ".join(dict.fromkeys(reasons)) or "no support for this device"
+        reasons = [d.reason for d in device.backends if d.backend in self.workload.backends]
+        why = (
+            device.block_reason or "; ".join(dict.fromkeys(reasons)) or "no support for this device"
+        )
         return f"{self.workload.what} needs {libraries}: {why}"
 
     def _count_workers(self, device: Device, budget_bytes: int | None) -> int:
@@ -350,10 +343,10 @@ def _set_allocator(
 
 
 def _cannot_place(
-    workload: Workload, unsuitable: Sequence[UnsuitableDevice]
+    workload: Workload, skipped: Sequence[SkippedDevice]
 ) -> OutOfMemoryError | DeviceUnusableError:
-    why = "; ".join(map(str, unsuitable))
-    small = [one.device for one in unsuitable if one.code is Unsuitability.TOO_LITTLE_MEMORY]
+    why = "; ".join(f"{one.device.name}: {one.reason}" for one in skipped)
+    small = [one.device for one in skipped if one.reason.code is BlockCode.INSUFFICIENT_MEMORY]
     if not small:
         return DeviceUnusableError(
             f"no device can run {workload.what}: {why}", hint="Run `anyrig doctor`."

@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from anyrig.backends import spawn
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
@@ -149,12 +149,12 @@ def test_workers_import_the_standard_library_before_installed_packages(tmp_path:
         sys.path.remove(site)
         sys.path.append(site)
         assert anyrig.__file__.startswith(site)
-        from anyrig.devices.describe import Device, Drive
+        from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
         from anyrig.work.protocol import EngineFactory
         from anyrig.work.pool import WorkerPool
         seat = Placement(Device("a", "cpu", "test", "a"),
-                         Drive("onnx", "cpu", "CPUExecutionProvider", True, ""))
+                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
         recipe = EngineFactory("anyrig.work.fake:FakeEngine")
         with WorkerPool([seat], recipe, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from anyrig.backends import Bound, attach, heap
-from anyrig.devices.describe import Precision
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.memory.fit import fit
 from anyrig.memory.module import Optimiser, fit_module, step_of, transformer
@@ -22,7 +22,7 @@ from anyrig.units import MIB
 @pytest.fixture
 def bound() -> Bound:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
     return attach(machine.cpu_device, drive)
 
 
@@ -107,7 +107,7 @@ def test_the_largest_batch_on_this_cpu(bound: Bound) -> None:
 
 def test_a_module_needs_a_torch_device() -> None:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "onnx")
     with pytest.raises(InvalidInputError, match="bound through torch"):
         fit_module(small(), (8, 32), attach(machine.cpu_device, drive), budget_bytes=None)
 
@@ -117,7 +117,7 @@ def test_the_answer_holds_on_a_real_gpu() -> None:
     """Under a cap of 4 GiB: few tries, one failure at most, and twenty more steps."""
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
-    drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
+    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
     bound = attach(gpu, drive)
     total = bound.memory().total_bytes
     assert total is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementPlan, Workload, plan_placement
@@ -45,7 +45,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seats(need: Workload) -> PlacementPlan:
     machine = discover({})
-    return plan_placement(machine, choose(machine, ()), need, environment={})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
 from anyrig.placement import PlacementPlan, Workload, plan_placement
@@ -21,7 +21,7 @@ from tests.speech.sound.takes import RATE, said, sentences
 
 def seats(need: Workload) -> PlacementPlan:
     machine = discover({})
-    return plan_placement(machine, choose(machine, ()), need, environment={})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
 
 
 def test_bytes_become_what_clients_expect(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.placement import Placement
 from anyrig.work.live import LiveQueue
 from anyrig.work.pool import WorkerPool
 from anyrig.work.protocol import EngineFactory
 
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 
 
 def placement(name: str, **values: Any) -> Placement:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from anyrig.app.settings import ServerSettings
     from anyrig.jobs import Jobs, Run
-    from anyrig.monitor import Snapshot
+    from anyrig.monitor import MachineSnapshot
     from anyrig.server.figures import Figures
     from anyrig.server.keeper import Keeper
     from anyrig.server.keys import Keys
@@ -72,7 +72,7 @@ class Rig(Protocol):
     def use(self, device: str) -> Mapping[str, Any]:
         """Choose one from now on, as `anyrig use`."""
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> MachineSnapshot | None:
         """The last samples as the monitor made them; None before the first."""
 
     def now(self) -> Mapping[str, Any]:

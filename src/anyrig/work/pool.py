@@ -313,7 +313,7 @@ class WorkerPool:
             worker.pid,
             placement.device.id,
             placement.device.kind,
-            placement.drive.word,
+            placement.drive.selector,
             state,
             worker.started,
             worker.last_seen,

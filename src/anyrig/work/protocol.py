@@ -27,7 +27,7 @@ from anyrig.work.outcome import BatchStats, ItemFailure
 
 if TYPE_CHECKING:
     from anyrig.backends import Bound
-    from anyrig.devices.describe import Kind
+    from anyrig.devices.machine import DeviceKind
     from anyrig.placement import Placement
 
 # -- engines ------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class WorkerStatus(NamedTuple):
     pid: int
     device: str
     """Device id."""
-    kind: Kind
+    kind: DeviceKind
     word: str
     """How the backend names the device: `cuda:0`, `cpu`."""
     state: Literal["loading", "ready", "dead"]

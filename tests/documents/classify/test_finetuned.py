@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from anyrig.backends.graph import Builder
-from anyrig.devices.choose import choose
+from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.documents.classify.decide import Ways
 from anyrig.documents.classify.engine import Told, make
@@ -70,7 +70,10 @@ def _placed(model: FineTuned, backend: str) -> Placement:
     assert backend in need.backends
     only = type(need)(need.what, (backend,), need.precisions)
     found = plan_placement(
-        machine, choose(machine), only, PlacementOptions(precision="fp32", workers_per_device=1)
+        machine,
+        choose_device(machine),
+        only,
+        PlacementOptions(precision="fp32", workers_per_device=1),
     )
     return found.placements[0]
 
