@@ -57,27 +57,27 @@ class World:
             item = self.computing[number]
             assert item is not None
             self.num_computed += 1
-            lane = self.scheduler.workers[number]
-            lane.record_call(item.cost, took)
-            fresh = self.scheduler.record_results(lane, [item.index], now + LATENCY_S)
+            worker = self.scheduler.workers[number]
+            worker.record_call(item.cost, took)
+            fresh = self.scheduler.record_results(worker, [item.index], now + LATENCY_S)
             done += len(fresh)
-            for other, indices in self.scheduler.other_holders(lane, fresh).items():
+            for other, indices in self.scheduler.other_holders(worker, fresh).items():
                 for index in indices:
-                    self._drop(other, index)
+                    self._drop(other, index, now + LATENCY_S)
             self.computing[number] = None
             self._begin(number, now)
             self._give(now + LATENCY_S)
         return now
 
-    def _drop(self, number: int, index: int) -> None:
+    def _drop(self, number: int, index: int, now: float) -> None:
         kept = [item for item in self.queues[number] if item.index != index]
         if len(kept) < len(self.queues[number]):
             self.queues[number] = kept
-            self.scheduler.workers[number].items.pop(index)
+            self.scheduler.record_cancelled(self.scheduler.workers[number], [index], now)
 
     def _give(self, now: float) -> None:
-        for number, lane in self.scheduler.workers.items():
-            self.queues[number] += self.scheduler.next_items(lane, now)
+        for number, worker in self.scheduler.workers.items():
+            self.queues[number] += self.scheduler.next_items(worker, now)
             if self.computing[number] is None:
                 self._begin(number, now + LATENCY_S)
 
@@ -151,11 +151,11 @@ def test_a_prior_speed_saves_the_slow_one_its_first_item() -> None:
 
 def test_items_of_a_worker_that_is_gone_wait_again() -> None:
     scheduler: Scheduler[None] = Scheduler()
-    lane = scheduler.workers[0] = WorkerLoad(0)
+    worker = scheduler.workers[0] = WorkerLoad(0)
     for index in range(3):
         scheduler.add(WorkItem(index, None, 1.0))
-    given = scheduler.next_items(lane, 0.0)
-    assert scheduler.remove_worker(lane) == given
+    given = scheduler.next_items(worker, 0.0)
+    assert scheduler.remove_worker(worker) == given
     assert not scheduler.workers
 
 
@@ -165,65 +165,65 @@ SPEEDS = st.lists(SPEED, min_size=1, max_size=8)
 ROUNDING_S = 1e-6
 
 
-def seats(paces: list[float]) -> list[WorkerSlot]:
-    return [WorkerSlot(number, 0.0, pace) for number, pace in enumerate(paces)]
+def make_slots(rates: list[float]) -> list[WorkerSlot]:
+    return [WorkerSlot(number, 0.0, rate) for number, rate in enumerate(rates)]
 
 
-def checked(found: Assignment, costs: list[float], there: list[WorkerSlot]) -> Assignment:
+def check(found: Assignment, costs: list[float], there: list[WorkerSlot]) -> Assignment:
     """That every item has one place, and that the end is as said."""
     assert sorted(place for mine in found.positions.values() for place in mine) == list(
         range(len(costs))
     )
     ends = [
-        seat.free_s + sum(costs[place] for place in found.positions[seat.number]) / seat.rate
-        for seat in there
-        if found.positions.get(seat.number)
+        slot.free_s + sum(costs[place] for place in found.positions[slot.number]) / slot.rate
+        for slot in there
+        if found.positions.get(slot.number)
     ]
     assert max(ends) == pytest.approx(found.end_s)
     return found
 
 
-# -- the layout -------------------------------------------------------------------------------
+# -- assignments -------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=150, derandomize=True)
 @given(COSTS, SPEEDS, SPEED)
-def test_a_layout_for_one_more_never_ends_later(
-    costs: list[float], paces: list[float], one_more: float
+def test_an_assignment_with_one_more_worker_never_ends_later(
+    costs: list[float], rates: list[float], one_more: float
 ) -> None:
     costs.sort()
-    without = checked(assign_best(costs, seats(paces)), costs, seats(paces))
-    more = seats([*paces, one_more])
-    found = checked(assign_best(costs, more), costs, more)
+    without = check(assign_best(costs, make_slots(rates)), costs, make_slots(rates))
+    more = make_slots([*rates, one_more])
+    found = check(assign_best(costs, more), costs, more)
     assert found.end_s <= without.end_s * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(COSTS, SPEEDS, st.lists(st.floats(0.0, 20.0), min_size=8, max_size=8))
-def test_a_layout_takes_account_of_who_is_busy(
-    costs: list[float], paces: list[float], busy: list[float]
+def test_an_assignment_considers_busy_workers(
+    costs: list[float], rates: list[float], busy: list[float]
 ) -> None:
     costs.sort()
     there = [
-        WorkerSlot(n, free, pace) for n, (pace, free) in enumerate(zip(paces, busy, strict=False))
+        WorkerSlot(n, free, rate) for n, (rate, free) in enumerate(zip(rates, busy, strict=False))
     ]
-    found = checked(assign_items(costs, there), costs, there)
+    found = check(assign_items(costs, there), costs, there)
     assert found.end_s >= lower_bound_s(there, sum(costs)) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("kind", ["equal", "mixed", "two kinds", "one slow"])
 @pytest.mark.parametrize("count", [2, 7, 40, 300])
-def test_a_layout_of_a_book_is_within_one_per_cent_of_all_work_over_all_speed(
+def test_an_assignment_of_a_book_is_within_one_per_cent_of_all_work_over_all_speed(
     kind: str, count: int
 ) -> None:
     rng = random.Random(count)
-    paces = speeds(kind, count, rng)
-    costs = sorted(segments(round(25 * sum(paces)) + 10, rng))
-    found = checked(assign_best(costs, seats(paces)), costs, seats(paces))
-    assert found.end_s <= 1.01 * max(sum(costs) / sum(paces), costs[-1])
+    rates = speeds(kind, count, rng)
+    costs = sorted(segments(round(25 * sum(rates)) + 10, rng))
+    found = check(assign_best(costs, make_slots(rates)), costs, make_slots(rates))
+    assert found.end_s <= 1.01 * max(sum(costs) / sum(rates), costs[-1])
 
 
-# -- the plan, with known speeds --------------------------------------------------------------
+# -- the scheduler, with known speeds --------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
@@ -231,9 +231,9 @@ def test_a_layout_of_a_book_is_within_one_per_cent_of_all_work_over_all_speed(
 @example([1.0, 1.0, 1.0], [1.0, 0.9], 0.02)
 @example([2.0, 1.1, 1.0, 0.9], [1.0], 0.5)
 def test_where_speeds_are_known_one_more_worker_never_makes_it_longer(
-    costs: list[float], paces: list[float], one_more: float
+    costs: list[float], rates: list[float], one_more: float
 ) -> None:
-    without, more = play(costs, paces, FAR), play(costs, [*paces, one_more], FAR)
+    without, more = play(costs, rates, FAR), play(costs, [*rates, one_more], FAR)
     assert without.scheduler.on_plan
     assert more.scheduler.on_plan
     assert more.end <= without.end + ROUNDING_S
@@ -242,26 +242,26 @@ def test_where_speeds_are_known_one_more_worker_never_makes_it_longer(
 @settings(deadline=None, max_examples=30, derandomize=True)
 @given(COSTS, SPEEDS, SPEED, st.floats(0.0, 1.0))
 def test_nor_does_one_that_comes_later(
-    costs: list[float], paces: list[float], one_more: float, share: float
+    costs: list[float], rates: list[float], one_more: float, share: float
 ) -> None:
-    without = play(costs, paces, FAR)
+    without = play(costs, rates, FAR)
     late = Worker(one_more, comes=share * without.end)
-    assert play(costs, [*map(Worker, paces), late], FAR).end <= without.end + ROUNDING_S
+    assert play(costs, [*map(Worker, rates), late], FAR).end <= without.end + ROUNDING_S
 
 
 @pytest.mark.parametrize("count", [2, 30, 100])
 @pytest.mark.parametrize("one_more", [1.0, 0.3, 0.02])
-def test_nor_in_a_large_room(count: int, one_more: float) -> None:
+def test_nor_in_a_large_cluster(count: int, one_more: float) -> None:
     rng = random.Random(count)
-    paces = speeds("mixed", count, rng)
-    costs = segments(round(20 * sum(paces)), rng)
-    without, more = play(costs, paces, FAR), play(costs, [*paces, one_more], FAR)
+    rates = speeds("mixed", count, rng)
+    costs = segments(round(20 * sum(rates)), rng)
+    without, more = play(costs, rates, FAR), play(costs, [*rates, one_more], FAR)
     assert without.scheduler.on_plan
     assert more.scheduler.on_plan
     assert more.end <= without.end + ROUNDING_S
 
 
-def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> None:
+def test_a_worker_that_is_not_as_fast_as_was_known_ends_the_plan() -> None:
     """What was laid out for good is left, and all still ends in time."""
     costs = [1.0] * 100
     told = play(costs, [1.0, 1.0], replace(FAR, noise=0.3), seed=4)
@@ -286,12 +286,12 @@ def test_a_worker_that_is_not_as_fast_as_was_known_ends_what_was_laid_out() -> N
 @example([0.8, 1.6, 0.1, 1.1], [1.0, 0.02, 0.6], 0.02, True)
 @example([1.0, 2.0, 3.0, 3.0, 3.0], [0.5, 1.0, 0.25, 0.25], 0.5, False)
 def test_one_more_worker_costs_at_most_a_segment_of_the_fastest(
-    costs: list[float], paces: list[float], one_more: float, near: bool
+    costs: list[float], rates: list[float], one_more: float, near: bool
 ) -> None:
     how = NEAR if near else replace(FAR, known=False)
     costs = [cost / 10 for cost in costs] if near else costs
-    without, more = play(costs, paces, how).end, play(costs, [*paces, one_more], how).end
-    assert more <= without + max(costs) / max(paces) + 10 * how.way_s
+    without, more = play(costs, rates, how).end, play(costs, [*rates, one_more], how).end
+    assert more <= without + max(costs) / max(rates) + 10 * how.way_s
 
 
 def test_what_one_of_unknown_speed_holds_is_done_by_an_idle_one_at_once() -> None:
@@ -326,19 +326,19 @@ def test_what_lies_ready_behind_a_long_one_is_done_sooner_by_an_idle_one() -> No
 
 def test_one_lies_ready_beside_the_one_at_work() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    lane = scheduler.workers[1] = WorkerLoad(1, prior=2.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, prior=2.0)
     for index in range(40):
         scheduler.add(WorkItem(index, None, 0.5))
     scheduler.ended = True
-    assert len(scheduler.next_items(lane, 0.0)) == 4
-    assert len(scheduler.next_items(lane, 0.0)) == 4
-    assert not scheduler.next_items(lane, 0.0)
-    lane.record_call(2.0, 1.0)
-    scheduler.record_results(lane, range(4), 1.0)
-    assert len(scheduler.next_items(lane, 1.0)) == 4
+    assert len(scheduler.next_items(worker, 0.0)) == 4
+    assert len(scheduler.next_items(worker, 0.0)) == 4
+    assert not scheduler.next_items(worker, 0.0)
+    worker.record_call(2.0, 1.0)
+    scheduler.record_results(worker, range(4), 1.0)
+    assert len(scheduler.next_items(worker, 1.0)) == 4
 
 
-def test_a_suspect_is_left_to_whoever_is_done_with_it_first() -> None:
+def test_a_suspect_goes_to_the_worker_that_finishes_it_first() -> None:
     """A worker dies with long items; the slow one is idle then, and would take a minute each."""
     costs = [3.0] * 30
     workers = [Worker(1.0), Worker(1.0, dies=10.0), Worker(0.02)]
@@ -358,15 +358,15 @@ def test_what_a_frozen_worker_holds_delays_the_end_by_no_more_than_its_lease() -
 
 def test_what_a_dropped_shard_leaves_is_begun_when_it_is_dropped() -> None:
     scheduler: Scheduler[None] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
-    lane = scheduler.workers[1] = WorkerLoad(1, prior=1.0)
+    worker = scheduler.workers[1] = WorkerLoad(1, prior=1.0)
     first, second = WorkItem(0, None, 5.0), WorkItem(1, None, 5.0)
-    scheduler.assign(lane, [first], 0.0)
-    scheduler.assign(lane, [second], 1.0)
-    scheduler.record_cancelled(lane, [0], 4.0)
-    assert lane.busy_s(4.0, 1.0) == pytest.approx(5.0)
+    scheduler.assign(worker, [first], 0.0)
+    scheduler.assign(worker, [second], 1.0)
+    scheduler.record_cancelled(worker, [0], 4.0)
+    assert worker.busy_s(4.0, 1.0) == pytest.approx(5.0)
 
 
-def test_one_that_leaves_is_given_nothing_and_what_was_laid_out_for_it_goes_to_others() -> None:
+def test_one_that_leaves_is_given_nothing_and_the_plan_for_it_goes_to_others() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in (1, 2):
         scheduler.workers[number] = WorkerLoad(number, prior=10.0)
@@ -387,14 +387,14 @@ def test_one_that_leaves_is_given_nothing_and_what_was_laid_out_for_it_goes_to_o
     assert sorted(done) == list(range(40))
 
 
-def test_in_a_large_room_one_may_come_in_the_place_of_another_at_once() -> None:
+def test_in_a_large_cluster_one_may_come_in_the_place_of_another_at_once() -> None:
     scheduler: Scheduler[int] = Scheduler(slice_s=1.0, low_s=0.2, known_speeds=True)
     for number in range(1, 21):
         scheduler.workers[number] = WorkerLoad(number, prior=10.0)
     for index in range(4000):
         scheduler.add(WorkItem(index, index, 5.0))  # more may come
-    for lane in scheduler.workers.values():
-        assert scheduler.next_items(lane, 0.0)
+    for worker in scheduler.workers.values():
+        assert scheduler.next_items(worker, 0.0)
     for item in scheduler.remove_worker(scheduler.workers[7]):
         scheduler.add(item)
     scheduler.workers[21] = WorkerLoad(21, prior=10.0)
@@ -404,11 +404,11 @@ def test_in_a_large_room_one_may_come_in_the_place_of_another_at_once() -> None:
 def workers(scheduler: Scheduler[Any], *rates: float) -> list[WorkerLoad[Any]]:
     found = []
     for number, rate in enumerate(rates):
-        lane = scheduler.workers[number] = WorkerLoad(
+        worker = scheduler.workers[number] = WorkerLoad(
             number, budget=BatchBudget(1000.0, 64, pads=False)
         )
-        lane.record_call(rate, 1.0)
-        found.append(lane)
+        worker.record_call(rate, 1.0)
+        found.append(worker)
     return found
 
 
@@ -423,10 +423,10 @@ def test_one_idle_worker_leaves_the_others_their_share() -> None:
 
 def test_one_worker_alone_takes_all_that_fits() -> None:
     scheduler: Scheduler[Any] = Scheduler()
-    (lane,) = workers(scheduler, 30.0)
+    (worker,) = workers(scheduler, 30.0)
     for index in range(16):
         scheduler.add(WorkItem(index, None, 1.0))
-    assert len(scheduler.next_items(lane, 0.0)) == 16
+    assert len(scheduler.next_items(worker, 0.0)) == 16
 
 
 def test_one_that_has_its_share_takes_no_more_while_another_has_less() -> None:
@@ -438,6 +438,6 @@ def test_one_that_has_its_share_takes_no_more_while_another_has_less() -> None:
     assert len(one.items) == len(other.items) == 2
     for index in range(4, 24):
         scheduler.add(WorkItem(index, None, 1.0))
-    for lane in (one, other, one, other):
-        scheduler.next_items(lane, 0.15)
+    for worker in (one, other, one, other):
+        scheduler.next_items(worker, 0.15)
     assert abs(len(one.items) - len(other.items)) <= 2

@@ -161,14 +161,23 @@ class Dispatcher:
         ahead = max(1, look_ahead())
         # Indices are never used twice: late results of an earlier run are recognised by them.
         reader = ItemReader(
-            payloads, cost, ahead, first=self._first_index,
+            payloads,
+            cost,
+            ahead,
+            first=self._first_index,
             on_arrival=lambda: self._events.put(_WAKE),
-        )  # fmt: skip
+        )
         ready: OutcomeQueue[Any] = queue.SimpleQueue()
         loop = DispatchLoop(
-            self._workers, reader, self._events, ready.put, report, scheduler,
-            clock=self._clock, silence_limit_s=self._silence_limit_s,
-        )  # fmt: skip
+            self._workers,
+            reader,
+            self._events,
+            ready.put,
+            report,
+            scheduler,
+            clock=self._clock,
+            silence_limit_s=self._silence_limit_s,
+        )
         thread = threading.Thread(target=loop.run, name=f"anyrig-{self._name}", daemon=True)
         thread.start()
         self._current = (loop, thread)
@@ -456,7 +465,7 @@ class DispatchLoop:
         """Whether a failed item is still computed elsewhere, or may fit on another device."""
         if index not in self._items:
             return False
-        if not any(other is not load for other in self._scheduler.holders(index)):
+        if not self._scheduler.other_holders(load, [index]):
             devices = self._failed_on.setdefault(index, set())
             devices.add(worker.device)
             if not self._workers.has_worker_outside(devices):

@@ -205,9 +205,13 @@ class LiveQueue(Generic[T, R]):
         error: BaseException = _closed_error()
         try:
             for _ in self.pool.run(
-                self._take_items(), cost=self._cost, look_ahead=self._max_in_flight,
-                report=self.report, on_outcome=self._answer, ordered=False,
-            ):  # fmt: skip
+                self._take_items(),
+                cost=self._cost,
+                look_ahead=self._max_in_flight,
+                report=self.report,
+                on_outcome=self._answer,
+                ordered=False,
+            ):
                 pass
         except BaseException as raised:  # noqa: BLE001 - every waiting future fails with it
             error = raised

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from anyrig.work.batching import LOOK_AHEAD, BatchQueue, BatchSizer, ItemReader
@@ -31,7 +31,6 @@ def run_local(
     bound: Bound | None = None,
     look_ahead: int = LOOK_AHEAD,
     report: RunReport | None = None,
-    memory_options: Sequence[str] = (),
 ) -> Iterator[ItemOutcome[R]]:
     """An outcome for every item, in the order of the input.
 
@@ -46,7 +45,6 @@ def run_local(
         bound: the device, to synchronise with and to free memory of after out-of-memory.
         look_ahead: how many items are read ahead to be sorted.
         report: is filled.
-        memory_options: command line options that need less memory, for errors.
     """
     report = report if report is not None else RunReport()
     sizer = sizer or BatchSizer()
@@ -63,9 +61,12 @@ def run_local(
                 if not len(waiting):
                     break
                 for outcome in run_batch(
-                    waiting.take_batch(waiting.oldest(), sizer.budget), call, sizer=sizer,
-                    stats=report, bound=bound, memory_options=memory_options,
-                ):  # fmt: skip
+                    waiting.take_batch(waiting.oldest(), sizer.budget),
+                    call,
+                    sizer=sizer,
+                    stats=report,
+                    bound=bound,
+                ):
                     report.add(outcome)
                     ready.put(outcome)
                     if stop.is_set():

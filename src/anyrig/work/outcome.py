@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar, cast
 
-from anyrig.errors import WorkError
 from anyrig.units import format_bytes, pluralize
 
 R = TypeVar("R")
@@ -106,22 +105,3 @@ def in_order(outcomes: Iterable[ItemOutcome[R]]) -> Iterator[ItemOutcome[R]]:
         while following in early:
             yield early.pop(following)
             following += 1
-
-
-def iterate_results(outcomes: Iterable[ItemOutcome[R]]) -> Iterator[R]:
-    """Plain results; raises `WorkError` at the end if items failed."""
-    failed: list[ItemOutcome[R]] = []
-    for outcome in outcomes:
-        if outcome.failure is not None:
-            failed.append(outcome)
-        else:
-            yield cast("R", outcome.result)
-    if failed:
-        first = failed[0]
-        assert first.failure is not None
-        raise WorkError(
-            f"{pluralize(len(failed), 'item')} failed; the first is item {first.index}: "
-            f"{first.failure.message}",
-            hint=first.failure.hint
-            or "All other items are done. Check that item, or run with -vv for details.",
-        )

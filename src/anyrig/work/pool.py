@@ -212,9 +212,14 @@ class WorkerPool:
         computed.
         """
         return self._dispatcher.run(
-            payloads, cost=cost, look_ahead=lambda: look_ahead, report=report,
-            on_outcome=on_outcome, ordered=ordered, on_end=self._store_sizes,
-        )  # fmt: skip
+            payloads,
+            cost=cost,
+            look_ahead=lambda: look_ahead,
+            report=report,
+            on_outcome=on_outcome,
+            ordered=ordered,
+            on_end=self._store_sizes,
+        )
 
     def close(self) -> None:
         """End the run and every worker."""
@@ -307,8 +312,6 @@ class WorkerPool:
             state, reason = "dead", worker.exit_reason
         elif state == "loading" and worker.models:
             state = "ready"
-        items = list(load.items.values()) if load is not None else []
-        rate = load.rate if load is not None else None
         return WorkerStatus(
             worker.pid,
             placement.device.id,
@@ -318,8 +321,7 @@ class WorkerPool:
             worker.started,
             worker.last_seen,
             worker.models if state == "ready" else (),
-            load.since if load is not None and items else None,
-            sum(item.cost for item in items) / rate if rate else 0.0,
+            load.since if load is not None and load.items else None,
             reason,
             worker.nested_models if state == "ready" else (),
         )
@@ -374,8 +376,11 @@ class WorkerPool:
         now = self._clock()
         for worker in self._loading.values():
             if now - worker.started > MAX_LOADING_S:
-                log.warning("killing a worker on %s: it has been loading for %.0f s", worker.title,
-                            now - worker.started)  # fmt: skip
+                log.warning(
+                    "killing a worker on %s: it has been loading for %.0f s",
+                    worker.title,
+                    now - worker.started,
+                )
                 worker.stop()
 
     def _stop_workers(self) -> None:
@@ -407,9 +412,11 @@ class WorkerPool:
         for placement, (good, failed), peak_bytes in self._sizes.values():
             if good or failed is not None:
                 self._limits.record(
-                    self._size_key(placement), worked=good or None, failed=failed,
+                    self._size_key(placement),
+                    worked=good or None,
+                    failed=failed,
                     peak_bytes=peak_bytes,
-                )  # fmt: skip
+                )
 
     def _size_key(self, placement: Placement) -> Key:
         factory, budget = self._factory, placement.budget_bytes

@@ -143,8 +143,6 @@ class WorkerStatus(NamedTuple):
     models: tuple[str, ...] = ()
     """Names of the models it has loaded."""
     busy_since: float | None = None
-    expected_s: float = 0.0
-    """How long its items should take, by its measured speed; 0 if that is unknown."""
     exit_reason: str = ""
     """How a dead worker ended."""
     nested_models: tuple[NestedModel, ...] = ()

@@ -133,10 +133,14 @@ def log_batch(name: str, num_items: int, stats: BatchStats) -> None:
     if log.isEnabledFor(logging.DEBUG):
         peak = stats.peak_bytes
         log.debug(
-            "%s: %d items, cost %g (%g padded), %s%s", name, num_items, stats.real_cost,
-            stats.padded_cost, format_duration(stats.busy_s),
+            "%s: %d items, cost %g (%g padded), %s%s",
+            name,
+            num_items,
+            stats.real_cost,
+            stats.padded_cost,
+            format_duration(stats.busy_s),
             f", peak memory {format_bytes(peak)}" if peak is not None else "",
-        )  # fmt: skip
+        )
 
 
 def _describe_error(

@@ -17,7 +17,7 @@ import math
 import statistics
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -160,15 +160,13 @@ class Scheduler(Generic[T]):
         """The worker finished items; those of them that no other had finished before."""
         fresh = []
         for index in indices:
+            finished_before = index in self._finished
             self._release(worker, index)
-            held = self.holders(index)
-            if index not in self._finished:
+            if not finished_before:
                 fresh.append(index)
                 self._copies.pop(index, None)
-                if held:
+                if index in self._holders:
                     self._finished.add(index)
-            elif not held:
-                self._finished.discard(index)
         worker.since = now
         worker.isolated = False
         return fresh
@@ -179,8 +177,6 @@ class Scheduler(Generic[T]):
             if index == next(iter(worker.items), None):
                 worker.since = now  # it was computing them
             self._release(worker, index)
-            if not self.holders(index):
-                self._finished.discard(index)
         if not worker.items:
             worker.isolated = False
 
@@ -188,59 +184,53 @@ class Scheduler(Generic[T]):
         """The worker gives these back; those that are unfinished and that nobody else holds."""
         unfinished = []
         for index in indices:
-            item = self._release(worker, index)
             if self._copies.get(index, (None,))[0] == worker.number:
                 del self._copies[index]
-            if item is None or self.holders(index):
-                continue
-            if index not in self._finished:
+            item = self._release(worker, index)
+            if item is not None:
                 unfinished.append(item)
-            self._finished.discard(index)
-            self._copies.pop(index, None)
         if not worker.items:
             worker.isolated = False
         return unfinished
 
     def remove_worker(self, worker: WorkerLoad[T]) -> list[WorkItem[T]]:
-        """The worker is gone: its unfinished items that nobody else holds."""
+        """The worker is gone: its items that are unfinished and that nobody else holds.
+
+        No further copy is made of what others hold: one worker crashed with it.
+        """
         self._drop_plan()
         self.workers.pop(worker.number, None)
-        orphans = []
-        for item in list(worker.items.values()):
-            self._release(worker, item.index)
-            if self.holders(item.index):
-                continue  # no further copy is made: one worker crashed with it
-            if item.index not in self._finished:
-                orphans.append(item)
-            self._finished.discard(item.index)
-            self._copies.pop(item.index, None)
-        return orphans
+        released = [self._release(worker, index) for index in list(worker.items)]
+        return [item for item in released if item is not None]
 
     def drain(self, worker: WorkerLoad[T]) -> None:
         """The worker takes nothing new: what was planned for it goes to others."""
         worker.draining, self._snapshot = True, None
         self._drop_plan()
 
-    def holders(self, index: int) -> list[WorkerLoad[T]]:
-        return [worker for worker in self._holders.get(index, ()) if index in worker.items]
-
     def other_holders(self, worker: WorkerLoad[T], indices: Iterable[int]) -> dict[int, list[int]]:
         """By number of another worker: which of these items it holds too."""
         found: dict[int, list[int]] = {}
         for index in indices:
-            for other in self.holders(index):
+            for other in self._holders.get(index, ()):
                 if other is not worker:
                     found.setdefault(other.number, []).append(index)
         return found
 
     def _release(self, worker: WorkerLoad[T], index: int) -> WorkItem[T] | None:
-        held = self._holders.get(index)
-        if held is not None:
-            if worker in held:
-                held.remove(worker)
-            if not held:
-                del self._holders[index]
-        return worker.items.pop(index, None)
+        """Take an item from a worker; the item if it is unfinished and nobody else holds it."""
+        item = worker.items.pop(index, None)
+        holders = self._holders.get(index, [])
+        if worker in holders:
+            holders.remove(worker)
+        if holders:
+            return None
+        self._holders.pop(index, None)
+        self._copies.pop(index, None)
+        if index in self._finished:
+            self._finished.remove(index)
+            return None
+        return item
 
     def _drop_plan(self) -> None:
         """Something unforeseen happened: the plan is void."""
@@ -334,10 +324,15 @@ class Scheduler(Generic[T]):
         slots = self._slots(now)
         rates = {slot.number: slot.rate for slot in slots}
         self._snapshot = _Snapshot(
-            now, count, slots, rates, sum(rates.values()), max(rates.values()),
+            now,
+            count,
+            slots,
+            rates,
+            sum(rates.values()),
+            max(rates.values()),
             sum(other.cost for other in self.workers.values()),
             now + lower_bound_s(slots, self.waiting.total_cost),
-        )  # fmt: skip
+        )
         return self._snapshot
 
     def _is_plenty(self, seconds: float, snapshot: _Snapshot, now: float) -> bool:
@@ -385,19 +380,17 @@ class Scheduler(Generic[T]):
 
     def _choose_greedily(self, worker: WorkerLoad[T], snapshot: _Snapshot) -> list[WorkItem[T]]:
         """Its items if each goes where it is finished first, the most expensive first."""
-        rates = snapshot.rates
-        free = {slot.number: slot.free_s for slot in snapshot.slots}
-        target = max(rates[worker.number] * self._slice_s, worker.budget.cost)
+        rate, by_cost = snapshot.rates[worker.number], self.waiting.by_cost
+        target = max(rate * self._slice_s, worker.budget.cost)
         alone_from = self._alone_from(worker)
         mine: list[int] = []
         total = 0.0
-        for cost, index in reversed(self.waiting.by_cost):
-            best = min(free, key=lambda n: free[n] + cost / rates[n])
-            free[best] += cost / rates[best]
-            if best == worker.number:
+        for position, number, _ in _deal([cost for cost, _ in by_cost], snapshot.slots):
+            if number == worker.number:
+                cost, index = by_cost[position]
                 mine.append(index)
                 total += cost
-                if total >= target or cost > alone_from * rates[best]:
+                if total >= target or cost > alone_from * rate:
                     break
         return [self.waiting.remove(index) for index in mine]
 
@@ -440,9 +433,10 @@ class Scheduler(Generic[T]):
         found = [
             (max(self._copy_deadline(index, finish, now) for index in other.items), finish, other)
             for other in self.workers.values()
-            if other.items and not other.isolated
+            if other.items
+            and not other.isolated
             and (finish := now + self._expected_busy_s(other, fastest, now)) > after
-        ]  # fmt: skip
+        ]
         # Of what is computed twice already the second is likely to come first.
         found.sort(key=lambda one: (-one[0], -one[2].number))
         late = [(finish, other) for deadline, finish, other in found if deadline > now]
@@ -713,9 +707,13 @@ def assign_items(
         if found is None or (plain is not None and found.end_s > near * plain.end_s):
             found = plain
     if len(costs) * len(slots) <= _MAX_LISTED:
-        listed = _assign_greedily(costs, slots)
-        if found is None or listed.end_s < found.end_s:
-            return listed
+        positions: dict[int, list[int]] = {}
+        latest = 0.0
+        for position, number, done in _deal(costs, slots):
+            positions.setdefault(number, []).append(position)
+            latest = max(latest, done)
+        if found is None or latest < found.end_s:
+            return Assignment(latest, positions)
     assert found is not None
     return found
 
@@ -777,9 +775,13 @@ def _search(
 
 
 def _fill(
-    costs: Sequence[float], slots: Sequence[WorkerSlot], end_s: float, total: float, pieces: float,
+    costs: Sequence[float],
+    slots: Sequence[WorkerSlot],
+    end_s: float,
+    total: float,
+    pieces: float,
     margin: float,
-) -> Assignment | None:  # fmt: skip
+) -> Assignment | None:
     """Fill every worker, one after the other, up to a moment; None if not all items fit.
 
     With `pieces`, a slower worker gets nothing that costs more than such a part of its room.
@@ -825,16 +827,12 @@ def _fill(
     return Assignment(latest, positions) if count == len(costs) else None
 
 
-def _assign_greedily(costs: Sequence[float], slots: Sequence[WorkerSlot]) -> Assignment:
-    """The most expensive first, each where it is finished first."""
+def _deal(costs: Sequence[float], slots: Sequence[WorkerSlot]) -> Iterator[tuple[int, int, float]]:
+    """The most expensive first, each where it is finished first: position, worker, end."""
     free = {slot.number: slot.free_s for slot in slots}
     rates = [(slot.number, slot.rate) for slot in slots]
-    positions: dict[int, list[int]] = {}
-    latest = 0.0
     for position in range(len(costs) - 1, -1, -1):
         cost = costs[position]
         done, number = min((free[number] + cost / rate, number) for number, rate in rates)
         free[number] = done
-        positions.setdefault(number, []).append(position)
-        latest = max(latest, done)
-    return Assignment(latest, positions)
+        yield position, number, done

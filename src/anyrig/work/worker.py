@@ -85,9 +85,13 @@ class LocalWorker:
             ) from error
         self._process = spawn.start(
             "anyrig.work.worker_main",
-            {**environment, **limit_threads(placement.threads, environment), **variables,
-             **placement.variables},
-        )  # fmt: skip
+            {
+                **environment,
+                **limit_threads(placement.threads, environment),
+                **variables,
+                **placement.variables,
+            },
+        )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None

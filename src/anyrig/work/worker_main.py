@@ -120,9 +120,11 @@ class Worker:
         self._connection.send(_heartbeat(engine))
         self._connection.send(EngineReady(time.perf_counter() - start))
         threading.Thread(
-            target=self._send_heartbeats, args=(engine, request.heartbeat_s), name="anyrig-beat",
+            target=self._send_heartbeats,
+            args=(engine, request.heartbeat_s),
+            name="anyrig-beat",
             daemon=True,
-        ).start()  # fmt: skip
+        ).start()
 
     def run(self) -> None:
         """Compute until stdin ends, which ends the process."""
