@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from anyrig.errors import DeviceLostError, InvalidInputError
-from anyrig.work.batching import BatchSizer
+from anyrig.work.batching import Batch, BatchSizer, WorkItem
 from anyrig.work.local import run_local
-from anyrig.work.outcome import ItemOutcome, RunReport
+from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.retry import run_batch
 
 
 def double(batch: Sequence[int]) -> list[int]:
@@ -218,3 +219,12 @@ def test_deterministic_means_no_company() -> None:
 
     list(run_local(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
     assert set(sizes) == {1}
+
+
+def test_a_failure_names_the_options_that_need_less_memory() -> None:
+    batch = Batch((WorkItem(0, 500, 500.0),))
+    (outcome,) = run_batch(
+        batch, Memory(100), sizer=BatchSizer(), stats=BatchStats(), memory_options=["--length 256"]
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.hint == "Try --length 256."

@@ -19,9 +19,9 @@ from anyrig.documents.ocr import tesseract
 from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
 from anyrig.errors import InvalidInputError, MissingPackageError
-from anyrig.placement import Workload
-from anyrig.storage import atomic
-from anyrig.work.protocol import EngineFactory
+from anyrig.placement import Need
+from anyrig.storage import files
+from anyrig.work.engine import Recipe
 
 log = logging.getLogger(__name__)
 EngineName = Literal["rapidocr", "tesseract"]
@@ -53,20 +53,18 @@ class Chosen:
     program: tesseract.Program | None = None
     passed_over: tuple[str, ...] = ()
 
-    def recipe(self, language: str) -> EngineFactory:
+    def recipe(self, language: str) -> Recipe:
         """How a worker makes it."""
         if self.engine == "rapidocr":
-            return EngineFactory(
-                "anyrig.documents.ocr.rapid:Rapid", {}, "ocr rapidocr", self.version
-            )
+            return Recipe("anyrig.documents.ocr.rapid:Rapid", {}, "ocr rapidocr", self.version)
         options = {"program": self.program, "language": language or "en"}
         factory = "anyrig.documents.ocr.tesseract:Tesseract"
-        return EngineFactory(factory, options, "ocr tesseract", self.version)
+        return Recipe(factory, options, "ocr tesseract", self.version)
 
-    def need(self, num_pages: int = 1 << 30) -> Workload:
+    def need(self, num_pages: int = 1 << 30) -> Need:
         """What it asks of a device: on a CPU a process for each core, each a page at a time."""
         gpu = self.engine == "rapidocr"
-        return Workload(
+        return Need(
             f"OCR with {self.engine}", backends=("onnx",), worker_bytes=600 << 20, gpu=gpu,
             cores=1, most_workers=max(1, num_pages),
         )  # fmt: skip
@@ -235,4 +233,4 @@ def load(path: Path) -> dict[str, Trial]:
 def save(path: Path, trials: Mapping[str, Trial]) -> None:
     """Keep what was measured."""
     rows = {key: asdict(trial) for key, trial in trials.items()}
-    atomic.write_text(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")
+    files.write_atomic(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")
