@@ -76,7 +76,7 @@ def advise(found: Model, languages: Mapping[str, float]) -> str:
 
 def fetch(repository: str, folder: Path) -> None:
     """Get a repository of the hub into a folder, and say how far that is."""
-    from anyrig.storage.weights import fetch
+    from anyrig.storage.weights import download_weights
 
     last = ""
 
@@ -86,9 +86,14 @@ def fetch(repository: str, folder: Path) -> None:
             last = name
             print(f"fetching {name}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=sys.stderr)
 
-    paths = fetch(repository, folder, tell=tell, wanted=_WEIGHTS)
+    paths = download_weights(repository, folder, on_progress=tell, patterns=_WEIGHTS)
     if not any(path.suffix == ".safetensors" for path in paths):
-        fetch(repository, folder, tell=tell, wanted=(*_WEIGHTS, "model.onnx", "model.onnx_data"))
+        download_weights(
+            repository,
+            folder,
+            on_progress=tell,
+            patterns=(*_WEIGHTS, "model.onnx", "model.onnx_data"),
+        )
 
 
 @contextmanager

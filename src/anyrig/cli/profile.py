@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> int:
     profile = _measure(context)
     if options.plot:
         from anyrig.memory.plot import svg
-        from anyrig.storage import atomic
+        from anyrig.storage import files
 
         subtitle = f"{profile.title}, {profile.precision}, on {profile.device.name}"
-        atomic.write_text(Path(options.plot), svg(profile.found, subtitle))
+        files.write_atomic(Path(options.plot), svg(profile.found, subtitle))
     if options.json:
         print_json(as_json(profile))
         return 0

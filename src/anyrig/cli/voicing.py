@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anyrig.speech.recite import Terms
     from anyrig.speech.script import Script, Segment
     from anyrig.speech.synthesise import Studio
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
 _CHARACTERS_PER_WORKER = 250  # less than this is not worth another process's start
 
@@ -116,7 +116,7 @@ def placed(context: Context, chosen: Chosen, num_characters: int) -> Placed:
 
 @contextmanager
 def studio(
-    context: Context, chosen: Chosen, num_characters: int, store: Results | None
+    context: Context, chosen: Chosen, num_characters: int, store: Cache | None
 ) -> Iterator[Studio]:
     """A studio that loads while the text is prepared."""
     from anyrig.memory.limits import Limits

@@ -204,7 +204,7 @@ def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) 
 def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
     """The model of a folder, as sentence-transformers or transformers saved it."""
     from anyrig.documents.models.graph import writable
-    from anyrig.storage.weights import fingerprint
+    from anyrig.storage.weights import hash_files
 
     told = st_folder.read(folder)
     inner = told.folder
@@ -239,7 +239,7 @@ def in_folder(folder: Path, *, name: str, file: Path | None = None) -> Model:
         graph=form == "onnx" or (form == "encoder" and writable(family, activation, told.pooling)),
         torch=form != "onnx",
     )
-    mark = fingerprint(hashed)
+    mark = hash_files(hashed)
     return replace(
         model,
         fingerprint=_fingerprint(

@@ -26,13 +26,13 @@ from anyrig.recognise.plain import kept_form, opened_form
 from anyrig.recognise.protocol import RATE, Recording, Task, Transcript
 from anyrig.recognise.tongue import Tongue
 from anyrig.recognise.whisper import drives_cuda
-from anyrig.storage.key import Segment as Key
+from anyrig.storage.keys import CacheKey
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.placement import Need, Placed
     from anyrig.recognise.sound import Sound
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
     from anyrig.work.outcome import Outcome
 
 KIND = "transcript"
@@ -75,7 +75,7 @@ class Transcriber:
         *,
         environment: Mapping[str, str],
         folder: str,
-        store: Results | None = None,
+        store: Cache | None = None,
         wishes: Wishes = Wishes(),  # noqa: B008 - it is frozen
     ) -> None:
         """Start nothing yet.
@@ -240,10 +240,10 @@ class Transcriber:
     def _key(self, piece: Piece, model: Model, language: str, task: Task) -> str:
         sound = (piece.samples * 32767.0).astype("<i2").tobytes()
         words = self._wishes.words and model.engine == "whisper"
-        return Key(
+        return CacheKey(
             KIND, hashlib.sha256(sound).hexdigest(), f"hear {model.engine}", model.version,
             model.fingerprint, options={"language": language, "task": task, "words": words},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _kept(self, key: str) -> Transcript | None:
         found = self._store.get(key) if self._store is not None else None
@@ -253,7 +253,7 @@ class Transcriber:
         if self._store is not None:
             data = json.dumps(kept_form(heard), ensure_ascii=False).encode()
             put = self._store.replace if self._wishes.fresh else self._store.put
-            put(key, data, kind=KIND, note={"engine": model.name})
+            put(key, data, kind=KIND, metadata={"engine": model.name})
 
 
 def _kept_first(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.documents.ocr import hocr
 from anyrig.errors import AnyrigError, InvalidInputError
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.text.apart import Apart
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
@@ -265,7 +265,7 @@ def write(done: Done, path: Path, form: Form) -> None:
     if form == "pdf":
         _write_pdf(done, path)
     else:
-        atomic.write_text(path, written(done, form))
+        files.write_atomic(path, written(done, form))
 
 
 def written(done: Done, form: Form) -> str:

@@ -14,14 +14,14 @@ from anyrig.speech.engines import engine_class
 from anyrig.speech.engines.packaged import hash_now
 from anyrig.speech.protocol import Found, Line, Value, options_of
 from anyrig.speech.shelf import KIND, Shelf
-from anyrig.storage import key as keys
+from anyrig.storage import keys as keys
 from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.memory.limits import Limits
     from anyrig.placement import Placed, Placement
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
     from anyrig.work.crew import Crew
 
 
@@ -44,7 +44,7 @@ class Stage:
         placed: Placed,
         environment: Mapping[str, str],
         options: Mapping[str, Value] | None = None,
-        store: Results | None = None,
+        store: Cache | None = None,
         limits: Limits | None = None,
         stamp: str = "",
         hire: Callable[[Recipe], Crew] | None = None,
@@ -118,11 +118,11 @@ class Names:
     def key(self, line: Line) -> str:
         """What a line's take is kept under: all that shapes it, and not the device."""
         found = self.found
-        return keys.Segment(
+        return keys.CacheKey(
             KIND, line.text, found.engine, found.version, found.fingerprint, line.voice,
             self._precision, line.seed if self.spec.seeded else None,
             {"language": line.language, "rate": line.rate, **self.options, **self._made_of(line)},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _made_of(self, line: Line) -> dict[str, Value]:
         """The recording behind a voice: another one under the same name is another voice."""

@@ -23,7 +23,7 @@ from anyrig.speech.booth import Recording
 from anyrig.speech.maker import Maker, Spoken, Vanished
 from anyrig.speech.protocol import Line
 from anyrig.speech.shelf import FROM, KIND, Shelf
-from anyrig.storage import key as keys
+from anyrig.storage import keys as keys
 from anyrig.units import pluralize
 from anyrig.work.outcome import Outcome, Report
 
@@ -180,7 +180,7 @@ class Studio:
         assert self._store is not None, "a take is made again in a store"
         own = [self.key(segment.line) for segment in segments]
         found = [self._store.get(name) for name in own]
-        counts = [int(str(one.note.get("again", 0))) + 1 if one else 1 for one in found]
+        counts = [int(str(one.metadata.get("again", 0))) + 1 if one else 1 for one in found]
         others = [
             replace(segment, line=self._varied(segment.line, count))
             for segment, count in zip(segments, counts, strict=True)
@@ -189,12 +189,12 @@ class Studio:
         for spoken in self._run(maker, others, Report()):
             name, count = own[spoken.index], counts[spoken.index]
             if spoken.take is not None and not spoken.hopeless:
-                note: dict[str, keys.Plain] = {
+                note: dict[str, keys.JsonValue] = {
                     "engine": self._stage.found.engine, "problems": spoken.problems,
                     "tries": spoken.tries, "again": count,
                     **({FROM: spoken.made_by} if spoken.made_by else {}),
                 }  # fmt: skip
-                self._store.replace(name, pack(spoken.take), kind=KIND, note=note)
+                self._store.replace(name, pack(spoken.take), kind=KIND, metadata=note)
             yield replace(spoken, segment=segments[spoken.index])
 
     def _varied(self, line: Line, count: int) -> Line:

@@ -20,7 +20,7 @@ from anyrig.documents.ocr.rapid import INSTALL, Rapid
 from anyrig.documents.reading import NO_OCR
 from anyrig.errors import InvalidInputError, MissingPackageError
 from anyrig.placement import Need
-from anyrig.storage import atomic
+from anyrig.storage import files
 from anyrig.work.engine import Recipe
 
 log = logging.getLogger(__name__)
@@ -233,4 +233,4 @@ def load(path: Path) -> dict[str, Trial]:
 def save(path: Path, trials: Mapping[str, Trial]) -> None:
     """Keep what was measured."""
     rows = {key: asdict(trial) for key, trial in trials.items()}
-    atomic.write_text(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")
+    files.write_atomic(path, json.dumps({"format": _FORMAT, "trials": rows}, indent=1) + "\n")

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from anyrig.documents.ocr.engine import Sheet
 from anyrig.documents.ocr.page import ReadPage, from_bytes
 from anyrig.documents.reading import ReadPicture
-from anyrig.storage.key import Segment
+from anyrig.storage.keys import CacheKey
 from anyrig.work.outcome import Failure, Report
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.placement import Placed
-    from anyrig.storage.protocol import Results
+    from anyrig.storage.cache import Cache
 
 KIND = "page"
 
@@ -49,7 +49,7 @@ class Pages:
         *,
         placed: Callable[[], Placed] | Placed,
         environment: Mapping[str, str],
-        store: Results | None = None,
+        store: Cache | None = None,
         language: str = "",
     ) -> None:
         """Nothing is loaded before a picture comes that was not read before.
@@ -145,10 +145,10 @@ class Pages:
     # ---------------------------------------------------------------- the store
 
     def _key(self, data: bytes) -> str:
-        return Segment(
+        return CacheKey(
             KIND, hashlib.sha256(data).hexdigest(), self.chosen.engine, self.chosen.version,
             self.chosen.weights, options={"language": self._language},
-        ).key  # fmt: skip
+        ).digest  # fmt: skip
 
     def _kept(self, key: str) -> ReadPage | None:
         found = self._store.get(key) if self._store is not None else None
@@ -161,4 +161,4 @@ class Pages:
 
     def _keep(self, key: str, page: ReadPage) -> None:
         if self._store is not None:
-            self._store.replace(key, page.to_bytes(), kind=KIND, note={"engine": page.engine})
+            self._store.replace(key, page.to_bytes(), kind=KIND, metadata={"engine": page.engine})

@@ -104,7 +104,7 @@ class Hosted(SpeechEngine):
         environment, version = _environment(cls.recipe, environments)
         held = cls._held(folder) if folder is not None else []
         if folder is None or not held:
-            raise weights.missing(cls.spec.name, folder, cls.spec.weights, cls.files)
+            raise weights.missing_weights_error(cls.spec.name, folder, cls.spec.weights, cls.files)
         found = cls._found_voices(folder)
         if not found:
             raise MissingWeightsError(
@@ -113,7 +113,7 @@ class Hosted(SpeechEngine):
         return Found(
             engine=cls.spec.name,
             version=f"{ADAPTER}/{version}",
-            fingerprint=weights.fingerprint(held),
+            fingerprint=weights.hash_files(held),
             voices=found,
             folder=str(folder),
             environment=str(environment),
@@ -138,7 +138,7 @@ class Hosted(SpeechEngine):
         own = tuple(cls._voice(name, folder) for name in cls._own_voices(folder))
         recordings = sorted(folder.glob("voices/*")) if cls.clones else []
         return own + tuple(
-            replace(cls._voice(path.stem, folder), digest=weights.file_hash(path)[:16])
+            replace(cls._voice(path.stem, folder), digest=weights.hash_file(path)[:16])
             for path in recordings
             if path.suffix.lower() in _RECORDINGS
         )

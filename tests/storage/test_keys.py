@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anyrig.errors import InvalidInputError
-from anyrig.storage.key import Segment, canonical, key, series
+from anyrig.storage.keys import CacheKey, make_key, make_key_function, to_canonical_json
 
 _TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 _PLAIN: st.SearchStrategy[Any] = st.recursive(
@@ -50,18 +50,18 @@ def _typed(value: Any) -> Any:
 
 @given(_PARTS, st.randoms(use_true_random=False))
 def test_the_order_of_names_does_not_matter(parts: dict[str, Any], chance: random.Random) -> None:
-    assert key(**_turned(parts, chance)) == key(**parts)
+    assert make_key(**_turned(parts, chance)) == make_key(**parts)
 
 
 @given(_PARTS, _PARTS)
 def test_different_parts_have_different_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert (key(**one) == key(**other)) == (_typed(one) == _typed(other))
+    assert (make_key(**one) == make_key(**other)) == (_typed(one) == _typed(other))
 
 
 @given(_TEXT, _TEXT, st.integers(0, 5))
 def test_parts_do_not_run_into_each_other(left: str, right: str, cut: int) -> None:
-    moved = key(a=left + right[:cut], b=right[cut:])
-    assert (moved == key(a=left, b=right)) == (not right[:cut])
+    moved = make_key(a=left + right[:cut], b=right[cut:])
+    assert (moved == make_key(a=left, b=right)) == (not right[:cut])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_parts_do_not_run_into_each_other(left: str, right: str, cut: int) -> No
     ],
 )  # fmt: skip
 def test_near_things_are_two(one: Any, other: Any) -> None:
-    assert key(part=one) != key(part=other)
+    assert make_key(part=one) != make_key(part=other)
 
 
 def test_forms_of_one_thing_are_one() -> None:
@@ -83,17 +83,17 @@ def test_forms_of_one_thing_are_one() -> None:
     class Number(enum.IntEnum):
         ONE = 1
 
-    assert key(a=Word.FAST) == key(a="fast")
-    assert key(a=Number.ONE) == key(a=1)
-    assert key(a=(1, 2)) == key(a=[1, 2])
-    assert key(a=-0.0) == key(a=0.0)
+    assert make_key(a=Word.FAST) == make_key(a="fast")
+    assert make_key(a=Number.ONE) == make_key(a=1)
+    assert make_key(a=(1, 2)) == make_key(a=[1, 2])
+    assert make_key(a=-0.0) == make_key(a=0.0)
 
 
 @pytest.mark.parametrize(
     ("value", "words", "hint"),
     [
         (b"x", "options.x is of type bytes", "SHA-256"), ({1, 2}, "set", "sorted list"),
-        (Path("x"), "pathlib", "content hash"), (float("nan"), "options.x is nan", "finite"),
+        (Path("x"), "pathlib", "content"), (float("nan"), "options.x is nan", "finite"),
         (float("inf"), "inf", "finite"), ({1: 2}, "a name in options.x is of type int", "JSON"),
         ([1, object()], "options.x[1]", "text, numbers"),
         (1 << 5000, "too large", "text"), (1j, "complex", "numbers"),
@@ -101,7 +101,7 @@ def test_forms_of_one_thing_are_one() -> None:
 )  # fmt: skip
 def test_what_is_no_plain_data_is_refused(value: Any, words: str, hint: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        key(options={"x": value})
+        make_key(options={"x": value})
     assert words in caught.value.message
     assert hint in caught.value.hint
 
@@ -109,15 +109,15 @@ def test_what_is_no_plain_data_is_refused(value: Any, words: str, hint: str) -> 
 def test_what_has_no_end_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    with pytest.raises(InvalidInputError, match="too deep"):
-        key(a=endless)
+    with pytest.raises(InvalidInputError, match="too deeply"):
+        make_key(a=endless)
 
 
 def test_numbers_of_numpy() -> None:
     numpy = pytest.importorskip("numpy")
-    assert key(a=numpy.float64(0.1)) == key(a=0.1)  # it is a float
+    assert make_key(a=numpy.float64(0.1)) == make_key(a=0.1)  # it is a float
     with pytest.raises(InvalidInputError, match=r"numpy\.float32"):
-        key(a=numpy.float32(0.1))
+        make_key(a=numpy.float32(0.1))
 
 
 # The values were computed once and must never change: every result kept under them would be lost.
@@ -132,21 +132,21 @@ _FIXED: dict[str, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("wanted", _FIXED)
 def test_keys_never_change(wanted: str) -> None:
-    assert key(**_FIXED[wanted]) == wanted
+    assert make_key(**_FIXED[wanted]) == wanted
 
 
 def test_another_process_makes_the_same_key() -> None:
     parts: dict[str, Any] = {"text": "a\u0301 \u00e1", "options": {"z": 1, "y": [0.5, {"x": None}]}}
     code = """if True:
         import json, sys
-        from anyrig.storage.key import key
-        print(key(**json.loads(sys.argv[1])))
+        from anyrig.storage.keys import make_key
+        print(make_key(**json.loads(sys.argv[1])))
     """
     done = subprocess.run(
         [sys.executable, "-X", "utf8=0", "-c", code, json.dumps(parts)],
         capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "99", **_path()},
     )  # fmt: skip
-    assert done.stdout.strip() == key(**parts)
+    assert done.stdout.strip() == make_key(**parts)
 
 
 def _path() -> dict[str, str]:
@@ -154,18 +154,23 @@ def _path() -> dict[str, str]:
 
 
 def test_a_segment_is_shaped_by_each_of_its_fields() -> None:
-    base = Segment("speech", "Hello.", "tone", "1.0", "abc", "anna", "fp32", 1, {"speed": 1.0})
-    other = Segment("embedding", "Hello!", "piper", "1.1", "abd", "bert", "half", 2, {"speed": 1.1})
+    base = CacheKey("speech", "Hello.", "tone", "1.0", "abc", "anna", "fp32", 1, {"speed": 1.0})
+    other = CacheKey(
+        "embedding", "Hello!", "piper", "1.1", "abd", "bert", "half", 2, {"speed": 1.1}
+    )
     from dataclasses import fields, replace
 
-    keys = {replace(base, **{f.name: getattr(other, f.name)}).key for f in fields(Segment)}
-    assert len(keys | {base.key}) == len(fields(Segment)) + 1
-    assert replace(base).key == base.key
-    assert "device" not in {f.name for f in fields(Segment)}
+    keys = {replace(base, **{f.name: getattr(other, f.name)}).digest for f in fields(CacheKey)}
+    assert len(keys | {base.digest}) == len(fields(CacheKey)) + 1
+    assert replace(base).digest == base.digest
+    assert "device" not in {f.name for f in fields(CacheKey)}
 
 
 def test_canonical_text() -> None:
-    assert canonical({"b": [1, 1.0, True, None], "a": "é"}) == '{"a":"é","b":[1,1.0,true,null]}'
+    assert (
+        to_canonical_json({"b": [1, 1.0, True, None], "a": "é"})
+        == '{"a":"é","b":[1,1.0,true,null]}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,4 +178,4 @@ def test_canonical_text() -> None:
 )
 def test_a_series_makes_the_same_keys(text: str) -> None:
     parts: dict[str, Any] = {"base": '""', "kind": "embedding", "n": [1, 1.0, {"text": '""'}]}
-    assert series(**parts)(text) == key(text=text, **parts)
+    assert make_key_function(**parts)(text) == make_key(text=text, **parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import shutil
@@ -15,16 +14,13 @@ from pathlib import Path
 import pytest
 
 from anyrig.errors import StorageError
-from anyrig.storage import archive
-from anyrig.storage.database import set_aside
-from anyrig.storage.door import Door
-from anyrig.storage.drives import network_drive
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
+from anyrig.storage.sqlite import detect_network_drive, find_set_aside
 from tests.conftest import ROOT
 
 
 def _kept(path: Path, count: int = 50, size: int = 5000) -> list[str]:
-    with Store(path) as store:
+    with ResultCache(path) as store:
         keys = [f"key-{number}" for number in range(count)]
         for name in keys:
             store.put(name, random.randbytes(size), kind="speech")
@@ -61,14 +57,14 @@ def test_a_damaged_result_counts_as_missing(
     connection.execute(change)
     connection.commit()
     connection.close()
-    with Store(tmp_path / "r") as store:
+    with ResultCache(tmp_path / "r") as store:
         assert store.get("key-0") is None
         assert store.get("key-999") is None
         assert "is damaged and counts as missing" in caplog.text
         assert store.has(keys) == {"key-1", "key-2"}  # dropped: it can be put again
         assert store.put("key-0", b"again", kind="speech")
         assert store.verify() == (3, 0)
-        assert store.size().counters["bad"] == 1
+        assert store.stats().counters["bad"] == 1
 
 
 def test_verify_finds_and_drops(tmp_path: Path) -> None:
@@ -78,7 +74,7 @@ def test_verify_finds_and_drops(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     told: list[tuple[int, int]] = []
-    with Store(tmp_path / "r") as store:
+    with ResultCache(tmp_path / "r") as store:
         assert store.verify(lambda done, total: told.append((done, total))) == (10, 2)
         assert store.verify() == (8, 0)
     assert told[-1] == (10, 10)
@@ -104,37 +100,20 @@ def test_a_malformed_file_is_set_aside(
     path = tmp_path / "r"
     keys = _kept(path)
     _garble(path, how)
-    with Store(path) as store:
+    with ResultCache(path) as store:
         found = store.get_many(keys)
         assert store.put("new", b"1", kind="speech")
         store.has(keys)
-        store.size()
+        store.stats()
         store.verify()
         store.prune(to_bytes=0)
         store.put("new", b"1", kind="speech")
     assert len(found) < len(keys)
     assert "set aside as r.corrupt-" in caplog.text
-    (aside,) = set_aside(path)
+    (aside,) = find_set_aside(path)
     assert aside.stat().st_size > 1000
-    with Store(path) as store:
+    with ResultCache(path) as store:
         assert store.get("new")
-
-
-def test_what_is_whole_in_a_damaged_file_comes_back(tmp_path: Path) -> None:
-    """Some pages in the middle are lost: the results in the others are not."""
-    path = tmp_path / "r"
-    keys = _kept(path, 200)
-    data = bytearray(path.read_bytes())
-    middle = len(data) // 2 // 4096 * 4096
-    data[middle : middle + 5 * 4096] = random.randbytes(5 * 4096)
-    path.write_bytes(data)
-    with Store(tmp_path / "other") as store:
-        told = archive.import_(store, path)
-        assert told.num_results > 150
-        assert 0 < told.num_bad < 50
-        assert told.num_new == told.num_results - told.num_bad
-        assert len(store.has(keys)) == told.num_new
-        assert store.verify() == (told.num_new, 0)
 
 
 def test_several_processes_meet_one_malformed_file(tmp_path: Path) -> None:
@@ -142,8 +121,8 @@ def test_several_processes_meet_one_malformed_file(tmp_path: Path) -> None:
     path = tmp_path / "r"
     path.write_bytes(b"this is no database\n" * 500)
     code = (
-        "import sys; from pathlib import Path; from anyrig.storage.results import Store\n"
-        "with Store(Path(sys.argv[1])) as store:\n"
+        "import sys; from pathlib import Path; from anyrig.storage.cache import ResultCache\n"
+        "with ResultCache(Path(sys.argv[1])) as store:\n"
         "    for n in range(20): assert store.put(f'{sys.argv[2]}-{n}', b'x', kind='speech')\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -153,13 +132,13 @@ def test_several_processes_meet_one_malformed_file(tmp_path: Path) -> None:
         for name in names
     ]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0, 0]
-    assert len(set_aside(path)) == 1
-    with Store(path) as store:
-        assert store.size().num_results == 80
+    assert len(find_set_aside(path)) == 1
+    with ResultCache(path) as store:
+        assert store.stats().num_results == 80
 
 
 def test_a_file_that_is_deleted_under_us_is_begun_anew(tmp_path: Path) -> None:
-    with Store(tmp_path / "deep" / "r") as store:
+    with ResultCache(tmp_path / "deep" / "r") as store:
         store.put("a", b"1", kind="speech")
         for file in (tmp_path / "deep").iterdir():
             file.unlink()
@@ -189,11 +168,11 @@ def test_a_file_of_another_form_is_left_alone(
     connection.commit()
     connection.close()
     before = path.read_bytes()
-    with Store(path) as store, pytest.raises(StorageError, match=words) as caught:
+    with ResultCache(path) as store, pytest.raises(StorageError, match=words) as caught:
         store.get("key-0")
     assert hint in caught.value.hint
     assert path.read_bytes() == before
-    assert not set_aside(path)
+    assert not find_set_aside(path)
 
 
 def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
@@ -202,7 +181,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     connection.execute("CREATE TABLE theirs (x)")
     connection.commit()
     connection.close()
-    with Store(path) as store, pytest.raises(StorageError, match="another program"):
+    with ResultCache(path) as store, pytest.raises(StorageError, match="another program"):
         store.put("a", b"", kind="speech")
 
 
@@ -214,7 +193,7 @@ def test_our_file_without_its_tables_is_set_aside(
     connection.execute("DROP TABLE held")
     connection.commit()
     connection.close()
-    with Store(tmp_path / "r") as store:
+    with ResultCache(tmp_path / "r") as store:
         assert store.put("a", b"", kind="speech")
     assert "tables are missing" in caplog.text
 
@@ -225,9 +204,9 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from anyrig.errors import StorageError
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-with Store(Path(sys.argv[1])) as store:
+with ResultCache(Path(sys.argv[1])) as store:
     store.put("a", b"first", kind="speech")
     resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
     try:
@@ -245,17 +224,17 @@ def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     """A limit on the size of files stands in for a full disk."""
     done = _run(_FULL, str(tmp_path / "r"))
     assert done.returncode == 0, done.stderr
-    assert "disk" in done.stdout
-    with Store(tmp_path / "r") as store:
+    assert "No space left" in done.stdout or "disk error" in done.stdout
+    with ResultCache(tmp_path / "r") as store:
         assert store.has(["a", "b", "c"]) == {"a", "c"}
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
     """SQLite's own bound on pages answers as a full disk does."""
-    with Store(tmp_path / "r") as store:
+    with ResultCache(tmp_path / "r") as store:
         store.put("a", b"first", kind="speech")
-        store.database.maintain("PRAGMA max_page_count = 50")
-        with pytest.raises(StorageError, match="no room left") as caught:
+        store.file.run_script("PRAGMA max_page_count = 50")
+        with pytest.raises(StorageError, match="No space left") as caught:
             store.put("b", bytes(1_000_000), kind="speech")
         assert "anyrig cache prune --all" in caught.value.hint
         assert store.get("a")
@@ -267,22 +246,22 @@ _AS_NOBODY = """
 import logging, os, sys
 from pathlib import Path
 from anyrig.errors import StorageError
-from anyrig.storage.results import Store
-with Store(Path(sys.argv[2]) / "warm") as store, store.holding("job"):
-    store.put("a", b"", kind="speech"), store.get("a"), store.size()  # everything is imported now
+from anyrig.storage.cache import ResultCache
+with ResultCache(Path(sys.argv[2]) / "warm") as store, store.pin_for_job("job"):
+    store.put("a", b"", kind="speech"), store.get("a"), store.stats()  # everything is imported now
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
-with Store(Path(sys.argv[1]) / "r") as store:
-    with store.holding("job"):
+with ResultCache(Path(sys.argv[1]) / "r") as store:
+    with store.pin_for_job("job"):
         assert store.get("key-0") and store.has(["key-0", "x"]) == {"key-0"}
-    assert store.size().num_results == 3
+    assert store.stats().num_results == 3
     try:
         store.put("new", b"", kind="speech")
         sys.exit("it was written")
     except StorageError as error:
         print(error.message, error.hint)
 try:
-    with Store(Path(sys.argv[1]) / "none" / "r") as store:
+    with ResultCache(Path(sys.argv[1]) / "none" / "r") as store:
         store.get("a")
     sys.exit("a folder was made")
 except StorageError as error:
@@ -296,7 +275,7 @@ def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path, left_open: boo
     base = Path(tempfile.mkdtemp())  # not tmp_path: that is for its owner alone, all the way up
     folder = base / "folder"
     _kept(folder / "r", 3)
-    other = Store(folder / "r")
+    other = ResultCache(folder / "r")
     if left_open:
         other.get("key-0")  # its log and the log's index are there now
     for path in (*folder.iterdir(), folder):
@@ -310,29 +289,14 @@ def test_a_folder_that_may_not_be_written_is_read(tmp_path: Path, left_open: boo
         shutil.rmtree(base)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ANYRIG_CACHE_FOLDER") == 2
-    assert "may not be written" in done.stdout
+    assert "is not writable" in done.stdout
 
 
 def test_a_path_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with Store(tmp_path / "file" / "r") as store, pytest.raises(StorageError) as caught:
+    with ResultCache(tmp_path / "file" / "r") as store, pytest.raises(StorageError) as caught:
         store.get("a")
     assert "ANYRIG_CACHE_FOLDER" in caught.value.hint
-
-
-def test_without_the_write_ahead_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    with Store(tmp_path / "r", wal=False) as store:
-        assert store.put("a", b"1", kind="speech")
-        assert store.get("a")
-        assert (store.database.journal, store.database.journal_reason) == (
-            "delete", "it was asked for",
-        )  # fmt: skip
-        assert not (tmp_path / "r-wal").exists()
-    assert "rollback journal" in caplog.text
-    with Store(tmp_path / "r") as store:
-        assert store.get("a")
-        assert store.database.journal == "wal"
 
 
 _MOUNTS = """\
@@ -351,8 +315,8 @@ _MOUNTS = """\
 )  # fmt: skip
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of Linux")
 def test_network_drives(path: str, kind: str) -> None:
-    assert network_drive(Path(path), _MOUNTS) == kind
-    assert network_drive(Path(path), "nonsense\n- -\n") == ""
+    assert detect_network_drive(Path(path), _MOUNTS) == kind
+    assert detect_network_drive(Path(path), "nonsense\n- -\n") == ""
 
 
 def test_a_network_drive_gets_the_rollback_journal(
@@ -361,29 +325,14 @@ def test_a_network_drive_gets_the_rollback_journal(
     """The list of mounts is the system's: another one stands in for it."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 1 0:1 / {tmp_path.resolve()} rw - nfs4 server:/x rw\n")
-    monkeypatch.setattr("anyrig.storage.drives._MOUNTS", mounts)
-    with Store(tmp_path / "r") as store:
+    monkeypatch.setattr("anyrig.storage.sqlite._MOUNTS", mounts)
+    with ResultCache(tmp_path / "r") as store:
         store.put("a", b"1", kind="speech")
-        assert store.database.journal == "delete"
-        assert "network drive (nfs4)" in store.database.journal_reason
-
-
-# -- the door ----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no door is needed there")
-def test_the_door_is_closed_to_one_while_others_are_in(tmp_path: Path) -> None:
-    one, two, three = (Door(tmp_path / "lock") for _ in range(3))
-    one.share()
-    two.share()
-    with three.alone(wait_s=0) as alone:
-        assert not alone
-    one.leave()
-    two.leave()
-    with three.alone(wait_s=0) as alone, one.alone(wait_s=0.05) as other:
-        assert (alone, other) == (True, False)
-    nowhere = Door(tmp_path / "none" / "lock")
-    nowhere.share()
-    nowhere.leave()
-    with nowhere.alone(wait_s=0) as alone:
-        assert alone
+        assert store.get("a")
+        assert "network drive (nfs4)" in store.file.journal_reason
+        assert not (tmp_path / "r-wal").exists()
+    mounts.write_text("")
+    with ResultCache(tmp_path / "r") as store:
+        assert store.get("a")
+        assert not store.file.journal_reason
+        assert (tmp_path / "r-wal").exists()

@@ -11,52 +11,56 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.storage.results import Store
+from anyrig.storage.cache import ResultCache
 from tests.conftest import ROOT
-from tests.storage.yard import SMALL_LIMIT, content
+from tests.storage.kill_workers import SMALL_LIMIT, content
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the yard forks its victims")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
 
-def _yard(folder: Path, seed: int, kills: int, mode: str) -> subprocess.Popen[str]:
+def _start_driver(folder: Path, seed: int, kills: int, mode: str) -> subprocess.Popen[str]:
     path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+    module = "tests.storage.kill_workers"
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.yard", str(folder), str(seed), str(kills), mode],
+        [sys.executable, "-m", module, str(folder), str(seed), str(kills), mode],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("mode", "yards", "kills"), [("wal", 2, 140), ("delete", 1, 60)], ids=["wal", "delete"]
+    ("mode", "drivers", "kills"), [("wal", 2, 140), ("delete", 1, 60)], ids=["wal", "delete"]
 )
-def test_killed_at_any_moment(tmp_path: Path, mode: str, yards: int, kills: int) -> None:
-    """Two victims at a time and yard, on the same two files."""
-    running = [_yard(tmp_path, seed, kills, mode) for seed in range(1, yards + 1)]
+def test_kill_at_any_moment_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, drivers: int, kills: int
+) -> None:
+    """Each driver kills two workers at a time, on the same two files."""
+    running = [_start_driver(tmp_path, seed, kills, mode) for seed in range(1, drivers + 1)]
     said: list[str] = []
-    for yard in running:
-        out, err = yard.communicate(timeout=300)
-        assert yard.returncode == 0, err
+    for driver in running:
+        out, err = driver.communicate(timeout=300)
+        assert driver.returncode == 0, err
         told = json.loads(out)
         assert (told["missing"], told["wrong"]) == (0, 0)
         assert told["kills"] >= kills
         said += told["said"]
-    assert len(said) > yards * kills
-    wal = mode == "wal"
-    with Store(tmp_path / "kept", wal=wal) as kept:
+    assert len(said) > drivers * kills
+    if mode == "delete":
+        monkeypatch.setattr("anyrig.storage.sqlite.detect_network_drive", lambda path: "nfs4")
+    with ResultCache(tmp_path / "kept") as kept:
         assert kept.has(said) == set(said)
         # What was kept and not yet said when the kill came is there as well, whole.
         assert kept.verify().num_bad == 0
-        assert all(result.data == content(result.key) for result in kept.each())
-        assert "bad" not in kept.size().counters
-    with Store(tmp_path / "small", limit_bytes=SMALL_LIMIT, wal=wal) as small:
+        assert all(result.data == content(result.key) for result in kept.iter_results())
+        assert "bad" not in kept.stats().counters
+    with ResultCache(tmp_path / "small", limit_bytes=SMALL_LIMIT) as small:
         assert small.verify().num_bad == 0
-        assert all(result.data == content(result.key) for result in small.each())
-        assert "bad" not in small.size().counters
+        assert all(result.data == content(result.key) for result in small.iter_results())
+        assert "bad" not in small.stats().counters
         # Killed jobs still hold what they put: that is all that may be over the limit.
-        assert small.size().file_bytes < 4 * SMALL_LIMIT + (16 << 20)
-        small.prune(to_bytes=0, held=True)
-        assert small.size().file_bytes < 200_000
+        assert small.stats().file_bytes < 4 * SMALL_LIMIT + (16 << 20)
+        small.prune(to_bytes=0, include_pinned=True)
+        assert small.stats().file_bytes < 200_000
     for name in ("kept", "small"):
         _is_sound(tmp_path / name)
     assert not list(tmp_path.glob("*.corrupt-*"))

@@ -1,4 +1,4 @@
-"""A process that makes children work on a store and kills them, run by test_kill.py.
+"""Forks workers that use a cache and kills them; run by test_result_cache_kill.py.
 
 A process of its own, so that it can fork: light, without threads, whatever pytest has loaded. It
 answers on its output with one JSON object. A child says each key on a pipe once `put` has returned.
@@ -15,8 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from anyrig.storage.key import key
-from anyrig.storage.results import Store
+from anyrig.storage import sqlite
+from anyrig.storage.cache import ResultCache
+from anyrig.storage.keys import make_key
 
 SMALL_LIMIT = 3 << 20
 _SIZES = (10, 700, 4096, 4096, 60_000, 400_000)
@@ -29,44 +30,44 @@ def content(name: str) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
-def work(folder: Path, number: int, wal: bool | None, said: int) -> None:
+def work(folder: Path, number: int, said: int) -> None:
     """Put, get, replace, drop, prune and hold until killed."""
     chance = random.Random(number)
     with (
-        Store(folder / "kept", wal=wal) as kept,
-        Store(folder / "small", limit_bytes=SMALL_LIMIT, wal=wal) as small,
+        ResultCache(folder / "kept") as kept,
+        ResultCache(folder / "small", limit_bytes=SMALL_LIMIT) as small,
     ):
         for step in range(1_000_000):
-            name = key(victim=number, step=step)
+            name = make_key(victim=number, step=step)
             assert kept.put(name, content(name), kind="speech")
             os.write(said, f"{name}\n".encode())
             # Shared by all victims of all rounds: put, read and dropped by each of them.
-            shared = key(shared=chance.randrange(60))
+            shared = make_key(shared=chance.randrange(60))
             churn(small, shared, chance, number)
 
 
-def churn(small: Store, name: str, chance: random.Random, number: int) -> None:
+def churn(small: ResultCache, name: str, chance: random.Random, number: int) -> None:
     action = chance.randrange(8)
     if action < 3:
         small.put(name, content(name), kind="speech")
     elif action == 3:
         small.replace(name, content(name), kind="speech")
     elif action == 4:
-        small.drop(name)
+        small.delete(name)
     elif action == 5:
         small.prune(to_bytes=SMALL_LIMIT // 2)
     elif action == 6 and chance.random() < 0.2:
-        small.prune(to_bytes=0, held=True)  # the file itself goes, under the others' hands
+        small.prune(
+            to_bytes=0, include_pinned=True
+        )  # the file itself goes, under the others' hands
     elif action == 6:
-        with small.holding(f"job {number}"):
+        with small.pin_for_job(f"job {number}"):
             small.put(name, content(name), kind="speech")
     found = small.get(name)
     assert found is None or found.data == content(name), name
 
 
-def one_round(
-    folder: Path, numbers: list[int], wal: bool | None, after: int, delay_s: float
-) -> list[str]:
+def one_round(folder: Path, numbers: list[int], after: int, delay_s: float) -> list[str]:
     """Let children work until they have said so many keys, and a moment longer; then kill them.
 
     What they had said is answered.
@@ -78,7 +79,7 @@ def one_round(
         if child == 0:
             os.close(reader)
             try:
-                work(folder, number, wal, writer)
+                work(folder, number, writer)
             except BaseException as error:  # noqa: BLE001 - a child tells and ends, whatever it is
                 os.write(writer, f"error {type(error).__name__}: {error}\n".encode())
             os._exit(1)
@@ -100,7 +101,7 @@ def one_round(
     return said.decode().split("\n")[:-1]
 
 
-def main(folder: Path, seed: int, kills: int, wal: bool | None) -> None:
+def main(folder: Path, seed: int, kills: int) -> None:
     chance = random.Random(seed)
     said: list[str] = []
     done = missing = wrong = 0
@@ -108,10 +109,10 @@ def main(folder: Path, seed: int, kills: int, wal: bool | None) -> None:
         numbers = [seed * 1_000_000 + done + extra for extra in (1, 2)]
         # From before the file is open to well into the work.
         after = chance.choice((0, 1, 2, 5, 12))
-        fresh = one_round(folder, numbers, wal, after, chance.uniform(0.0, 0.012))
+        fresh = one_round(folder, numbers, after, chance.uniform(0.0, 0.012))
         done += len(numbers)
         said += fresh
-        with Store(folder / "kept", wal=wal) as kept:
+        with ResultCache(folder / "kept") as kept:
             # All that was said just now, and some of what was said long ago.
             for name in {*fresh, *chance.sample(said, min(20, len(said)))}:
                 found = kept.get(name)
@@ -121,5 +122,6 @@ def main(folder: Path, seed: int, kills: int, wal: bool | None) -> None:
 
 
 if __name__ == "__main__":
-    modes = {"auto": None, "wal": True, "delete": False}
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), modes[sys.argv[4]])
+    if sys.argv[4] == "delete":
+        sqlite.detect_network_drive = lambda path, mounts=None: "nfs4"
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
