@@ -215,7 +215,7 @@ def _long(url: str, store: str) -> None:
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
     from anyrig.devices.machine import Device, DeviceBackend
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.protocol import Line
     from anyrig.speech.script import Segment
@@ -229,7 +229,7 @@ def _long(url: str, store: str) -> None:
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
     drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    placed = Placed((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
+    placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
     process = psutil.Process()
     with ResultCache(Path(store)) as kept:
         began = time.monotonic()

@@ -13,7 +13,7 @@ import soundfile
 from anyrig.devices.choose import choose_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
-from anyrig.placement import Need, Placed, place
+from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.recognise.compare import word_errors
 from anyrig.recognise.gather import Progress, Transcription
 from anyrig.recognise.model import MOONSHINE, WHISPER_BASE, find
@@ -43,9 +43,9 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def seats(need: Need) -> Placed:
+def seats(need: Workload) -> PlacementPlan:
     machine = discover({})
-    return place(machine, choose_device(machine, ()), need, environment={})
+    return plan_placement(machine, choose_device(machine, ()), need, environment={})
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from anyrig.audiobooks.plan import Plan, plan_of
 from anyrig.audiobooks.progress import Pace, Progress, Whole
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import InvalidInputError, StorageError, WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.services.book import Made, Order, UnfinishedBookError, ceiling_dbtp, make
 from anyrig.services.room import check_room
 from anyrig.speech.engines.tone import Tone
@@ -51,7 +51,7 @@ def plan(text: dict[str, tuple[str, ...]] | None = None, *, voice: str = "", **m
 def studio(store: ResultCache, **options: Any) -> Iterator[Studio]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE, workers=1)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options, store=store,
     )  # fmt: skip
     with Studio(stage) as made:
@@ -323,7 +323,7 @@ def test_all_devices_of_a_machine_make_one_book(store: ResultCache) -> None:
     seats = tuple(Placement(Device(name, "cpu", "test", name), DRIVE) for name in ("one", "two"))
     told: list[Progress] = []
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed(seats), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan(seats), environment=os.environ,
         options={"sleep_s": 0.002}, store=store,
     )  # fmt: skip
     with Studio(stage) as both:

@@ -15,7 +15,7 @@ import pytest
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import OverloadedError, UnspeakableTextError, WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.live import LiveStudio
 from anyrig.speech.protocol import Line
@@ -41,7 +41,7 @@ def studio(
 ) -> Iterator[Any]:
     seat = Placement(Device("cpu", "cpu", "test", "CPU"), DRIVE)
     stage = Stage(
-        engine="tone", found=Tone.find(), placed=Placed((seat,)), environment=os.environ,
+        engine="tone", found=Tone.find(), placed=PlacementPlan((seat,)), environment=os.environ,
         options=options, store=store,
     )  # fmt: skip
     with LiveStudio(stage, most_waiting=most_waiting) as made:

@@ -14,7 +14,7 @@ import pytest
 
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import WorkError
-from anyrig.placement import Placed, Placement
+from anyrig.placement import Placement, PlacementPlan
 from anyrig.speech.engines.tone import Tone
 from anyrig.speech.protocol import Line
 from anyrig.speech.script import Script, Segment
@@ -45,7 +45,7 @@ def studio(store: ResultCache | None = None, workers: int = 1, **options: Any) -
     stage = Stage(
         engine="tone",
         found=Tone.find(),
-        placed=Placed((seat,)),
+        placed=PlacementPlan((seat,)),
         environment=os.environ,
         options=options,
         store=store,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anyrig.documents.embed import Embedder
     from anyrig.documents.model import Model
     from anyrig.documents.protocol import Vectors
-    from anyrig.placement import Need
+    from anyrig.placement import Workload
 
 _WEIGHTS = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*")
 """What is fetched of a repository; an ONNX file only where it has no others."""
@@ -142,7 +142,7 @@ def embedder(
             print_warning(warning)
 
 
-def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Need:
+def needed(found: Model, cpu: Cpu, *, num_characters: int | None, shared: bool) -> Workload:
     """What a model's workers ask for, by how much there is to do and for how long.
 
     A CPU with tiles is used as a GPU is, through torch and in half numbers, where it stays loaded:

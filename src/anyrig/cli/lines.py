@@ -157,7 +157,7 @@ def _make(context: Context, engine: speaker.Chosen, format: str, made: _Run) -> 
             progress.step(job.entry.text[:48])
             lost = [part.failure for part in audio if part.failure is not None]
             if lost:
-                why = "; ".join(failure.said for failure in lost)
+                why = "; ".join(failure.message for failure in lost)
                 made.failed.append(_Failed(job.entry, why, lost[0].hint))
                 continue
             for problem in (problem for part in audio for problem in part.problems):

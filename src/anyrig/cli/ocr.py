@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.choose import Chosen
     from anyrig.documents.ocr.run import Pages
     from anyrig.documents.reading import Reads
-    from anyrig.placement import Placed
+    from anyrig.placement import PlacementPlan
     from anyrig.services.ocr import Done, Form, Order, Plan
     from anyrig.storage.cache import Cache
 
@@ -120,7 +120,7 @@ def _reader(
 ) -> Pages:
     from anyrig.documents.ocr.run import Pages
 
-    def seats() -> Placed:
+    def seats() -> PlacementPlan:
         return compute.placed(context, context.choose(), chosen.need(count))
 
     return Pages(

@@ -19,7 +19,7 @@ from anyrig.recognise.forms import FORMS, FormName, written
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
-    from anyrig.placement import Need, Placed
+    from anyrig.placement import PlacementPlan, Workload
     from anyrig.recognise.transcribe import Wishes
     from anyrig.services.transcribe import Done, Order
     from anyrig.storage.keys import JsonValue
@@ -125,7 +125,7 @@ def _finish(
     return lost.end(told, len(order.sources), "recording") or (1 if gaps else 0)
 
 
-def seats(context: Context, need: Need) -> Placed:
+def seats(context: Context, need: Workload) -> PlacementPlan:
     """Where it runs; a model that has no way to a GPU goes to the CPU without a word about it."""
     if not need.gpu and not context.options.device:
         return compute.placed(context, context.choose_cpu(), need)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.documents import st_folder
 from anyrig.documents.packaged import PACKAGED, packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
-from anyrig.placement import Need
+from anyrig.placement import Workload
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
@@ -73,11 +73,11 @@ class Model:
         """What stands before a text."""
         return self.prompts.get(use, "")
 
-    def need(self) -> Need:
+    def need(self) -> Workload:
         """What its workers ask for: torch on a GPU, as nothing is padded there; ONNX elsewhere."""
         order = ("onnx", "torch") if self.graph else ("torch",)
         ways = tuple(way for way in order if way != "torch" or self.torch)
-        return Need(
+        return Workload(
             what=f"the model {self.name}",
             backends=ways,  # type: ignore[arg-type]
             gpu_backends=tuple(reversed(ways)),  # type: ignore[arg-type]

@@ -184,7 +184,7 @@ def _make_again(order: Order, plan: Plan, studio: Studio) -> None:
     for spoken in studio.again(wanted):
         failure = spoken.failure
         if failure is not None or spoken.hopeless:
-            said = failure.said if failure is not None else "; ".join(spoken.problems)
+            said = failure.message if failure is not None else "; ".join(spoken.problems)
             raise WorkError(
                 f"{' '.join(spoken.segment.text.split())[:60]!r} could not be made again: {said}",
                 hint=(failure.hint if failure else "") or "The take there was is still kept.",

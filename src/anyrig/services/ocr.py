@@ -214,7 +214,7 @@ def _settled(
 
 
 def _page_done(file: _File, drawn: Drawn, found: Found, order: Order) -> PageDone:
-    said = found.failure.said if found.failure else "no answer"
+    said = found.failure.message if found.failure else "no answer"
     made = PageDone(
         drawn.number, found.page, error="" if found.page is not None else said, kept=found.kept,
         picture=drawn.data if order.pictures and file.paged.format != "pdf" else b"",

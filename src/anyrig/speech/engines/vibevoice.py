@@ -67,7 +67,7 @@ class VibeVoice(SpeechEngine):
     name = SPEC.name
     version = ADAPTER
     pads = True
-    relief = ("--set most_s=60",)
+    memory_options = ("--set most_s=60",)
     sample_rate = RATE
 
     def __init__(self, placement: Placement, *, folder: str = "", **options: Value) -> None:

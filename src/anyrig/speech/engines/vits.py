@@ -91,7 +91,7 @@ class Vits(SpeechEngine):
         self.sample_rate = self._model.sample_rate
         self._voices = _voices(where)
         if self.bound.on_host:
-            self.most_items = 1  # a CPU gains nothing from a batch
+            self.max_items = 1  # a CPU gains nothing from a batch
 
     @classmethod
     def find(cls, folder: Path | None = None) -> Found:

@@ -26,7 +26,7 @@ from anyrig.speech.protocol import Found, Line, SpeechEngine, Value, Voice
 from anyrig.storage import weights
 
 if TYPE_CHECKING:
-    from anyrig.placement import Need, Placement
+    from anyrig.placement import Placement, Workload
     from anyrig.speech.audio import Take
 
 ADAPTER = "1"
@@ -48,8 +48,8 @@ class Hosted(SpeechEngine):
     cores = None  # one process on a CPU: such a model is large, and its own threads use the cores
     pads = False
     batch_invariant = True  # every line has its own seed
-    most_items = 16  # said one after the other: more would only be lost together
-    relief = ("--precision fp16",)
+    max_items = 16  # said one after the other: more would only be lost together
+    memory_options = ("--precision fp16",)
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Hosted(SpeechEngine):
         )
 
     @classmethod
-    def need(cls, found: Found) -> Need:
+    def need(cls, found: Found) -> Workload:
         """A device that any library here can drive: the one that will drive it is elsewhere."""
         return replace(super().need(found), backends=("torch", "onnx"))
 

@@ -10,26 +10,27 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from anyrig.errors import DeviceLostError, InvalidInputError, WorkError
-from anyrig.work.outcome import Outcome, Report, results
-from anyrig.work.pace import Pace
-from anyrig.work.run import run
+from anyrig.errors import DeviceLostError, InvalidInputError
+from anyrig.work.batching import Batch, BatchSizer, WorkItem
+from anyrig.work.local import run_local
+from anyrig.work.outcome import BatchStats, ItemOutcome, RunReport
+from anyrig.work.retry import run_batch
 
 
 def double(batch: Sequence[int]) -> list[int]:
     return [2 * number for number in batch]
 
 
-def done(outcomes: Iterator[Outcome[int]]) -> list[int | None]:
+def done(outcomes: Iterator[ItemOutcome[int]]) -> list[int | None]:
     return [outcome.result for outcome in outcomes]
 
 
 def test_results_come_in_the_order_of_the_input() -> None:
     numbers = [(7 * i) % 101 + 1 for i in range(500)]
-    report = Report()
-    assert done(run(numbers, double, cost=float, pace=Pace(start=256), report=report)) == double(
-        numbers
-    )
+    report = RunReport()
+    assert done(
+        run_local(numbers, double, cost=float, sizer=BatchSizer(start=256), report=report)
+    ) == double(numbers)
     assert report.num_items == 500
     assert 1 < report.num_batches < 500
     assert report.padding <= 1.05
@@ -37,7 +38,7 @@ def test_results_come_in_the_order_of_the_input() -> None:
 
 
 def test_nothing_in_nothing_out() -> None:
-    assert done(run([], double, cost=float)) == []
+    assert done(run_local([], double, cost=float)) == []
 
 
 class Memory:
@@ -60,35 +61,34 @@ class Memory:
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_the_limit_kept() -> None:
-    engine, report, pace = Memory(100), Report(), Pace(start=1 << 12)
+    engine, report, sizer = Memory(100), RunReport(), BatchSizer(start=1 << 12)
     numbers = [10] * 300
-    assert done(run(numbers, engine, cost=float, pace=pace, report=report)) == double(numbers)
+    assert done(run_local(numbers, engine, cost=float, sizer=sizer, report=report)) == double(
+        numbers
+    )
     assert 1 <= report.num_out_of_memory <= 12
-    assert 50 <= pace.worked_at <= 100
-    assert not report.set_aside
+    assert 50 <= sizer.largest_ok <= 100
+    assert not report.failed
 
 
 def test_no_dead_block_stays_alive_after_running_out() -> None:
     engine = Memory(10)
-    for _ in run([10] * 40, engine, cost=float, pace=Pace(start=400)):
+    for _ in run_local([10] * 40, engine, cost=float, sizer=BatchSizer(start=400)):
         pass
     gc.collect()
     assert not any(ref() for ref in engine.held)
 
 
-def test_an_item_that_fits_nowhere_is_set_aside_with_the_reason() -> None:
-    report = Report()
-    outcomes = list(
-        run([5, 500, 6], Memory(100), cost=float, report=report, relief=["--length 256"])
-    )
+def test_an_item_that_fits_nowhere_is_failed_with_the_reason() -> None:
+    report = RunReport()
+    outcomes = list(run_local([5, 500, 6], Memory(100), cost=float, report=report))
     assert [outcome.result for outcome in outcomes] == [10, None, 12]
     failure = outcomes[1].failure
     assert failure is not None
     assert (failure.kind, failure.tries) == ("memory", 2)
-    assert "out of memory while computing 1 item at once" in failure.said
-    assert "MemoryError" in failure.said
-    assert failure.hint == "Try --length 256."
-    assert [aside.index for aside in report.set_aside] == [1]
+    assert "out of memory while computing 1 item at once" in failure.message
+    assert "MemoryError" in failure.message
+    assert [aside.index for aside in report.failed] == [1]
 
 
 def test_a_bad_item_is_tried_twice_alone_and_the_rest_go_on() -> None:
@@ -101,12 +101,12 @@ def test_a_bad_item_is_tried_twice_alone_and_the_rest_go_on() -> None:
         return double(batch)
 
     numbers = [*range(1, 13), 13, *range(14, 40)]
-    outcomes = list(run(numbers, engine, cost=lambda _: 1.0, pace=Pace(start=16)))
+    outcomes = list(run_local(numbers, engine, cost=lambda _: 1.0, sizer=BatchSizer(start=16)))
     assert [o.result for o in outcomes] == [None if n == 13 else 2 * n for n in numbers]
     assert seen.count((13,)) == 2
     bad = outcomes[12].failure
     assert bad is not None
-    assert bad.said == "ValueError: unlucky"
+    assert bad.message == "ValueError: unlucky"
 
 
 def test_an_item_that_fails_once_is_done_the_second_time() -> None:
@@ -118,14 +118,19 @@ def test_an_item_that_fails_once_is_done_the_second_time() -> None:
             raise RuntimeError("a hiccup")
         return double(batch)
 
-    assert done(run([1, 2, 3], engine, cost=float)) == [2, 4, 6]
+    assert done(run_local([1, 2, 3], engine, cost=float)) == [2, 4, 6]
 
 
 def test_an_engine_that_answers_too_little_loses_nothing() -> None:
     def engine(batch: Sequence[int]) -> list[int]:
         return double(batch)[: 1 if len(batch) > 1 else None]
 
-    assert done(run([1, 2, 3, 4], engine, cost=float, pace=Pace(start=100))) == [2, 4, 6, 8]
+    assert done(run_local([1, 2, 3, 4], engine, cost=float, sizer=BatchSizer(start=100))) == [
+        2,
+        4,
+        6,
+        8,
+    ]
 
 
 def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
@@ -136,8 +141,8 @@ def test_a_lost_device_ends_the_run_after_what_was_done() -> None:
 
     took: list[int | None] = []
     with pytest.raises(DeviceLostError, match="illegal memory access"):
-        took.extend(o.result for o in run([1, 2, 3, 4], engine, cost=lambda _: 1.0))
-    outcomes = run([1, 2, 3, 4], engine, cost=lambda _: 1.0)
+        took.extend(o.result for o in run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0))
+    outcomes = run_local([1, 2, 3, 4], engine, cost=lambda _: 1.0)
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(DeviceLostError):
         next(outcomes)
@@ -151,7 +156,7 @@ def test_later_batches_run_while_a_result_is_looked_at() -> None:
             started.set()
         return double(batch)
 
-    outcomes = run([1, 2], engine, cost=float)
+    outcomes = run_local([1, 2], engine, cost=float)
     next(outcomes)
     assert started.wait(timeout=10)
     outcomes.close()  # type: ignore[attr-defined]
@@ -165,7 +170,7 @@ def test_no_more_is_read_than_the_look_ahead() -> None:
             read.append(number)
             yield number
 
-    outcomes = run(stream(), double, cost=lambda _: 1.0, look_ahead=10)
+    outcomes = run_local(stream(), double, cost=lambda _: 1.0, look_ahead=10)
     for _ in range(5):
         next(outcomes)
     time.sleep(0.05)
@@ -182,7 +187,7 @@ def test_a_slow_stream_is_not_waited_for() -> None:
         assert first_done.wait(timeout=10)
         yield 2
 
-    outcomes = run(stream(), double, cost=float)
+    outcomes = run_local(stream(), double, cost=float)
     assert next(outcomes).result == 2
     first_done.set()
     assert next(outcomes).result == 4
@@ -194,7 +199,7 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
         yield 2
         raise KeyError("the input ended badly")
 
-    outcomes = run(stream(), double, cost=float)
+    outcomes = run_local(stream(), double, cost=float)
     assert [next(outcomes).result, next(outcomes).result] == [2, 4]
     with pytest.raises(KeyError, match="ended badly"):
         next(outcomes)
@@ -202,7 +207,7 @@ def test_a_stream_that_breaks_is_raised_after_what_came_before() -> None:
 
 def test_a_cost_that_is_no_number_is_told() -> None:
     with pytest.raises(InvalidInputError, match="item 1"):
-        list(run([1, -1], double, cost=float))
+        list(run_local([1, -1], double, cost=float))
 
 
 def test_deterministic_means_no_company() -> None:
@@ -212,13 +217,14 @@ def test_deterministic_means_no_company() -> None:
         sizes.append(len(batch))
         return double(batch)
 
-    list(run(range(1, 20), engine, cost=float, pace=Pace(grows=False)))
+    list(run_local(range(1, 20), engine, cost=float, sizer=BatchSizer(grow=False)))
     assert set(sizes) == {1}
 
 
-def test_plain_results_end_with_an_error_when_some_were_set_aside() -> None:
-    got: list[int] = []
-    with pytest.raises(WorkError, match="1 item could not be done; the first, number 1"):
-        got.extend(results(run([5, 500, 6], Memory(100), cost=float)))
-    took = results(run([5, 6], Memory(100), cost=float))
-    assert list(took) == [10, 12]
+def test_a_failure_names_the_options_that_need_less_memory() -> None:
+    batch = Batch((WorkItem(0, 500, 500.0),))
+    (outcome,) = run_batch(
+        batch, Memory(100), sizer=BatchSizer(), stats=BatchStats(), memory_options=["--length 256"]
+    )
+    assert outcome.failure is not None
+    assert outcome.failure.hint == "Try --length 256."
