@@ -277,7 +277,7 @@ def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
     asked = wanted.memory_gb is not None or wanted.memory_fraction is not None
     own = device.kind == "gpu" and device.memory.kind == "dedicated"
     share = held.memory if own else held.memory_shared
-    found = estimate.budget(
+    found = estimate.resolve_budget(
         MemoryNow(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=wanted.memory_gb,
         fraction=wanted.memory_fraction if asked else share,
@@ -306,14 +306,12 @@ def _with_allocator(
     placement: Placement, machine: Machine, environment: Mapping[str, str]
 ) -> Placement:
     """What a worker's allocator is told before its framework starts; never afterwards."""
-    found = allocator.settings_for(
+    found = allocator.choose_allocator_settings(
         placement.device,
         placement.drive,
         environment,
-        torch_started=False,
         torch_version=machine.packages.get("torch", ""),
-        platform="linux" if machine.platform.system == "Linux" else "other",
-        wsl=bool(machine.platform.wsl),
+        linux=machine.platform.system == "Linux" and not machine.platform.wsl,
     )
     if not found.variables:
         return placement

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anyrig.devices.describe import Device, Drive
-from anyrig.memory.limits import Limits
+from anyrig.memory.limits import BatchSizeLimits
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.known import Sizes, keep, key_of, sizes
@@ -30,18 +30,18 @@ def test_the_next_run_begins_right(tmp_path: Path) -> None:
         return batch
 
     for expected in (1, 0):
-        limits = Limits.load(tmp_path / "limits.json")
+        limits = BatchSizeLimits.load(tmp_path / "limits.json")
         begin = sizes(limits, key)
         pace = Pace(start=begin.start or 2048, failed=begin.failed)
         failures.clear()
         list(run([10] * 400, engine, cost=float, pace=pace))
         keep(limits, key, pace)
         assert (len(failures) > 0) == bool(expected)
-    assert sizes(Limits.load(tmp_path / "limits.json"), key).start > 100
+    assert sizes(BatchSizeLimits.load(tmp_path / "limits.json"), key).start > 100
 
 
 def test_nothing_is_known_under_another_version_driver_or_format(tmp_path: Path) -> None:
-    limits = Limits.load(tmp_path / "limits.json")
+    limits = BatchSizeLimits.load(tmp_path / "limits.json")
     limits.record(key_of(SEAT, "engine", "1", "driver 1"), worked=100.0)
     assert sizes(limits, key_of(SEAT, "engine", "1", "driver 1")) == Sizes(100.0)
     for engine, version, stamp in (("other", "1", "driver 1"), ("engine", "2", "driver 1"),
@@ -55,7 +55,7 @@ def test_a_pool_keeps_what_its_workers_learn(tmp_path: Path) -> None:
     recipe = Recipe("anyrig.work.rehearse:Rehearsal", options, "rehearsal", "1")
     out_of_memory = []
     for _ in range(2):
-        limits = Limits.load(tmp_path / "limits.json")
+        limits = BatchSizeLimits.load(tmp_path / "limits.json")
         report = Report()
         with Pool([seat], recipe, environment=os.environ, limits=limits) as pool:
             assert sum(1 for _ in pool.run([0.001] * 150, cost=float, report=report)) == 150

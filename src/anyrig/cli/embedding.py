@@ -111,7 +111,7 @@ def embedder(
     """
     from anyrig.bench.figures import stamp
     from anyrig.documents.embed import Embedder
-    from anyrig.memory.limits import Limits
+    from anyrig.memory.limits import BatchSizeLimits
 
     few = num_characters is not None and num_characters <= _FEW_CHARACTERS
     options = context.options
@@ -125,7 +125,7 @@ def embedder(
         found,
         placed=placed,
         environment=context.environment,
-        limits=Limits.load(context.folders.limits),
+        limits=BatchSizeLimits.load(context.folders.limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
         shared=shared,

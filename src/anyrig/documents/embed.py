@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.protocol import Use
-    from anyrig.memory.limits import Limits
+    from anyrig.memory.limits import BatchSizeLimits
     from anyrig.placement import Placed
     from anyrig.work.engine import Engine
     from anyrig.work.live import Live
@@ -60,7 +60,7 @@ class Embedder:
         *,
         placed: Placed,
         environment: Mapping[str, str],
-        limits: Limits | None = None,
+        limits: BatchSizeLimits | None = None,
         stamp: str = "",
         here: bool = False,
         shared: bool = False,

@@ -19,7 +19,7 @@ from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import Limits
+    from anyrig.memory.limits import BatchSizeLimits
     from anyrig.placement import Placed, Placement
     from anyrig.storage.protocol import Results
     from anyrig.work.crew import Crew
@@ -45,7 +45,7 @@ class Stage:
         environment: Mapping[str, str],
         options: Mapping[str, Value] | None = None,
         store: Results | None = None,
-        limits: Limits | None = None,
+        limits: BatchSizeLimits | None = None,
         stamp: str = "",
         hire: Callable[[Recipe], Crew] | None = None,
     ) -> None:

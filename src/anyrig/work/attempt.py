@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.errors import AnyrigError, DeviceLostError
-from anyrig.memory import oom, recover
+from anyrig.memory import oom, recovery
 from anyrig.units import bytes_text, plural, seconds_text
 from anyrig.work.outcome import Failure, FailureKind, Outcome, Report
 from anyrig.work.pace import Pace
@@ -108,7 +108,7 @@ def _once(
             bound.synchronise()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine throws is its items' outcome
         fault = _fault(error, len(part.items), bound, relief)
-        recover.clear(error)
+        recovery.clear_frames(error)
     if fault is None:
         _account(part, time.perf_counter() - start, pace, report, bound)
         return done, None
@@ -116,7 +116,7 @@ def _once(
         report.num_out_of_memory += 1
         pace.ran_out(part.cost)
         if bound is not None and not fault.lost:
-            recover.release(bound)
+            recovery.release_memory(bound)
     return (), fault
 
 
@@ -128,8 +128,8 @@ def _checked(results: Sequence[R], count: int) -> Sequence[R]:
 
 
 def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[str]) -> Fault:
-    shortage = oom.recognise(error)
-    lost = oom.device_lost(error) or ""
+    shortage = oom.detect_oom(error)
+    lost = oom.detect_device_loss(error) or ""
     said = " ".join(str(error).split())[:300]
     said = f"{type(error).__name__}: {said}" if said else type(error).__name__
     if shortage is None and isinstance(error, AnyrigError):
@@ -138,7 +138,7 @@ def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[s
         return Fault(said, False, lost)
     if shortage.fatal:
         return Fault(said, True, lost or said)
-    told = oom.translate(
+    told = oom.translate_oom(
         error,
         doing=f"computing {plural(count, 'item')} at once",
         options=relief,

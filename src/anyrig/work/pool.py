@@ -28,7 +28,7 @@ from anyrig.work.staff import Staff
 from anyrig.work.worker import Gone, Said
 
 if TYPE_CHECKING:
-    from anyrig.memory.limits import Limits
+    from anyrig.memory.limits import BatchSizeLimits
     from anyrig.placement import Placement
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Pool:
         *,
         environment: Mapping[str, str],
         fallback: Placement | None = None,
-        limits: Limits | None = None,
+        limits: BatchSizeLimits | None = None,
         stamp: str = "",
         deterministic: bool = False,
         beat_s: float = wire.BEAT_S,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig import errors
 from anyrig.errors import AnyrigError, DeviceLostError, OutOfMemoryError, WorkError
-from anyrig.memory.limits import Key, Limits
+from anyrig.memory.limits import BatchSizeLimits, LimitKey
 from anyrig.units import seconds_text
 from anyrig.work import known, wire
 from anyrig.work.blame import Ledger
@@ -43,7 +43,7 @@ class Staff:
         events: queue.SimpleQueue[Any],
         *,
         fallback: Placement | None,
-        limits: Limits | None,
+        limits: BatchSizeLimits | None,
         stamp: str,
         deterministic: bool,
         beat_s: float = wire.BEAT_S,
@@ -134,7 +134,7 @@ class Staff:
             return Sizes(told.good, told.failed_at)
         return known.sizes(self._limits, self._key(placement)) if self._limits else Sizes()
 
-    def _key(self, placement: Placement) -> Key:
+    def _key(self, placement: Placement) -> LimitKey:
         recipe = self._recipe
         name = recipe.name or recipe.factory
         return known.key_of(placement, name, recipe.version, self._stamp)
