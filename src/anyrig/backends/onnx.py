@@ -22,7 +22,7 @@ from anyrig.backends.graph import Written
 from anyrig.backends.resident import Resident
 from anyrig.devices.describe import BackendName, Device, Drive
 from anyrig.errors import KernelError
-from anyrig.units import is_number, normal_address
+from anyrig.units import is_whole_number, normalize_pci_address
 
 for _name, _value in QUIET.items():
     os.environ.setdefault(_name, _value)  # it looks once, when it loads
@@ -177,12 +177,12 @@ def _own_handle(device: Device, equal: list[Any]) -> Any:
     """Of the handles of equal cards, a device's own: by its address, DXGI's number, or place."""
     told = [{str(key): str(value) for key, value in h.device.metadata.items()} for h in equal]
     for handle, facts in zip(equal, told, strict=True):
-        address = normal_address(facts.get("pci_bus_id", ""))
+        address = normalize_pci_address(facts.get("pci_bus_id", ""))
         if address and address == device.pci_address:
             return handle
         if "dxgi" in device.indices and facts.get(_DXGI) == str(device.indices["dxgi"]):
             return handle
-    if all(is_number(facts.get("card_idx", "")) for facts in told):
+    if all(is_whole_number(facts.get("card_idx", "")) for facts in told):
         order = sorted(range(len(equal)), key=lambda n: int(told[n]["card_idx"]))
         equal = [equal[number] for number in order]
     place = device.indices.get("equal", 0)

@@ -125,7 +125,7 @@ def embedder(
         found,
         placed=placed,
         environment=context.environment,
-        limits=BatchSizeLimits.load(context.folders.limits),
+        limits=BatchSizeLimits.load(context.folders.batch_limits),
         stamp=" | ".join(sorted(stamps)),
         here=few,
         shared=shared,

@@ -246,7 +246,7 @@ class Speech:
         stage = Stage(
             engine=chosen.name, found=chosen.found, placed=found, environment=context.environment,
             options=chosen.options, store=self._store,
-            limits=BatchSizeLimits.load(context.folders.limits),
+            limits=BatchSizeLimits.load(context.folders.batch_limits),
             stamp=voicing.stamp(context, found), hire=hire,
         )  # fmt: skip
         return LiveStudio(stage, most_waiting=self._settings.queue)

@@ -25,7 +25,7 @@ from anyrig.backends import heap
 from anyrig.errors import DeviceLostError, InvalidInputError, OutOfMemoryError
 from anyrig.memory.estimate import MemoryForecast, PeakMemory, forecast_memory
 from anyrig.memory.recovery import run_with_recovery
-from anyrig.units import MIB, bytes_text, seconds_text
+from anyrig.units import MIB, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from anyrig.backends import MemoryNow
@@ -110,7 +110,7 @@ class BatchTrial:
         result = "ran" if self.ran else _FAILURES[self.outcome]
         return (
             f"batch size {self.size}: {result}{_peak_text(self, None)} "
-            f"in {seconds_text(self.seconds)}{speed}"
+            f"in {format_duration(self.seconds)}{speed}"
         )
 
 
@@ -509,7 +509,7 @@ def _why_stop(size: int, trials: Sequence[BatchTrial], max_trials: int, runner: 
         return f"all {max_trials} trials are used"
     working = largest_working(trials)
     if working is not None and size <= working.size:
-        return f"a trial takes {seconds_text(working.steady_s)}"
+        return f"a trial takes {format_duration(working.steady_s)}"
     if trials and trials[-1].outcome == "over budget" and runner.exceeds_budget_idle():
         # A smaller size would be judged by the memory of the larger one.
         return "the runtime does not release memory"
@@ -548,8 +548,8 @@ def _nothing_fits(
 ) -> OutOfMemoryError:
     cause = (shortage.message if shortage else "") or "out of memory"
     if smallest.outcome == "over budget" and smallest.peak_bytes and bounds.budget_bytes:
-        budget = bytes_text(bounds.budget_bytes)
-        cause = f"it took {bytes_text(smallest.peak_bytes)} of a budget of {budget}"
+        budget = format_bytes(bounds.budget_bytes)
+        cause = f"it took {format_bytes(smallest.peak_bytes)} of a budget of {budget}"
     message = f"batch size {smallest.size} does not fit: {cause}"
     if smallest.size > bounds.multiple:
         return OutOfMemoryError(
@@ -566,8 +566,8 @@ def _nothing_fits(
 def _peak_text(trial: BatchTrial, budget_bytes: int | None) -> str:
     if trial.peak_bytes is None:
         return ""
-    of = f" of {bytes_text(budget_bytes)}" if budget_bytes is not None else ""
-    return f" and took {bytes_text(trial.peak_bytes)}{of}"
+    of = f" of {format_bytes(budget_bytes)}" if budget_bytes is not None else ""
+    return f" and took {format_bytes(trial.peak_bytes)}{of}"
 
 
 def _progress_text(size: int, trials: Sequence[BatchTrial], budget_bytes: int | None) -> str:

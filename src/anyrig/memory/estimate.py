@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from anyrig.errors import InvalidInputError
-from anyrig.units import GIB, bytes_text
+from anyrig.units import GIB, format_bytes
 
 if TYPE_CHECKING:
     from anyrig.backends import MemoryNow
@@ -131,6 +131,6 @@ def resolve_budget(
         return MemoryBudget(requested, reason)
     if requested is not None and requested <= available:
         return MemoryBudget(requested, reason)
-    reason = f"{reason}, but only {bytes_text(available)} free; using" if reason else ""
-    used = f"{_USED_SHARE:.0%} of {'that' if reason else f'{bytes_text(available)} free'}"
+    reason = f"{reason}, but only {format_bytes(available)} free; using" if reason else ""
+    used = f"{_USED_SHARE:.0%} of {'that' if reason else f'{format_bytes(available)} free'}"
     return MemoryBudget(int(available * _USED_SHARE), f"{reason} {used}".strip())

@@ -26,7 +26,7 @@ from anyrig.memory.oom_patterns import (
     mentions_device_loss,
     parse_amounts,
 )
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 if TYPE_CHECKING:
     from anyrig.backends import MemoryNow
@@ -279,15 +279,15 @@ def _first_line(text: str) -> str:
 def _describe(shortage: MemoryShortage, doing: str, memory: MemoryNow | None) -> str:
     parts = []
     if shortage.requested_bytes is not None:
-        parts.append(f"tried to allocate {bytes_text(shortage.requested_bytes)}")
+        parts.append(f"tried to allocate {format_bytes(shortage.requested_bytes)}")
     free, total = shortage.free_bytes, shortage.total_bytes
     if memory is not None:
         free = memory.free_bytes if free is None else free
         total = memory.total_bytes if total is None else total
     if free is not None:
-        parts.append(f"{bytes_text(free)}{f' of {bytes_text(total)}' if total else ''} free")
+        parts.append(f"{format_bytes(free)}{f' of {format_bytes(total)}' if total else ''} free")
     elif total:
-        parts.append(f"{bytes_text(total)} in total")
+        parts.append(f"{format_bytes(total)} in total")
     amounts = f": {', '.join(parts)}" if parts else ""
     return f"the {shortage.location} ran out of memory while {doing}{amounts}"
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from anyrig.devices.describe import Device, Drive, Precision
 from anyrig.devices.parts.amd import is_fnuz
-from anyrig.units import flops_text
+from anyrig.units import format_flops
 
 State = Literal["good", "poor", "impossible"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -50,12 +50,12 @@ def fitness(
     ratio = _ratio(precision, speeds)
     if ratio is None or described.state == "impossible":
         return described
-    figures = f"{flops_text(speeds[precision])} against {flops_text(speeds['fp32'])} in fp32"
+    figures = f"{format_flops(speeds[precision])} against {format_flops(speeds['fp32'])} in fp32"
     if precision != "fp32" and ratio <= 1.0:
         return Fitness(precision, "poor", f"measured no faster: {figures}", ratio, True)
     if described.state == "poor" and not _only_speed(precision, device, drive, training):
         return described._replace(speed=ratio, measured=True)
-    why = f"measured {flops_text(speeds['fp32'])}"
+    why = f"measured {format_flops(speeds['fp32'])}"
     if precision != "fp32":
         why = f"measured {figures}, {_times(ratio)} as fast"
     return Fitness(precision, "good", why, ratio, True)

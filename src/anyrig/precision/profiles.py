@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.precision.choose import USUAL, Chosen, choose
 from anyrig.precision.presets import PRESETS, Preset, Profile, When, preset
-from anyrig.units import bytes_text
+from anyrig.units import format_bytes
 
 HEADER = ("device", "profile", "format", "memory", "batch", "why")
 
@@ -84,7 +84,7 @@ def describe(resolved: Resolved) -> str:
     """A resolved profile in one sentence."""
     room = f"{resolved.memory_fraction:.0%} of memory"
     if resolved.memory_bytes is not None:
-        room += f" ({bytes_text(resolved.memory_bytes)})"
+        room += f" ({format_bytes(resolved.memory_bytes)})"
     return (
         f"{resolved.profile}: {resolved.precision} ({resolved.chosen.reason}), {room}, "
         f"{_batch_text(resolved.batch_speed)}; in training, checkpointing "
@@ -139,7 +139,7 @@ def _driven(machine: Machine) -> Iterator[tuple[Device, Drive]]:
 def _row(device: Device, drive: Drive, found: Resolved) -> tuple[str, ...]:
     room = f"{found.memory_fraction:.0%}"
     if found.memory_bytes is not None:
-        room += f", {bytes_text(found.memory_bytes)}"
+        room += f", {format_bytes(found.memory_bytes)}"
     batch = "fastest" if found.batch_speed >= 1 else f"{found.batch_speed:.0%} of speed"
     name = f"{device.name} ({drive.backend})"
     return (name, found.profile, found.precision, room, batch, found.chosen.reason)

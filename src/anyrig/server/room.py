@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anyrig.server.kept import Short
-from anyrig.units import GIB, MIB, bytes_text
+from anyrig.units import GIB, MIB, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from anyrig.monitor import Snapshot
+    from anyrig.monitor import MachineSnapshot
 
 _SHARE = 0.05
 
@@ -28,7 +28,7 @@ class Watch:
         free_mb: what should stay free; 0 leaves it to us.
     """
 
-    def __init__(self, latest: Callable[[], Snapshot | None], free_mb: float = 0.0) -> None:
+    def __init__(self, latest: Callable[[], MachineSnapshot | None], free_mb: float = 0.0) -> None:
         self._latest, self._free_mb = latest, free_mb
         self._told: float | None = None
         """When the sample was taken by which something was called short: it is so once, as an
@@ -47,7 +47,7 @@ class Watch:
                 for one in snapshot.devices[:-1] if not one.lost]  # fmt: skip
         rows.append(("", "the host", host.memory_total_bytes, host.memory_available_bytes))
         found = [
-            Short(device, f"{bytes_text(free)} of memory are left on {name}")
+            Short(device, f"{format_bytes(free)} of memory are left on {name}")
             for device, name, total, free in rows
             if total and free is not None and free < floor_bytes(total, self._free_mb)
         ]

@@ -39,12 +39,12 @@ from anyrig.training.watch.pending import Pending, known_of, read
 from anyrig.training.watch.phases import Phases
 from anyrig.training.watch.readback import Arrival, Readback
 from anyrig.training.watch.sinks import Sink, Told
-from anyrig.units import seconds_text
+from anyrig.units import format_duration
 
 if TYPE_CHECKING:
     from anyrig.backends import MemoryNow
-    from anyrig.monitor import Monitor, NullMonitor
-    from anyrig.monitor.sample import Sample
+    from anyrig.monitor import Monitor
+    from anyrig.monitor.sample import DeviceSample
 
 log = logging.getLogger(__name__)
 # Steps that the host may be ahead of the device before a step waits for an old one.
@@ -84,7 +84,7 @@ class Recorder:
         total: Callable[[torch.Tensor], torch.Tensor] | None = None,
         flops_per_sample: float | None = None,
         peaks: Mapping[str, float] | None = None,
-        monitor: Monitor | NullMonitor | None = None,
+        monitor: Monitor | None = None,
         monitor_device: str | None = None,
         rules: Rules | None = None,
         on_alert: Sequence[Callable[[Alert], object]] = (),
@@ -256,7 +256,7 @@ class Recorder:
 
     def _tell_epoch(self, now: float) -> None:
         took = now - self._epoch_begun
-        text = f"epoch {(self._epoch or 0) + 1}: {seconds_text(took)}"
+        text = f"epoch {(self._epoch or 0) + 1}: {format_duration(took)}"
         self._tell(
             RunEvent("epoch", text, self._number, now - self._begun, time.time(),
                      {"epoch": self._epoch, "seconds": took})
@@ -340,7 +340,7 @@ class Recorder:
         pace = took / (last.number - self._first[0])
         return max(0, self.total_steps - last.number) * pace
 
-    def _sample(self) -> Sample | None:
+    def _sample(self) -> DeviceSample | None:
         snapshot = self._monitor.latest() if self._monitor is not None else None
         if snapshot is None or not snapshot.devices:
             return None
