@@ -63,7 +63,7 @@ def test_json(anyrig: Anyrig) -> None:
 def test_a_budget_that_is_too_small_is_one_error(anyrig: Anyrig) -> None:
     done = anyrig("profile", *QUICK, "--memory-gb", "0.01")
     assert done.returncode == 3
-    assert "a batch of 1 does not fit: it took" in done.stderr
+    assert "batch size 1 does not fit: it took" in done.stderr
     assert "hint:" in done.stderr
     assert done.stdout == ""
 

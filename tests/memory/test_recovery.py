@@ -163,7 +163,7 @@ def test_a_device_that_stopped_responding_is_fatal() -> None:
 
 _CHILD = """
 import gc, json, resource, sys, weakref
-from anyrig.memory.recovery import attempt
+from anyrig.memory.recovery import run_with_recovery
 kind = sys.argv[1]
 if kind == "torch":
     import torch
