@@ -210,28 +210,28 @@ def _queue(folder: Path) -> list[Row]:
 def _long(url: str, store: str) -> None:
     """A studio with very many segments, over a cluster."""
     import psutil
+    from anyrig.storage.cache import ResultCache
 
     from anyrig.cluster.card import offer_of
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
-    from anyrig.devices.describe import Device, Drive
+    from anyrig.devices.machine import Device, DeviceBackend
     from anyrig.placement import Placed, Placement
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.protocol import Line
     from anyrig.speech.script import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
-    from anyrig.storage.results import Store
 
     found = Tone.find()
     fleet = Fleet(Link(url), offer_of(found))
     fleet.wait_ready()
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     placed = Placed((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
     process = psutil.Process()
-    with Store(Path(store)) as kept:
+    with ResultCache(Path(store)) as kept:
         began = time.monotonic()
         stage = Stage(engine="tone", found=found, placed=placed, environment=os.environ,
                       store=kept, hire=lambda recipe: fleet)  # fmt: skip

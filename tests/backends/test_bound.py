@@ -14,8 +14,8 @@ import torch
 from anyrig.backends import MemoryNow, attach, graph
 from anyrig.backends.onnx import Model, OnnxBound, session
 from anyrig.backends.resident import Resident
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Memory
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Memory
 from anyrig.units import MIB
 from tests.backends.test_runners import SWIFTSHADER
 
@@ -27,8 +27,8 @@ def here() -> Machine:
     return discover({})
 
 
-def drive_of(machine: Machine, backend: BackendName) -> Drive:
-    return next(drive for drive in machine.cpu_device.drives if drive.backend == backend)
+def drive_of(machine: Machine, backend: BackendName) -> DeviceBackend:
+    return next(drive for drive in machine.cpu_device.backends if drive.backend == backend)
 
 
 @pytest.mark.parametrize("backend", ["torch", "onnx"])
@@ -85,10 +85,10 @@ def test_a_container_s_limit_bounds_what_is_free(here: Machine) -> None:
 
 def test_a_device_whose_library_tells_nothing_is_described(here: Machine) -> None:
     gpu = Device("x", "gpu", "test", "x", memory=Memory("dedicated", 8 * MIB, 4 * MIB))
-    bound = OnnxBound(gpu, Drive("onnx", "dml:0", "DmlExecutionProvider", True, ""))
+    bound = OnnxBound(gpu, DeviceBackend("onnx", "dml:0", "DmlExecutionProvider", True, ""))
     assert bound.memory() == MemoryNow(free_bytes=4 * MIB, total_bytes=8 * MIB)
     assert not bound.limit(MIB)
-    cuda = OnnxBound(gpu, Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, ""))
+    cuda = OnnxBound(gpu, DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, ""))
     assert cuda.limit(MIB)
 
 
@@ -131,8 +131,8 @@ import sys, logging
 sys.path[:0] = {paths!r}
 import numpy as np
 from anyrig.backends import attach, graph
-from anyrig.devices.describe import Device, Drive
-drive = Drive("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
+from anyrig.devices.machine import Device, DeviceBackend
+drive = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider", True, "")
 bound = attach(Device("x", "gpu", "other", "software"), drive)
 model = bound.load(graph.product(16))
 left = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)

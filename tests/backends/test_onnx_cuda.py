@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anyrig.backends import onnx
-from anyrig.devices.describe import Device, Machine
+from anyrig.devices.machine import Device, Machine
 
 
 @pytest.fixture

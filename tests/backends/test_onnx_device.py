@@ -12,7 +12,7 @@ import pytest
 
 from anyrig.backends import attach, onnx, open_runner
 from anyrig.backends.bind import bind
-from anyrig.devices.describe import Device, Drive, Machine
+from anyrig.devices.machine import Device, DeviceBackend, Machine
 
 Load = Callable[..., Machine]
 PAIR = "arc-b580-pair-uhd770-linux"
@@ -81,7 +81,11 @@ def test_openvino_counts_the_graphics_of_the_processor_first(machine: Load) -> N
         ("Intel Arc B580", "GPU.1"),
         ("Intel Arc B580", "GPU.2"),
     ]
-    assert [gpu.words[0] for gpu in here.gpus] == ["xpu:2", "xpu:0", "xpu:1"]  # Level Zero's count
+    assert [gpu.selectors[0] for gpu in here.gpus] == [
+        "xpu:2",
+        "xpu:0",
+        "xpu:1",
+    ]  # Level Zero's count
 
 
 def test_openvino_counts_only_what_a_mask_leaves(machine: Load) -> None:
@@ -137,7 +141,7 @@ def _handle(pci_id: str, **metadata: str) -> FakeHandle:
 
 
 def _picked(gpu: Device, sessions: list[FakeSession]) -> Any:
-    onnx.session(b"", gpu, Drive("onnx", "webgpu", WEBGPU, True, ""), threads=1)
+    onnx.session(b"", gpu, DeviceBackend("onnx", "webgpu", WEBGPU, True, ""), threads=1)
     return sessions[-1].handle
 
 
@@ -199,7 +203,7 @@ def test_onnx_on_the_cpu_keeps_to_the_cores_of_its_container(
     machine: Load, sessions: list[FakeSession], name: str, threads: int
 ) -> None:
     cpu = machine(name).cpu_device
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     attach(cpu, drive).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == threads
     assert sessions[-1].settings.inter_op_num_threads == 1
@@ -216,7 +220,7 @@ def test_a_quota_below_one_core_is_one_thread(machine: Load, sessions: list[Fake
     record = record_of("cpu64-cgroup4")
     path = next(path for path in record["files"] if path.endswith("cpu.max"))
     record["files"][path] = "50000 100000\n"
-    drive = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     attach(from_record(record).cpu_device, drive).load(b"")  # type: ignore[attr-defined]
     assert sessions[-1].settings.intra_op_num_threads == 1
 
@@ -226,7 +230,7 @@ def test_the_host_side_of_a_gpu_keeps_to_them_too(
 ) -> None:
     from anyrig.devices.discover import discover
 
-    drive = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    drive = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     attach(machine("h200-linux").gpus[0], drive).load(b"")  # type: ignore[attr-defined]
     cores = max(1, int(discover({}).cpu.cores_usable))
     assert sessions[-1].settings.intra_op_num_threads == cores

@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from anyrig.backends import spawn
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
 from anyrig.work.engine import Recipe
 from anyrig.work.pool import Pool
 
 ROOT = Path(__file__).resolve().parents[2]
-DRIVE = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
@@ -147,12 +147,12 @@ def test_workers_import_the_standard_library_before_installed_packages(tmp_path:
         sys.path.remove(site)
         sys.path.append(site)
         assert anyrig.__file__.startswith(site)
-        from anyrig.devices.describe import Device, Drive
+        from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
         from anyrig.work.engine import Recipe
         from anyrig.work.pool import Pool
         seat = Placement(Device("a", "cpu", "test", "a"),
-                         Drive("onnx", "cpu", "CPUExecutionProvider", True, ""))
+                         DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
         recipe = Recipe("anyrig.work.rehearse:Rehearsal")
         with Pool([seat], recipe, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])

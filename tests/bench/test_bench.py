@@ -13,9 +13,16 @@ import pytest
 from anyrig.bench import figures, isolate, kernels
 from anyrig.bench.figures import Book, Figure, Measured
 from anyrig.bench.plot import svg
-from anyrig.devices.describe import Device, Drive, Machine, Precision, device_from_json, to_json
-from anyrig.devices.diagnose import Probe
 from anyrig.devices.discover import discover
+from anyrig.devices.doctor import KernelResult
+from anyrig.devices.machine import (
+    Device,
+    DeviceBackend,
+    Machine,
+    Precision,
+    device_from_json,
+    to_json,
+)
 
 Load = Callable[..., Machine]
 
@@ -83,16 +90,16 @@ def test_quick_leaves_the_large_product_out(monkeypatch: pytest.MonkeyPatch) -> 
 # -- children --------------------------------------------------------------------------------------
 
 
-def _cpu() -> tuple[Device, Drive]:
+def _cpu() -> tuple[Device, DeviceBackend]:
     here = discover({})
-    return here.cpu_device, next(d for d in here.cpu_device.drives if d.backend == "onnx")
+    return here.cpu_device, next(d for d in here.cpu_device.backends if d.backend == "onnx")
 
 
 def test_a_child_proves_and_measures_the_cpu() -> None:
     device, drive = _cpu()
     asked = isolate.Asked(measure=True, quick=True, budget_s=0.5)
     answers = list(isolate.run(device, drive, asked, dict(os.environ)))
-    assert isinstance(answers[0], Probe)
+    assert isinstance(answers[0], KernelResult)
     assert answers[0].ok
     assert answers[0].max_error is not None
     assert answers[0].max_error < 1e-5
@@ -103,7 +110,9 @@ def test_a_child_proves_and_measures_the_cpu() -> None:
 
 def test_a_child_that_cannot_run_the_kernel_says_why() -> None:
     gpu = Device("GPU-x", "gpu", "nvidia", "card", indices={"cuda": 0})
-    answer = isolate.probe(gpu, Drive("torch", "cuda:0", "cuda", True, ""), dict(os.environ))
+    answer = isolate.probe(
+        gpu, DeviceBackend("torch", "cuda:0", "cuda", True, ""), dict(os.environ)
+    )
     assert not answer.ok
     assert "torch sees no GPU" in answer.error
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from anyrig.devices.describe import Device, Drive, Machine
+from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.memory.allocator import CUDA, GENERAL, choose_allocator_settings
 
-CUDA_DRIVE = Drive("torch", "cuda:0", "cuda", True, "")
+CUDA_DRIVE = DeviceBackend("torch", "cuda:0", "cuda", True, "")
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def test_unsupported_devices(h200: Device) -> None:
     board = replace(h200, capability="8.7", memory=replace(h200.memory, kind="unified"))
     spark = replace(h200, capability="12.1", memory=replace(h200.memory, kind="unified"))
     mig = replace(h200, part="mig")
-    onnx = Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
+    onnx = DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, "")
     amd = replace(h200, vendor="amd")
 
-    def given(device: Device, drive: Drive = CUDA_DRIVE, *, linux: bool = True) -> bool:
+    def given(device: Device, drive: DeviceBackend = CUDA_DRIVE, *, linux: bool = True) -> bool:
         found = choose_allocator_settings(device, drive, {}, torch_version="", linux=linux)
         assert found.reason
         return bool(found.variables)

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from anyrig.backends import Bound, attach, heap
-from anyrig.devices.describe import Precision
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 from anyrig.memory.batch_size import find_batch_size
 from anyrig.memory.module_step import build_step, build_transformer
@@ -21,7 +21,7 @@ from anyrig.units import MIB
 @pytest.fixture
 def device() -> Bound:
     machine = discover({})
-    drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
+    drive = next(drive for drive in machine.cpu_device.backends if drive.backend == "torch")
     return attach(machine.cpu_device, drive)
 
 
@@ -108,7 +108,7 @@ def test_result_holds_on_a_gpu() -> None:
     """With a limit of 4 GiB: few trials, one failure at most, and twenty more steps."""
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
-    drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
+    drive = next(drive for drive in gpu.backends if drive.backend == "torch" and drive.usable)
     bound = attach(gpu, drive)
     total = bound.memory().total_bytes
     assert total is not None

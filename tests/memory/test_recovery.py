@@ -232,8 +232,8 @@ def test_twenty_failures_on_a_gpu() -> None:
     from anyrig.backends import attach
     from anyrig.devices.discover import discover
 
-    gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.drives))
-    bound = attach(gpu, next(drive for drive in gpu.drives if _torch(drive)))
+    gpu = next(gpu for gpu in discover(os.environ).gpus if any(_torch(d) for d in gpu.backends))
+    bound = attach(gpu, next(drive for drive in gpu.backends if _torch(drive)))
     device = torch.device(bound.name)
     if device.type != "cuda":
         pytest.skip("reads torch.cuda's own figures")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.devices.describe import Device, Drive, Features, Machine, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Features, Machine, Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.choose import USUAL, Chosen, choose, parse
 from anyrig.precision.fitness import PRECISIONS
@@ -20,11 +20,13 @@ H200: dict[Precision, float] = {
 }  # fmt: skip
 
 
-def drive(device: Device, backend: str, provider: str = "") -> Drive:
-    return next(d for d in device.drives if d.backend == backend and provider in ("", d.provider))
+def drive(device: Device, backend: str, provider: str = "") -> DeviceBackend:
+    return next(d for d in device.backends if d.backend == backend and provider in ("", d.provider))
 
 
-def on(machine: Machine, backend: str = "torch", provider: str = "") -> tuple[Device, Drive]:
+def on(
+    machine: Machine, backend: str = "torch", provider: str = ""
+) -> tuple[Device, DeviceBackend]:
     device = machine.gpus[0] if machine.gpus else machine.cpu_device
     return device, drive(device, backend, provider)
 
@@ -275,11 +277,13 @@ features = st.builds(
 )  # fmt: skip
 ways = st.sampled_from(
     [
-        Drive("torch", "cuda:0", "cuda", True, ""), Drive("torch", "xpu:0", "xpu", True, ""),
-        Drive("torch", "mps", "mps", True, ""), Drive("torch", "dml:0", "privateuseone", True, ""),
-        Drive("torch", "cpu", "cpu", True, ""),
-        Drive("onnx", "cuda:0", "CUDAExecutionProvider", True, ""),
-        Drive("onnx", "cpu", "CPUExecutionProvider", True, ""),
+        DeviceBackend("torch", "cuda:0", "cuda", True, ""),
+        DeviceBackend("torch", "xpu:0", "xpu", True, ""),
+        DeviceBackend("torch", "mps", "mps", True, ""),
+        DeviceBackend("torch", "dml:0", "privateuseone", True, ""),
+        DeviceBackend("torch", "cpu", "cpu", True, ""),
+        DeviceBackend("onnx", "cuda:0", "CUDAExecutionProvider", True, ""),
+        DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""),
     ]
 )  # fmt: skip
 formats = st.sampled_from(PRECISIONS)
@@ -297,14 +301,14 @@ formats = st.sampled_from(PRECISIONS)
 )
 def test_an_automatic_choice_is_never_foolish(
     features: Features,
-    way: Drive,
+    way: DeviceBackend,
     allowed: list[Precision],
     profile: Profile,
     speeds: dict[Precision, float],
     broken: list[Precision],
     training: bool,
 ) -> None:
-    kind = "cpu" if way.word == "cpu" else "gpu"
+    kind = "cpu" if way.selector == "cpu" else "gpu"
     device = Device("x", kind, "any", "X", features=features)  # type: ignore[arg-type]
     failed: dict[Precision, str] = dict.fromkeys(broken, "wrong")
     chosen = choose(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from anyrig.devices.describe import Device, Drive
 from anyrig.devices.discover import discover
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.precision import selftest
 from anyrig.precision.apply import make
 from anyrig.precision.choose import choose
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture
-def gpu() -> tuple[Device, Drive]:
+def gpu() -> tuple[Device, DeviceBackend]:
     for device in discover(os.environ).gpus:
-        for drive in device.drives:
+        for drive in device.backends:
             if drive.usable and drive.backend == "torch":
                 return device, drive
     pytest.skip("no GPU that torch can use")
@@ -46,7 +46,7 @@ def _known_bad() -> bool:
     return torch.cuda.get_device_capability()[0] == 9 and torch.__version__.startswith("2.11.")
 
 
-def test_the_self_test(gpu: tuple[Device, Drive], tmp_path: Path) -> None:
+def test_the_self_test(gpu: tuple[Device, DeviceBackend], tmp_path: Path) -> None:
     where = torch.device("cuda") if torch.cuda.is_available() else torch.device(gpu[1].provider)
     before = selftest.probe_gradients(where)
     report = selftest.guarded(*gpu, tmp_path / "selftests.json")
@@ -66,7 +66,7 @@ def test_the_self_test(gpu: tuple[Device, Drive], tmp_path: Path) -> None:
     assert again.messages == report.messages
 
 
-def test_a_sound_format_is_left_to_choose_from(gpu: tuple[Device, Drive]) -> None:
+def test_a_sound_format_is_left_to_choose_from(gpu: tuple[Device, DeviceBackend]) -> None:
     report = selftest.run(*gpu)
     chosen = choose(*gpu, failed=report.failed)
     assert chosen.precision not in report.failed
@@ -74,7 +74,7 @@ def test_a_sound_format_is_left_to_choose_from(gpu: tuple[Device, Drive]) -> Non
     assert chosen.precision in rights
 
 
-def test_training_survives_overflow_on_the_device(gpu: tuple[Device, Drive]) -> None:
+def test_training_survives_overflow_on_the_device(gpu: tuple[Device, DeviceBackend]) -> None:
     if not torch.cuda.is_available():
         pytest.skip("written for CUDA and ROCm")
     net = torch.nn.Linear(64, 64, device="cuda")
@@ -95,7 +95,7 @@ def test_training_survives_overflow_on_the_device(gpu: tuple[Device, Drive]) -> 
     assert applied.state_dict()["scale"] >= LossScaler().settings.floor
 
 
-def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, Drive]) -> None:
+def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, DeviceBackend]) -> None:
     if not gpu[0].features.tf32 or not torch.cuda.is_available():
         pytest.skip("no TF32 here")
     left = torch.randn(512, 512, device="cuda")
@@ -112,7 +112,7 @@ def test_tf32_changes_products_and_comes_back(gpu: tuple[Device, Drive]) -> None
     exact.undo()
 
 
-def test_fp8_layers(gpu: tuple[Device, Drive]) -> None:
+def test_fp8_layers(gpu: tuple[Device, DeviceBackend]) -> None:
     if not gpu[0].features.fp8 or not torch.cuda.is_available():
         pytest.skip("no fp8 here")
     net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 64)).cuda()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anyrig.devices.describe import BackendName, Machine, Precision
+from anyrig.devices.machine import BackendName, Machine, Precision
 from anyrig.precision.presets import PRESETS, Profile, preset
 from anyrig.precision.profiles import HEADER, describe, presets_table, profile_table, resolve
 from tests.conftest import NAMES
@@ -17,15 +17,15 @@ def test_shares_of_memory(machine: Load) -> None:
     gpu, cpu = here.gpus[0], here.cpu_device
     total = gpu.memory.total_bytes
     assert total is not None
-    shares = {name: resolve(name, gpu, gpu.drives[0]).memory_fraction for name in PRESETS}
+    shares = {name: resolve(name, gpu, gpu.backends[0]).memory_fraction for name in PRESETS}
     assert shares == {"quality": 0.85, "balanced": 0.9, "fast": 0.92, "low-memory": 0.55}
-    assert resolve("low-memory", gpu, gpu.drives[0]).memory_bytes == int(total * 0.55)
-    assert resolve("balanced", cpu, cpu.drives[0]).memory_fraction == 0.7
+    assert resolve("low-memory", gpu, gpu.backends[0]).memory_bytes == int(total * 0.55)
+    assert resolve("balanced", cpu, cpu.backends[0]).memory_fraction == 0.7
 
 
 def test_unified_memory_is_shared_with_the_system(machine: Load) -> None:
     gpu = machine("macbook-m4").gpus[0]
-    found = resolve("low-memory", gpu, gpu.drives[0], training=True)
+    found = resolve("low-memory", gpu, gpu.backends[0], training=True)
     assert found.memory_fraction == 0.4
     assert found.offload == "never"  # the host's memory is the same memory
     assert found.checkpointing == "always"
@@ -33,14 +33,14 @@ def test_unified_memory_is_shared_with_the_system(machine: Load) -> None:
 
 def test_offload_where_the_device_has_its_own_memory(machine: Load) -> None:
     gpu = machine("t4-linux").gpus[0]
-    assert resolve("low-memory", gpu, gpu.drives[0], training=True).offload == "if needed"
+    assert resolve("low-memory", gpu, gpu.backends[0], training=True).offload == "if needed"
 
 
 def test_a_sentence_and_a_table(machine: Load) -> None:
     here = machine("h200-linux")
     gpu = here.gpus[0]
     speeds: dict[Precision, float] = {"fp32": 51e12, "bf16": 785e12}
-    text = describe(resolve("balanced", gpu, gpu.drives[0], speeds=speeds))
+    text = describe(resolve("balanced", gpu, gpu.backends[0], speeds=speeds))
     assert text.startswith("balanced: bf16 (measured 785 TFLOP/s against 51.0 TFLOP/s in fp32")
     assert "90% of memory (126 GiB)" in text
     through: dict[tuple[BackendName, Precision], float] = {

@@ -14,13 +14,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import KernelError
 from anyrig.precision import attention, products, selftest
 from anyrig.precision.verdict import Result, Tried, from_plain, to_plain
 
 CPU = Device("cpu", "cpu", "any", "a CPU", driver_version="1")
-DRIVE = Drive("torch", "cpu", "cpu", True, "")
+DRIVE = DeviceBackend("torch", "cpu", "cpu", True, "")
 NOWHERE = torch.device("cpu")
 BACKENDS: Any = torch.backends.cuda
 SWITCHES = ("flash", "mem_efficient", "cudnn", "math")
@@ -194,7 +194,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(
 
 
 def test_onnx_has_nothing_to_test_here() -> None:
-    way = Drive("onnx", "cpu", "CPUExecutionProvider", True, "")
+    way = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
     assert selftest.guarded(CPU, way).results == ()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from anyrig.devices.describe import BackendName, Device, Drive, Precision
+    from anyrig.devices.machine import BackendName, Device, DeviceBackend, Precision
 
 __all__ = ["QUIET", "Bound", "MemoryNow", "Runner", "attach", "open_runner"]
 # ONNX Runtime reports to its maker unless this is set before it loads.
@@ -66,7 +66,7 @@ class Runner(Protocol):
         """Seconds for copies within the device's memory, awaited to the end."""
 
 
-def attach(device: Device, drive: Drive, *, threads: int | None = None) -> Bound:
+def attach(device: Device, drive: DeviceBackend, *, threads: int | None = None) -> Bound:
     """A device bound to this process. Imports the framework.
 
     Args:
@@ -86,7 +86,7 @@ def attach(device: Device, drive: Drive, *, threads: int | None = None) -> Bound
         raise _missing(drive, error) from error
 
 
-def open_runner(device: Device, drive: Drive) -> Runner:
+def open_runner(device: Device, drive: DeviceBackend) -> Runner:
     """Kernels for a device through one of its drives. Imports the framework."""
     try:
         if drive.backend == "torch":
@@ -100,7 +100,7 @@ def open_runner(device: Device, drive: Drive) -> Runner:
         raise _missing(drive, error) from error
 
 
-def _missing(drive: Drive, error: ImportError) -> MissingPackageError:
+def _missing(drive: DeviceBackend, error: ImportError) -> MissingPackageError:
     return MissingPackageError(
         f"{drive.backend} cannot be imported: {error}", hint=drive.fix or "Run `anyrig doctor`."
     )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anyrig.devices.describe import Device
+from anyrig.devices.machine import Device
 
 
 def bind(device: Device, environment: Mapping[str, str]) -> tuple[dict[str, str], Device]:

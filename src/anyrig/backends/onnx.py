@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.backends import QUIET, MemoryNow, heap
 from anyrig.backends.graph import Written
 from anyrig.backends.resident import Resident
-from anyrig.devices.describe import BackendName, Device, Drive
+from anyrig.devices.machine import BackendName, Device, DeviceBackend
 from anyrig.errors import KernelError
 from anyrig.units import is_whole_number, normalize_pci_address
 
@@ -67,7 +67,7 @@ def options(device: Device, provider: str) -> dict[str, str]:
 def session(
     model: bytes | str,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     *,
     profile: str = "",
     threads: int | None = None,
@@ -132,11 +132,10 @@ def _host_cores(device: Device) -> int:
 
 @functools.cache
 def _cores_here() -> int:
-    from anyrig.devices.sources import cpu
-    from anyrig.devices.sources.live import LiveAnswers
-    from anyrig.devices.sources.system import System
+    from anyrig.devices import cpu
+    from anyrig.devices.probe import LiveProbe, System
 
-    return max(1, int(cpu.describe(System(LiveAnswers(), {})).cores_usable))
+    return max(1, int(cpu.read_cpu(System(LiveProbe(), {})).cores_usable))
 
 
 @functools.cache
@@ -275,7 +274,7 @@ class OnnxBound:
 
     backend: BackendName = "onnx"
 
-    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
         self.name = drive.provider
         self.on_host = drive.provider == _CPU
         self._device, self._drive, self._threads = device, drive, threads

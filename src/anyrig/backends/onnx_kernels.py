@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anyrig.backends import graph
 from anyrig.backends.onnx import session, where_it_ran
-from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 
 _COPIES_IN_GRAPH = 8
 _PRODUCTS_IN_GRAPH = 10
@@ -34,7 +34,7 @@ class OnnxRunner:
 
     kernels: tuple[str, ...] = ()
 
-    def __init__(self, device: Device, drive: Drive) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
         self._device, self._drive = device, drive
         self._ready: tuple[object, Any] | None = None
         self.ran_on = drive.provider

@@ -12,11 +12,11 @@ import torch
 
 from anyrig.backends import MemoryNow
 from anyrig.backends.resident import Resident
-from anyrig.devices.describe import BackendName, Device, Drive
+from anyrig.devices.machine import BackendName, Device, DeviceBackend
 from anyrig.errors import KernelError
 
 
-def find(device: Device, drive: Drive) -> torch.device:
+def find(device: Device, drive: DeviceBackend) -> torch.device:
     """The device as torch names it."""
     if drive.provider == "cpu":
         return torch.device("cpu")
@@ -79,7 +79,7 @@ class TorchBound:
 
     backend: BackendName = "torch"
 
-    def __init__(self, device: Device, drive: Drive, *, threads: int | None = None) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend, *, threads: int | None = None) -> None:
         self.device = find(device, drive)
         self.name = str(self.device)
         self.on_host = self.device.type == "cpu"

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from anyrig.backends.torch import find, synchronise
-from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 
 _DTYPES = {
     "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16,
@@ -20,7 +20,7 @@ _DTYPES = {
 class TorchRunner:
     """Kernels through torch."""
 
-    def __init__(self, device: Device, drive: Drive) -> None:
+    def __init__(self, device: Device, drive: DeviceBackend) -> None:
         self._device = find(device, drive)
         self.ran_on = str(self._device)
         self.kernels = self._list_kernels()
@@ -93,7 +93,7 @@ class TorchRunner:
         return lambda: torch._scaled_mm(left, right, one, one, out_dtype=torch.bfloat16)
 
 
-def _precisions(device: Device, drive: Drive) -> tuple[Precision, ...]:
+def _precisions(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
     """The formats worth measuring: those that the silicon has, as described."""
     features = device.features
     found: list[Precision] = ["fp32"]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anyrig.devices.describe import Device, Drive
+from anyrig.devices.machine import Device, DeviceBackend
 
 GENERAL, CUDA = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 _GENERAL_SINCE = (2, 9)
@@ -36,7 +36,7 @@ class AllocatorSettings(NamedTuple):
 
 def choose_allocator_settings(
     device: Device,
-    backend: Drive,
+    backend: DeviceBackend,
     environment: Mapping[str, str],
     *,
     torch_version: str,
@@ -65,7 +65,7 @@ def choose_allocator_settings(
     return AllocatorSettings({name: text}, "expandable segments reduce fragmentation")
 
 
-def _unsupported_reason(device: Device, backend: Drive, linux: bool) -> str:
+def _unsupported_reason(device: Device, backend: DeviceBackend, linux: bool) -> str:
     if backend.backend != "torch" or backend.provider != "cuda" or device.vendor != "nvidia":
         return "only torch's CUDA allocator has expandable segments"
     if not linux:

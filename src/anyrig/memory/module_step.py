@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.errors import InvalidInputError
 
 _DTYPES: Mapping[str, torch.dtype] = {

@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar, cast, get_args
 import torch
 from torch import nn
 
-from anyrig.devices.describe import Precision
-from anyrig.devices.formats import precision_named
+from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.dynamic import Dynamic, Moved, MoveSettings
 from anyrig.precision.eighths import convert
@@ -226,7 +225,7 @@ def make(
         keep_weights: in inference too, keep weights in fp32 and compute under autocast.
         agree: makes the answer whether gradients were bad the same in all processes.
     """
-    named = precision_named(precision)
+    named = parse_precision(precision)
     precision = cast("Precision", named if named in get_args(Precision) else precision)
     if precision not in get_args(Precision):
         raise InvalidSettingError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anyrig.devices.describe import Device, Drive, Precision
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.errors import InvalidSettingError
 from anyrig.precision.fitness import BYTES, PRECISIONS, Fitness, fitness
 from anyrig.precision.presets import Preset, Profile, preset
@@ -39,7 +39,7 @@ class Chosen:
 
 def choose(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     allowed: Sequence[Precision] = USUAL,
     *,
     asked: str = "auto",
@@ -92,7 +92,7 @@ def parse(word: str) -> Precision | None:
 def _asked(
     name: Precision,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     allowed: Sequence[Precision],
     rest: Mapping[Precision, Fitness],
     training: bool,
@@ -139,7 +139,7 @@ def _native_bf16(rest: Mapping[Precision, Fitness]) -> bool:
 
 def _best(
     wanted: Preset,
-    drive: Drive,
+    drive: DeviceBackend,
     allowed: Sequence[Precision],
     rest: Mapping[Precision, Fitness],
     training: bool,
@@ -196,7 +196,7 @@ def _pick(wanted: Preset, fit: Sequence[Fitness]) -> Fitness:
 
 
 def _net(
-    drive: Drive,
+    drive: DeviceBackend,
     allowed: Sequence[Precision],
     rest: Mapping[Precision, Fitness],
     passed: Mapping[Precision, str],

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from anyrig.devices.describe import Device, Drive, Precision
-from anyrig.devices.parts.amd import is_fnuz
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.units import format_flops
 
 State = Literal["good", "poor", "impossible"]
@@ -40,7 +40,7 @@ class Fitness(NamedTuple):
 def fitness(
     precision: Precision,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     *,
     training: bool,
     speeds: Mapping[Precision, float],
@@ -70,7 +70,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:.0f} times"
 
 
-def _only_speed(precision: Precision, device: Device, drive: Drive, training: bool) -> bool:
+def _only_speed(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> bool:
     """Whether a poor description is about speed, so that a figure settles it."""
     if precision == "tf32":
         return drive.provider in _TF32_DRIVES and device.features.tf32 is None
@@ -90,7 +90,9 @@ def _broken_half(device: Device) -> bool:
     return device.capability == "7.5" and device.features.fp16 == "fast"
 
 
-def _described(precision: Precision, device: Device, drive: Drive, training: bool) -> Fitness:
+def _described(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> Fitness:
     if precision == "fp32":
         return Fitness("fp32", "good", "every device computes in it", 1.0)
     if drive.backend == "onnx":
@@ -100,7 +102,7 @@ def _described(precision: Precision, device: Device, drive: Drive, training: boo
     return _torch(precision, device, drive, training)
 
 
-def _torch(precision: Precision, device: Device, drive: Drive, training: bool) -> Fitness:
+def _torch(precision: Precision, device: Device, drive: DeviceBackend, training: bool) -> Fitness:
     if precision == "tf32":
         return _tf32(device, drive)
     if precision == "fp8":
@@ -115,7 +117,9 @@ def _torch(precision: Precision, device: Device, drive: Drive, training: bool) -
     return _fp16(device)
 
 
-def _directml(precision: Precision, device: Device, drive: Drive, training: bool) -> Fitness:
+def _directml(
+    precision: Precision, device: Device, drive: DeviceBackend, training: bool
+) -> Fitness:
     if precision == "tf32":
         return _tf32(device, drive)
     if precision != "fp16":
@@ -127,7 +131,7 @@ def _directml(precision: Precision, device: Device, drive: Drive, training: bool
     return found._replace(why=f"{found.why}; the whole model is cast, DirectML has no autocast")
 
 
-def _onnx(precision: Precision, device: Device, drive: Drive) -> Fitness:
+def _onnx(precision: Precision, device: Device, drive: DeviceBackend) -> Fitness:
     if precision == "tf32":
         return _tf32(device, drive)
     if precision == "fp8":
@@ -140,7 +144,7 @@ def _onnx(precision: Precision, device: Device, drive: Drive) -> Fitness:
     return _fp16(device)
 
 
-def _tf32(device: Device, drive: Drive) -> Fitness:
+def _tf32(device: Device, drive: DeviceBackend) -> Fitness:
     if device.features.tf32 and drive.provider in _TF32_DRIVES:
         return Fitness("tf32", "good", "fp32 with products in matrix units", _TF32_GUESS)
     why = "no matrix units for it: it would be plain fp32"

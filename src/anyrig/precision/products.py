@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 from anyrig.precision.tf32 import tf32
 from anyrig.precision.verdict import Result, Tried, Verdict
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
+from anyrig.devices.machine import BackendName, Device, DeviceBackend, Machine, Precision
 from anyrig.precision.choose import USUAL, Chosen, choose
 from anyrig.precision.presets import PRESETS, Preset, Profile, When, preset
 from anyrig.units import format_bytes
@@ -40,7 +40,7 @@ class Resolved:
 def resolve(
     profile: Profile,
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     allowed: Sequence[Precision] = USUAL,
     speeds: Mapping[Precision, float] | None = None,
     *,
@@ -128,15 +128,15 @@ def profile_table(
     return rows
 
 
-def _driven(machine: Machine) -> Iterator[tuple[Device, Drive]]:
+def _driven(machine: Machine) -> Iterator[tuple[Device, DeviceBackend]]:
     """Each usable device with the drive that training and most engines would take."""
     for device in machine.devices:
-        ready = [drive for drive in device.drives if drive.usable and not device.blocked]
+        ready = [drive for drive in device.backends if drive.usable and not device.blocked]
         if ready:
             yield device, next((d for d in ready if d.backend == "torch"), ready[0])
 
 
-def _row(device: Device, drive: Drive, found: Resolved) -> tuple[str, ...]:
+def _row(device: Device, drive: DeviceBackend, found: Resolved) -> tuple[str, ...]:
     room = f"{found.memory_fraction:.0%}"
     if found.memory_bytes is not None:
         room += f", {format_bytes(found.memory_bytes)}"

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.devices.describe import Device, Drive, Precision
-from anyrig.devices.parts.amd import is_fnuz
+from anyrig.devices.amd import is_fnuz
+from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.precision.verdict import Result, from_plain, to_plain
 from anyrig.storage import atomic
 
@@ -62,7 +62,7 @@ class Report:
 
 def guarded(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     path: Path | None = None,
     *,
     again: bool = False,
@@ -77,7 +77,7 @@ def guarded(
 
 def get_report(
     device: Device,
-    drive: Drive,
+    drive: DeviceBackend,
     path: Path | None = None,
     *,
     again: bool = False,
@@ -100,7 +100,7 @@ def get_report(
     return report
 
 
-def run(device: Device, drive: Drive, *, budget_s: float = BUDGET_S) -> Report:
+def run(device: Device, drive: DeviceBackend, *, budget_s: float = BUDGET_S) -> Report:
     """Test a device now. Nothing is kept or switched off."""
     from anyrig.backends.torch import find
     from anyrig.precision.attention import try_attention
@@ -133,14 +133,14 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _halves(device: Device, drive: Drive) -> tuple[Precision, ...]:
+def _halves(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
     """The half formats worth a try: DirectML has no bf16."""
     if drive.provider == "privateuseone":
         return ("fp16",)
     return ("fp16", "bf16")
 
 
-def _formats(device: Device, drive: Drive) -> tuple[Precision, ...]:
+def _formats(device: Device, drive: DeviceBackend) -> tuple[Precision, ...]:
     found: tuple[Precision, ...] = ("fp32", *_halves(device, drive))
     if device.features.tf32 and drive.provider == "cuda":
         found = (*found, "tf32")
@@ -149,7 +149,7 @@ def _formats(device: Device, drive: Drive) -> tuple[Precision, ...]:
     return found
 
 
-def stamp(device: Device, drive: Drive) -> str:
+def stamp(device: Device, drive: DeviceBackend) -> str:
     """Device, driver, torch and cuDNN: a result holds under these alone."""
     import torch
 

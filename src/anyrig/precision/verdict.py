@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anyrig.devices.describe import Precision
+from anyrig.devices.machine import Precision
 
 Verdict = Literal["right", "wrong", "not there"]
 Area = Literal["attention", "product"]

@@ -18,7 +18,7 @@ from anyrig.services.train_config import settings_of
 from anyrig.services.train_runs import Run
 
 if TYPE_CHECKING:
-    from anyrig.devices.describe import Device, Machine, Precision
+    from anyrig.devices.machine import Device, Machine, Precision
     from anyrig.memory.batch_size import BatchSizeResult
     from anyrig.placement import Placement
     from anyrig.training.estimating.estimate import Estimate
@@ -88,7 +88,7 @@ def _two(
 
 def torch_word(device: Device) -> str:
     """What torch calls a device, or would."""
-    for drive in device.drives:
+    for drive in device.backends:
         if drive.backend == "torch":
             word = drive.provider.partition(":")[0]
             return _GPUS.get(word, word)
@@ -116,7 +116,7 @@ def profiled(
     """Memory and speed of the run's own step by micro batch, measured."""
     from anyrig.memory.plot import plot_profile
     from anyrig.memory.profile import profile_batch_sizes
-    from anyrig.storage import atomic
+    from anyrig.storage import files
     from anyrig.training.assemble import assembled
     from anyrig.training.distributed.alone import Alone
     from anyrig.training.nests import cut, size_of
@@ -147,7 +147,7 @@ def profiled(
                 budget_bytes=placement.budget_bytes, on_progress=lambda text, *_: tell(text),
             )  # fmt: skip
         if plot is not None:
-            atomic.write_text(
+            files.write_atomic(
                 plot, plot_profile(found, f"training {task.name} on {parts.bound.name}")
             )
         return found

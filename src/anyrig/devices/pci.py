@@ -1,0 +1,111 @@
+"""The PCI bus on Linux: every display and compute controller, with or without a driver.
+
+The vendors' own interfaces describe their cards better; this list shows the cards they miss.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from anyrig.devices.machine import SourceReport
+from anyrig.devices.probe import System
+from anyrig.units import normalize_pci_address
+
+NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
+_BUS = "/sys/bus/pci/devices"
+_DRM = "/sys/class/drm"
+# VGA, 3D and other display controllers; and processing accelerators, which are AMD's Instinct cards
+# but also every vendor's NPUs.
+_DISPLAY = ("0x0300", "0x0302", "0x0380")
+_ACCELERATOR = "0x1200"
+# Adapters of server boards and virtual machines that only show a console.
+_DISPLAY_ONLY = {
+    0x1A03: "ASPEED", 0x102B: "Matrox", 0x1234: "QEMU", 0x1B36: "QXL", 0x1AF4: "virtio",
+    0x15AD: "VMware", 0x1013: "Cirrus", 0x80EE: "VirtualBox", 0x1414: "Hyper-V", 0x1D0F: "Amazon",
+}  # fmt: skip
+
+
+class Controller(NamedTuple):
+    """One graphics or compute controller."""
+
+    folder: str
+    """Its folder in sysfs."""
+    address: str
+    vendor: int
+    device: int
+    revision: int
+    driver: str
+    card: str
+    """`card0`, if a DRM driver is bound to it."""
+    render_node: str
+    """`/dev/dri/renderD128`, likewise."""
+
+    @property
+    def pci_id(self) -> str:
+        """`10de:2684`."""
+        return f"{self.vendor:04x}:{self.device:04x}"
+
+
+def list_controllers(system: System) -> tuple[Controller, ...]:
+    """Every controller, by address; DRM's list first, then what only the bus shows."""
+    found: dict[str, Controller] = {}
+    for controller in (*_list_drm(system), *_list_bus(system)):
+        found.setdefault(controller.address, controller)
+    return tuple(found[address] for address in sorted(found))
+
+
+def report_display_only(controllers: tuple[Controller, ...]) -> Iterator[SourceReport]:
+    for controller in controllers:
+        if controller.vendor not in (NVIDIA, AMD, INTEL):
+            maker = _DISPLAY_ONLY.get(controller.vendor)
+            what = f"{maker} adapter" if maker else "adapter of an unknown vendor"
+            text = f"{what} {controller.pci_id} at {controller.address} is display-only: ignored"
+            yield SourceReport("pci", "nothing", text)
+
+
+def _list_drm(system: System) -> Iterator[Controller]:
+    for card in system.names(_DRM):
+        if re.fullmatch(r"card\d+", card):
+            controller = _read(system, f"{_DRM}/{card}/device", "")
+            if controller is not None:
+                yield controller
+
+
+def _list_bus(system: System) -> Iterator[Controller]:
+    for address in system.names(_BUS):
+        folder = f"{_BUS}/{address}"
+        pci_class = system.peek(f"{folder}/class")
+        if not pci_class.startswith((*_DISPLAY, _ACCELERATOR)):
+            continue
+        controller = _read(system, folder, address)
+        if controller is None or (pci_class.startswith(_ACCELERATOR) and controller.vendor != AMD):
+            continue
+        yield controller
+
+
+def _read(system: System, folder: str, address: str) -> Controller | None:
+    vendor, device = system.number(f"{folder}/vendor"), system.number(f"{folder}/device")
+    if vendor is None or device is None:
+        return None
+    uevent = dict(
+        line.split("=", 1) for line in system.peek(f"{folder}/uevent").splitlines() if "=" in line
+    )
+    address = address or uevent.get("PCI_SLOT_NAME", "") or system.link(folder).rpartition("/")[2]
+    drm = system.names(f"{folder}/drm")
+    card = next((name for name in drm if re.fullmatch(r"card\d+", name)), "")
+    if not card:
+        found = re.search(r"/(card\d+)/device$", folder)
+        card = found[1] if found else ""
+    render = next((name for name in drm if name.startswith("renderD")), "")
+    return Controller(
+        folder=folder,
+        address=normalize_pci_address(address) or card,
+        vendor=vendor,
+        device=device,
+        revision=system.number(f"{folder}/revision") or 0,
+        driver=uevent.get("DRIVER", "") or system.link(f"{folder}/driver").rpartition("/")[2],
+        card=card,
+        render_node=f"/dev/dri/{render}" if render else "",
+    )

@@ -1,0 +1,177 @@
+"""The live machine's answers: this one, and a captured tree of files under another root."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from anyrig.devices.discover import discover, from_record, record
+from anyrig.devices.probe import (
+    LiveProbe,
+    NotFound,
+    System,
+    Unavailable,
+    list_distributions,
+    load_record,
+)
+from anyrig.errors import InvalidRecordError
+from tests.conftest import MACHINES, NAMES, record_of
+
+
+def _tree(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_this_machine_is_described() -> None:
+    here = discover(os.environ)
+    assert here.cpu.cores_usable >= 1
+    assert here.cpu.memory.total_bytes
+    assert here.cpu_device.usable
+    assert here.platform.system in ("Linux", "macOS", "Windows")
+    assert all(report.state != "failed" for report in here.sources)
+
+
+def test_a_recording_of_this_machine_describes_the_same_machine() -> None:
+    here, answers = record(os.environ)
+    again = from_record(json.loads(json.dumps(answers)))
+    assert again == here
+
+
+def test_a_recording_tells_nothing_of_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    _, answers = record(os.environ)
+    text = json.dumps(answers)
+    assert "hunter2" not in text
+    assert str(Path.home()) not in text
+    assert answers["environment"] == {"CUDA_VISIBLE_DEVICES": "0"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recording_a_recorded_machine_gives_it_back(name: str) -> None:
+    """The recorder loses nothing: what it wrote describes the same machine."""
+    from anyrig.devices.probe import RecordedProbe, RecordingProbe
+
+    original = record_of(name)
+    recorder = RecordingProbe(RecordedProbe(original), original.get("environment", {}))
+    first = discover(original.get("environment", {}), system=System(recorder))
+    again = from_record(json.loads(json.dumps(recorder.record)))
+    assert again == first == from_record(original)
+
+
+def test_a_captured_tree_drives_the_same_code(tmp_path: Path) -> None:
+    card = "/sys/class/drm/card0/device"
+    node = "/sys/class/kfd/kfd/topology/nodes/1"
+    _tree(
+        tmp_path,
+        {
+            "/proc/cpuinfo": "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD Ryzen\n"
+            "flags\t\t: avx2 fma\n\nprocessor\t: 1\nmodel name\t: other\n",
+            "/proc/meminfo": "MemTotal:       32000000 kB\nMemAvailable:   30000000 kB\n",
+            "/sys/devices/system/cpu/online": "0-15\n",
+            f"{card}/vendor": "0x1002\n",
+            f"{card}/device": "0x744c\n",
+            f"{card}/revision": "0xc8\n",
+            f"{card}/uevent": "DRIVER=amdgpu\nPCI_SLOT_NAME=0000:03:00.0\n",
+            f"{card}/mem_info_vram_total": "25753026560\n",
+            f"{card}/mem_info_vram_used": "1000000000\n",
+            f"{node}/properties": "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\n"
+            "location_id 768\ndomain 0\ndrm_render_minor 128\n",
+            "/usr/share/libdrm/amdgpu.ids": "# list\n744C,\tC8,\tAMD Radeon RX 7900 XTX\n",
+            "/usr/share/misc/pci.ids": "1002  AMD\n\t744c  Navi 31 [Radeon RX 7900 XT/7900 XTX]\n",
+        },
+    )
+    here = discover({}, system=System(LiveProbe(str(tmp_path))))
+    (gpu,) = here.gpus
+    assert gpu.name == "AMD Radeon RX 7900 XTX"
+    assert (gpu.capability, gpu.units, gpu.pci_address) == ("gfx1100", 96, "0000:03:00.0")
+    assert gpu.memory.free_bytes == 24753026560
+    assert here.cpu.cores_total == 16
+    assert here.cpu.vectors == ("avx2", "fma")
+
+
+def test_lists_of_parts(tmp_path: Path) -> None:
+    _tree(
+        tmp_path,
+        {
+            "/usr/share/misc/pci.ids": "# c\n1001  A\n\t2684  wrong vendor\n10de  NVIDIA\n"
+            "\t2684  AD102 [GeForce RTX 4090]\n\t\t10de 16f3  board\n10df  B\n\t2330  not here\n"
+        },
+    )
+    system = System(LiveProbe(str(tmp_path)))
+    assert system.hardware_name("pci", "10de:2684") == "AD102 [GeForce RTX 4090]"
+    assert system.hardware_name("pci", "10de:2330") == ""
+    assert system.hardware_name("pci", "ffff:0000") == ""
+    assert system.hardware_name("amdgpu", "744c:c8") == ""
+
+
+def test_absence_and_refusal_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    answers = LiveProbe(str(tmp_path))
+    with pytest.raises(NotFound):
+        answers("files", "/nothing")
+    with pytest.raises(Unavailable, match="directory"):
+        answers("files", "/folder")
+    with pytest.raises(NotFound):
+        answers("commands", "no-such-program-anywhere")
+    with pytest.raises(Unavailable, match="exited with 3"):
+        answers("commands", "sh", "-c", "exit 3")
+    with pytest.raises(NotFound):
+        answers("drm", "/dev/dri/renderD128")
+    with pytest.raises(NotFound):
+        answers("dxgi")
+    with pytest.raises(NotFound):
+        answers("telepathy")
+
+
+def test_packages_come_from_metadata_folders(tmp_path: Path) -> None:
+    for name in ("torch-2.13.0+cpu.dist-info", "Onnxruntime_GPU-1.31.1.dist-info", "junk"):
+        (tmp_path / name).mkdir()
+    assert list_distributions([str(tmp_path), str(tmp_path / "missing"), ""]) == {
+        "torch": "2.13.0+cpu",
+        "onnxruntime-gpu": "1.31.1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "format 1"),
+        ('{"format": 2}', "format 1"),
+        ('{"format": 1, "gpus": {}}', "unknown section gpus"),
+        ('{"format": 1, "files": []}', "files must be an object"),
+        ("[" * 100000, "not valid JSON"),
+    ],
+)
+def test_a_bad_record_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "machine.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidRecordError, match=words) as caught:
+        load_record(path)
+    assert "--record" in caught.value.hint
+
+
+def test_a_record_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecordError, match="No such file"):
+        load_record(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_machine_loads(name: str) -> None:
+    assert load_record(MACHINES / f"{name}.json")["about"]
+
+
+@pytest.mark.gpu
+def test_nvml_answers_on_a_real_gpu() -> None:
+    here = discover(os.environ)
+    gpu = next(here.of("nvidia"))
+    assert gpu.id.startswith("GPU-")
+    assert gpu.memory.total_bytes
+    assert gpu.capability

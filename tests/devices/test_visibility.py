@@ -1,0 +1,112 @@
+"""CUDA_VISIBLE_DEVICES and its kin: indices, UUIDs, MIG ids, nothing, and CUDA's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anyrig.devices.machine import BlockCode, Machine
+
+Load = Callable[..., Machine]
+PAIR = "rtx4090-rtxpro6000-wsl2"
+EIGHT = "h100x8-mig"
+
+
+def _shown(here: Machine, library: str = "cuda") -> list[str]:
+    """Ids in the library's order."""
+    free = [gpu for gpu in here.gpus if not gpu.blocked and library in gpu.indices]
+    return [gpu.id for gpu in sorted(free, key=lambda gpu: gpu.indices[library])]
+
+
+def test_cuda_counts_the_fastest_first_and_nvml_by_address(machine: Load) -> None:
+    slow, fast = machine(PAIR).gpus
+    assert (slow.indices["nvml"], fast.indices["nvml"]) == (0, 1)
+    assert (slow.indices["cuda"], fast.indices["cuda"]) == (1, 0)
+
+
+def test_pci_order_is_honoured(machine: Load) -> None:
+    slow, fast = machine(PAIR, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}).gpus
+    assert (slow.indices["cuda"], fast.indices["cuda"]) == (0, 1)
+
+
+def test_an_index_is_cudas_not_nvmls(machine: Load) -> None:
+    slow, fast = machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0"}).gpus
+    assert fast.usable
+    assert slow.blocked is not None
+    assert slow.blocked.code is BlockCode.HIDDEN
+    assert slow.blocked.message == "hidden by CUDA_VISIBLE_DEVICES=0"
+    both = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    slow, fast = machine(PAIR, both).gpus
+    assert slow.usable
+    assert fast.blocked
+
+
+def test_uuids_and_their_beginnings(machine: Load) -> None:
+    slow, fast = machine(PAIR).gpus
+    assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": slow.id})) == [slow.id]
+    assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": slow.id[:12]})) == [slow.id]
+    order = f"{slow.id},{fast.id}"
+    assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": order})) == [slow.id, fast.id]
+
+
+@pytest.mark.parametrize("value", ["", "-1", "none", "7", "GPU-ffffffff", "GPU-"])
+def test_what_means_nothing_hides_everything(machine: Load, value: str) -> None:
+    here = machine(PAIR, {"CUDA_VISIBLE_DEVICES": value})
+    assert _shown(here) == []
+    blocked = [gpu.blocked for gpu in here.gpus]
+    assert all(b and b.code is BlockCode.HIDDEN for b in blocked)
+    assert all(b and b.fix == "unset CUDA_VISIBLE_DEVICES" for b in blocked)
+
+
+def test_the_list_ends_at_the_first_nonsense_and_a_repeat_empties_it(machine: Load) -> None:
+    _, fast = machine(PAIR).gpus
+    assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0,-1,1"})) == [fast.id]
+    assert _shown(machine(PAIR, {"CUDA_VISIBLE_DEVICES": "0,0"})) == []
+
+
+def test_mig_instances_by_their_ids(machine: Load) -> None:
+    instance = next(gpu for gpu in machine(EIGHT).gpus if gpu.part == "mig")
+    assert "cuda" not in instance.indices  # CUDA counts whole GPUs
+    here = machine(EIGHT, {"CUDA_VISIBLE_DEVICES": instance.id})
+    assert _shown(here) == [instance.id]
+    seen = here.find(instance.id)
+    assert seen is not None
+    assert "cuda:0" in seen.selectors
+
+
+def test_indices_count_whole_gpus_past_those_in_mig_mode(machine: Load) -> None:
+    here = machine(EIGHT, {"CUDA_VISIBLE_DEVICES": "5,0"})
+    wholes = [gpu for gpu in here.gpus if gpu.part == "whole"]
+    assert _shown(here) == [wholes[5].id, wholes[0].id]
+
+
+@pytest.mark.parametrize(
+    ("environment", "visible"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "0"}, True),
+        ({"HIP_VISIBLE_DEVICES": ""}, False),
+        ({"HIP_VISIBLE_DEVICES": "1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "0"}, True),
+        ({"ROCR_VISIBLE_DEVICES": "3"}, False),
+        ({}, True),
+    ],
+)
+def test_amd(machine: Load, environment: dict[str, str], visible: bool) -> None:
+    gpu = machine("mi300x-linux", environment).gpus[0]
+    assert gpu.usable == visible
+    assert visible or "VISIBLE_DEVICES" in str(gpu.blocked)
+
+
+def test_amd_by_id(machine: Load) -> None:
+    gpu = machine("mi300x-linux").gpus[0]
+    assert machine("mi300x-linux", {"ROCR_VISIBLE_DEVICES": gpu.id}).gpus[0].usable
+
+
+@pytest.mark.parametrize(
+    ("mask", "visible"), [("0", True), ("0.0", True), ("1", False), ("", True), ("0,1", True)]
+)
+def test_intel(machine: Load, mask: str, visible: bool) -> None:
+    gpu = machine("arc-b580-linux", {"ZE_AFFINITY_MASK": mask}).gpus[0]
+    assert gpu.usable == visible
