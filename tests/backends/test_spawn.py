@@ -18,17 +18,19 @@ from anyrig.backends import spawn
 from anyrig.devices.machine import Device, DeviceBackend
 from anyrig.errors import AnyrigError
 from anyrig.placement import Placement
-from anyrig.work.engine import Recipe
-from anyrig.work.pool import Pool
+from anyrig.work.pool import WorkerPool
+from anyrig.work.protocol import EngineFactory
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVE = DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, "")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 
 
-def _pool(**options: Any) -> Pool:
+def _pool(**options: Any) -> WorkerPool:
     seat = Placement(Device("a", "cpu", "test", "a"), DRIVE)
-    return Pool([seat], Recipe("anyrig.work.rehearse:Rehearsal", options), environment=os.environ)
+    return WorkerPool(
+        [seat], EngineFactory("anyrig.work.fake:FakeEngine", options), environment=os.environ
+    )
 
 
 def _still_ours(pid: int) -> bool:
@@ -57,7 +59,7 @@ def strays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @posix
 def test_no_group_is_signalled_after_its_leader_was_reaped(strays: list[int]) -> None:
-    with _pool(deadly=[0.5]) as pool:
+    with _pool(crash_on=[0.5]) as pool:
         assert [one.failure is None for one in pool.run([0.001, 0.5], cost=float)] == [True, False]
     assert strays == []
 
@@ -109,7 +111,7 @@ def test_a_child_that_cannot_be_killed_is_not_waited_for_without_a_limit(
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda group, number: None)
         patched.setattr(os, "kill", lambda pid, number: None)
-        process = spawn.start("anyrig.work.child", os.environ)
+        process = spawn.start("anyrig.work.worker_main", os.environ)
         assert spawn.stop(process, 0.2) is None
     assert spawn.stop(process) == -signal.SIGKILL
     _close(process)
@@ -149,12 +151,12 @@ def test_workers_import_the_standard_library_before_installed_packages(tmp_path:
         assert anyrig.__file__.startswith(site)
         from anyrig.devices.machine import Device, DeviceBackend
         from anyrig.placement import Placement
-        from anyrig.work.engine import Recipe
-        from anyrig.work.pool import Pool
+        from anyrig.work.protocol import EngineFactory
+        from anyrig.work.pool import WorkerPool
         seat = Placement(Device("a", "cpu", "test", "a"),
                          DeviceBackend("onnx", "cpu", "CPUExecutionProvider", True, ""))
-        recipe = Recipe("anyrig.work.rehearse:Rehearsal")
-        with Pool([seat], recipe, environment=os.environ) as pool:
+        recipe = EngineFactory("anyrig.work.fake:FakeEngine")
+        with WorkerPool([seat], recipe, environment=os.environ) as pool:
             print([one.result for one in pool.run([0.001], cost=float)])
     """)
     done = subprocess.run(

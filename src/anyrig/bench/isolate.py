@@ -16,7 +16,7 @@ from anyrig.backends import spawn
 from anyrig.backends.bind import bind
 from anyrig.bench.figures import Figure
 from anyrig.devices.doctor import KernelResult
-from anyrig.devices.machine import Device, DeviceBackend, to_json
+from anyrig.devices.machine import Device, DeviceBackend, backend_to_json, to_json
 
 log = logging.getLogger(__name__)
 # A first import of torch from a cold disk takes 5 s, from a network disk a minute.
@@ -53,7 +53,7 @@ def run(
     variables, seen = bind(device, environment)
     request = {
         "device": to_json(seen),
-        "drive": drive.__dict__,
+        "drive": backend_to_json(drive),
         "measure": asked.measure,
         "quick": asked.quick,
         "budget_s": asked.budget_s,
@@ -124,8 +124,11 @@ def self_test(
     """
     variables, seen = bind(device, environment)
     request = {
-        "device": to_json(seen), "drive": drive.__dict__, "selftest": str(path), "whole": whole
-    }  # fmt: skip
+        "device": to_json(seen),
+        "drive": backend_to_json(drive),
+        "selftest": str(path),
+        "whole": whole,
+    }
     for line in _child(request, {**environment, **variables}, START_S):
         if line["kind"] == "selftest":
             return SelfTested(

@@ -21,7 +21,7 @@ from anyrig.units import format_bytes, format_duration, is_whole_number
 if TYPE_CHECKING:
     from anyrig.devices.choose import DeviceChoice
     from anyrig.devices.machine import Device, DeviceBackend, Precision
-    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, MemoryMeter, SearchBounds
+    from anyrig.memory.batch_size import BatchSizeResult, BatchTrial, MemoryMeter
     from anyrig.placement import Placement
 
 HELP = """Run a model at growing batch sizes: what each takes of memory at its peak, how fast it
@@ -131,7 +131,7 @@ def _placement(
     context: Context, choice: DeviceChoice, work: Workload, *, training: bool
 ) -> Placement:
     """Where and how a workload is measured: on the one device that was chosen."""
-    from anyrig.placement import Need
+    from anyrig.placement import Workload
 
     drive = way_to(choice.device, choice.selector, is_onnx=work.is_onnx)
     formats: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
@@ -140,7 +140,7 @@ def _placement(
         if compute.wanted(context).precision != "auto":
             print_warning("an .onnx file holds its number format: --precision changes nothing")
             context.options.precision = "auto"
-    need = Need(work.title, (drive.backend,), formats, training=training)
+    need = Workload(work.title, (drive.backend,), formats, training=training)
     one = replace(choice, devices=(choice.device,))
     return compute.placed(context, one, need).placements[0]
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from anyrig.storage import files
+from anyrig.storage.files import write_atomic
 
 log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -106,7 +106,7 @@ class BatchSizeLimits:
                 update()
                 rows = {text: asdict(known) for text, known in sorted(self._known.items())}
                 data = {"format": _FORMAT, "limits": rows}
-                files.write_atomic(self._path, json.dumps(data, indent=1) + "\n")
+                write_atomic(self._path, json.dumps(data, indent=1) + "\n")
         except OSError as error:
             update()
             reason = error.strerror or error

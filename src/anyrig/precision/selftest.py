@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.devices.amd import is_fnuz
 from anyrig.devices.machine import Device, DeviceBackend, Precision
 from anyrig.precision.verdict import Result, from_plain, to_plain
-from anyrig.storage import atomic
+from anyrig.storage import files
 
 if TYPE_CHECKING:
     import torch
@@ -289,7 +289,7 @@ def keep(path: Path, report: Report) -> None:
         for key, each in {**kept, report.key: report}.items()
     }
     try:
-        atomic.write_text(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
+        files.write_atomic(path, json.dumps({"format": _FORMAT, "tests": rows}) + "\n")
     except OSError as error:
         log.warning("the self-test's results are not kept: %s", error)
 
