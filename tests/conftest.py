@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -23,6 +24,10 @@ MACHINES = ROOT / "tests" / "machines"
 NAMES = sorted(path.stem for path in MACHINES.glob("*.json"))
 _SHAPING = ("ANYRIG_", "CUDA_", "HIP_", "ROCR_", "HSA_", "ZE_", "PYTORCH_", "VIBEVOICE_", "NVIDIA_")
 _missing: dict[str, str] = {}
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs with SIGINT ignored, and every child would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _OPT_IN = {"gpu": "needs a GPU", "slow": "takes long", "network": "needs the network"}
 
