@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from anyrig.bench.figures import Measured
 from anyrig.units import format_flops

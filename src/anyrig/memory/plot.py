@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 from anyrig.memory.batch_size import BatchSizeResult, BatchTrial
 from anyrig.units import GIB, MIB
