@@ -99,7 +99,7 @@ class WorkerSet(Protocol):
         """A worker has computed a batch."""
 
     def remove_worker(self, worker: Any, reason: str, suspects: list[int]) -> None:
-        """A ready worker is gone, and these items may be the cause."""
+        """A worker is gone, and these items may be the cause."""
 
     def record_poison(self, index: int) -> None:
         """An item is the cause of the crashes it was part of."""

@@ -255,9 +255,7 @@ class WorkerPool:
         elif isinstance(message, LoadFailed):
             self._handle_load_error(worker, error_from_dict(message.error))
         elif isinstance(message, WorkerExited) and number in self._loading:
-            self._bury(worker, message.reason)
-            self.failures.record_crash(worker.device, ())
-            self._replace_worker(worker, f"{message.reason} while loading")
+            self.remove_worker(worker, f"{message.reason} while loading", [])
         else:
             return worker
         return None
@@ -272,8 +270,8 @@ class WorkerPool:
         self.total.num_items += len(done.results) + len(done.failures)
 
     def remove_worker(self, worker: LocalWorker, reason: str, suspects: list[int]) -> None:
-        """A ready worker is gone: start another one if the device may be used again."""
-        self._bury(worker, reason)
+        """A worker is gone: start another one if the device may be used again."""
+        self._unregister(worker, reason)
         self.failures.record_crash(worker.device, suspects)
         self._replace_worker(worker, reason)
 
@@ -319,7 +317,7 @@ class WorkerPool:
             placement.drive.selector,
             state,
             worker.started,
-            worker.last_seen,
+            worker.last_heartbeat,
             worker.models if state == "ready" else (),
             load.since if load is not None and load.items else None,
             reason,
@@ -355,7 +353,7 @@ class WorkerPool:
         if not any(other.device == device for other in self.ready.values()):
             self._warn(f"{worker.title} is suspended: its worker {reason}")
 
-    def _bury(self, worker: LocalWorker, reason: str) -> None:
+    def _unregister(self, worker: LocalWorker, reason: str) -> None:
         self._dead.append(self._status(worker, "dead", reason))
         for workers in (self.ready, self._loading):
             workers.pop(worker.number, None)
@@ -364,7 +362,7 @@ class WorkerPool:
 
     def _handle_load_error(self, worker: LocalWorker, error: AnyrigError) -> None:
         """The engine cannot be loaded on a device: it is not tried there again."""
-        self._bury(worker, error.message)
+        self._unregister(worker, error.message)
         error.hint = error.hint or "This error is the engine's own; -vv shows more."
         if isinstance(error, OutOfMemoryError) and worker.placement.device.kind == "gpu":
             error.devices = (worker.device,)

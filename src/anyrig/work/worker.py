@@ -64,7 +64,7 @@ class LocalWorker:
         self.number, self.placement = number, placement
         self._clock = clock
         self.started = clock()
-        self.last_seen = self.started
+        self.last_heartbeat = self.started
         self.models: tuple[str, ...] = ()
         self.nested_models: tuple[NestedModel, ...] = ()
         self.exit_reason = ""
@@ -118,10 +118,6 @@ class LocalWorker:
         """Name of its device."""
         return self.placement.device.name
 
-    @property
-    def last_heartbeat(self) -> float:
-        return self.last_seen
-
     def send_items(self, items: Sequence[WorkItem[Any]]) -> list[tuple[int, str]]:
         """Index and reason of those that cannot be sent."""
         pickled, refused = [], []
@@ -173,7 +169,7 @@ class LocalWorker:
         try:
             while True:
                 message = self._connection.receive()
-                self.last_seen = self._clock()
+                self.last_heartbeat = self._clock()
                 if isinstance(message, Heartbeat):
                     self.models, self.nested_models = message.models, message.nested_models
                     continue
