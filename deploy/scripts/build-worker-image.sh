@@ -19,7 +19,7 @@ if [ -z "$target" ]; then
         *) echo "TORCH_VERSION=$TORCH_VERSION belongs to no target: cpu, cuda, rocm, xpu" >&2; exit 2 ;;
     esac
 fi
-version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/src/anyrig/__init__.py")
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/src/anyrig/version.py")
 if [ -n "${TORCH_VERSION:-}" ]; then set -- --build-arg "TORCH_VERSION=$TORCH_VERSION" "$@"; fi
 exec docker build -f "$root/deploy/docker/Dockerfile" --target "$target" \
     -t "anyrig:$version-$target" "$@" "$root"

@@ -57,7 +57,7 @@ def test_what_is_missing_is_said(kind: type[Hosted], homes: Path, tmp_path: Path
     with pytest.raises(MissingPackageError, match="has no environment yet") as absent:
         kind.find(tmp_path)
     assert absent.value.hint == kind.spec.install
-    with pytest.raises(MissingWeightsError, match="no weights") as needs:
+    with pytest.raises(MissingWeightsError, match="were not found in") as needs:
         kind.find(tmp_path, environments=homes)
     assert kind.spec.weights in needs.value.hint
 
