@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anyrig.backends.memory import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.choose import Choice, PassedOver
 from anyrig.devices.describe import BackendName, Device, Drive, Machine, Precision
 from anyrig.devices.words import drive_for
 from anyrig.errors import AnyrigError, DeviceUnusableError, InvalidInputError, OutOfMemoryError
 from anyrig.memory import allocator, estimate
 from anyrig.precision import choose as precisions
-from anyrig.precision.presets import Profile, preset
+from anyrig.precision.profiles import ProfileName, get_profile
 from anyrig.units import bytes_text, flops_text, plural
 
 Speeds = Mapping[str, Mapping[tuple[BackendName, Precision], float]]
@@ -52,7 +52,7 @@ class Wanted:
     """What a person asked for; the defaults leave it to us."""
 
     precision: str = "auto"
-    profile: Profile = "balanced"
+    profile: ProfileName = "balanced"
     memory_gb: float | None = None
     memory_fraction: float | None = None
     workers_per_device: int | None = None
@@ -186,11 +186,11 @@ class _Maker:
             for (backend, precision), value in self._speeds.get(device.id, {}).items()
             if backend == drive.backend
         }
-        chosen = precisions.choose(
+        chosen = precisions.choose_precision(
             device,
             drive,
             need.precisions,
-            asked=wanted.precision,
+            requested=wanted.precision,
             profile=wanted.profile,
             speeds=measured,
             failed=self._failed.get(device.id, {}),
@@ -214,7 +214,7 @@ class _Maker:
             budget_bytes,
             told,
             workers=workers,
-            batch_speed=preset(wanted.profile).batch,
+            batch_speed=get_profile(wanted.profile).batch_speed,
             speed=speed,
             reasons=tuple(reasons),
             warnings=chosen.warnings,
@@ -273,12 +273,10 @@ class _Maker:
 
 def budget(device: Device, wanted: Wanted) -> tuple[int | None, str]:
     """The memory that work may take of a device, and why so much."""
-    held = preset(wanted.profile)
     asked = wanted.memory_gb is not None or wanted.memory_fraction is not None
-    own = device.kind == "gpu" and device.memory.kind == "dedicated"
-    share = held.memory if own else held.memory_shared
+    share = get_profile(wanted.profile).memory_share(device)
     found = estimate.budget(
-        MemoryNow(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
+        MemoryUsage(free_bytes=device.memory.free_bytes, total_bytes=device.memory.total_bytes),
         gib=wanted.memory_gb,
         fraction=wanted.memory_fraction if asked else share,
     )

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.backends import Bound, attach, heap
+from anyrig.backends import DeviceHandle, open_device
+from anyrig.backends.memory import trim_heap
 from anyrig.devices.describe import Precision
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError
@@ -20,10 +21,10 @@ from anyrig.units import MIB
 
 
 @pytest.fixture
-def bound() -> Bound:
+def bound() -> DeviceHandle:
     machine = discover({})
     drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
-    return attach(machine.cpu_device, drive)
+    return open_device(machine.cpu_device, drive)
 
 
 def small() -> nn.Module:
@@ -91,10 +92,10 @@ def test_what_cannot_be_a_step() -> None:
         step_of(small(), (8, 32), "cpu", precision="fp8")
 
 
-def test_the_largest_batch_on_this_cpu(bound: Bound) -> None:
+def test_the_largest_batch_on_this_cpu(bound: DeviceHandle) -> None:
     """Real tensors against the process's real resident memory."""
     wide = nn.Sequential(nn.Linear(4096, 256), nn.Linear(256, 16))
-    heap.trim()  # what earlier tests freed would be taken first, and not seen
+    trim_heap()  # what earlier tests freed would be taken first, and not seen
     now = bound.memory().allocated_bytes
     assert now is not None
     found = fit_module(wide, (512, 4096), bound, budget_bytes=now + 256 * MIB, training=False,
@@ -109,7 +110,7 @@ def test_a_module_needs_a_torch_device() -> None:
     machine = discover({})
     drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "onnx")
     with pytest.raises(InvalidInputError, match="bound through torch"):
-        fit_module(small(), (8, 32), attach(machine.cpu_device, drive), budget_bytes=None)
+        fit_module(small(), (8, 32), open_device(machine.cpu_device, drive), budget_bytes=None)
 
 
 @pytest.mark.gpu
@@ -118,7 +119,7 @@ def test_the_answer_holds_on_a_real_gpu() -> None:
     machine = discover({})
     gpu = next(gpu for gpu in machine.gpus if gpu.usable)
     drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
-    bound = attach(gpu, drive)
+    bound = open_device(gpu, drive)
     total = bound.memory().total_bytes
     assert total is not None
     assert bound.limit(4096 * MIB)

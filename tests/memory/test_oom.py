@@ -130,9 +130,9 @@ def test_a_session_that_cannot_have_its_memory() -> None:
     """ONNX Runtime on the CPU, under a limit of address space, in a process of its own."""
     code = """
 import resource, onnxruntime, numpy as np
-from anyrig.backends import graph
+from anyrig.backends.onnx_graph import build_product
 from anyrig.memory.oom import recognise
-session = onnxruntime.InferenceSession(graph.product(4096), providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession(build_product(4096), providers=["CPUExecutionProvider"])
 feeds = {one.name: np.ones((4096, 4096), np.float32) for one in session.get_inputs()}
 with open("/proc/self/statm") as file:
     held = int(file.read().split()[0]) * resource.getpagesize()

@@ -28,8 +28,8 @@ class Device:
         self.alive_when_released: object = "never released"
         self.watched: list[weakref.ref[Tensor]] = []
 
-    def synchronise(self) -> None:
-        self.asked.append("synchronise")
+    def synchronize(self) -> None:
+        self.asked.append("synchronize")
         if self.errors:
             raise self.errors.pop(0)
 
@@ -62,7 +62,7 @@ def test_nothing_of_a_failed_step_is_alive_when_the_cache_is_emptied() -> None:
     outcome = attempt(lambda: _fails(device.watched, MemoryError("too much")), recognise, device)
     assert outcome.shortage == Shortage("host", said="too much")
     assert not outcome.fitted
-    assert device.asked == ["synchronise", "release"]
+    assert device.asked == ["synchronize", "release"]
     assert device.alive_when_released == []
     assert len(device.watched) == 4
 
@@ -158,7 +158,7 @@ def test_a_failure_that_is_told_once_is_over(caplog: pytest.LogCaptureFixture) -
     outcome = attempt(lambda: _fails(device.watched, MemoryError()), recognise, device)
     assert outcome.shortage is not None
     assert not outcome.shortage.fatal
-    assert device.asked == ["synchronise", "synchronise", "release"]
+    assert device.asked == ["synchronize", "synchronize", "release"]
     assert "CUDA error: out of memory" in caplog.text
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from anyrig.backends import attach
+from anyrig.backends import open_device
 from anyrig.devices.describe import Device, Machine
 from anyrig.devices.discover import discover
 from anyrig.monitor import Monitor
@@ -33,14 +33,14 @@ def gpu(here: Machine) -> Device:
 def test_what_torch_allocates_shows(here: Machine, gpu: Device) -> None:
     torch = pytest.importorskip("torch")
     drive = next(drive for drive in gpu.drives if drive.backend == "torch" and drive.usable)
-    bound = attach(gpu, drive)
+    bound = open_device(gpu, drive)
     # The context itself takes memory: made before the first look.
     torch.zeros(1, device=bound.name)
-    bound.synchronise()
+    bound.synchronize()
     monitor = Monitor(here, extra={gpu.id: bound.memory})
     before = monitor.sample().of(gpu.id)
     taken = torch.empty(2 * GIB, dtype=torch.uint8, device=bound.name)
-    bound.synchronise()
+    bound.synchronize()
     after = monitor.sample().of(gpu.id)
     monitor.stop()
     assert before is not None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from anyrig.backends import MemoryNow
+from anyrig.backends.memory import MemoryUsage
 from anyrig.devices.describe import Device, Machine
 from anyrig.errors import InvalidInputError
 from anyrig.monitor import Monitor, NullMonitor, Sample
@@ -195,8 +195,8 @@ def test_it_starts_again_after_a_stop(h200: Machine) -> None:
 def test_the_frameworks_own_figures(h200: Machine) -> None:
     gpu = h200.gpus[0].id
 
-    def memory() -> MemoryNow:
-        return MemoryNow(3 * GIB, 4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB, 8 * GIB)
+    def memory() -> MemoryUsage:
+        return MemoryUsage(3 * GIB, 4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB, 8 * GIB)
 
     monitor = Monitor(h200, extra={gpu: memory}, readers=[Scripted(h200.gpus[0])])
     sample = monitor.sample().devices[0]
@@ -209,7 +209,7 @@ def test_the_frameworks_own_figures(h200: Machine) -> None:
 
 
 def test_a_framework_that_fails_is_unknown(h200: Machine) -> None:
-    def broken() -> MemoryNow:
+    def broken() -> MemoryUsage:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     gpu = h200.gpus[0]

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from anyrig.backends import Bound, attach
+from anyrig.backends import DeviceHandle, open_device
 from anyrig.devices.discover import discover
 from anyrig.errors import InvalidInputError, OutOfMemoryError
 from anyrig.training.estimating.profile import profile
 
 
 @pytest.fixture
-def bound() -> Bound:
+def bound() -> DeviceHandle:
     machine = discover({})
     drive = next(drive for drive in machine.cpu_device.drives if drive.backend == "torch")
-    return attach(machine.cpu_device, drive)
+    return open_device(machine.cpu_device, drive)
 
 
 def _step(size: int) -> None:
@@ -28,7 +28,7 @@ def _step(size: int) -> None:
     model(torch.randn(size * 64, 64)).square().mean().backward()
 
 
-def test_sizes_are_measured_until_memory_runs_out(bound: Bound, tmp_path: Path) -> None:
+def test_sizes_are_measured_until_memory_runs_out(bound: DeviceHandle, tmp_path: Path) -> None:
     told: list[str] = []
     plot = tmp_path / "memory.svg"
     found = profile(_step, bound, sizes=(32, 1, 4, 64, 16), plot=plot, title="a layer",
@@ -42,12 +42,12 @@ def test_sizes_are_measured_until_memory_runs_out(bound: Bound, tmp_path: Path) 
     assert "a layer on cpu" in plot.read_text()
 
 
-def test_the_largest_is_found_where_it_is_asked_for(bound: Bound) -> None:
+def test_the_largest_is_found_where_it_is_asked_for(bound: DeviceHandle) -> None:
     found = profile(_step, bound, sizes=(1, 2), find=True)
     assert found.batch == 16
 
 
-def test_what_does_not_fit_at_all_is_told(bound: Bound) -> None:
+def test_what_does_not_fit_at_all_is_told(bound: DeviceHandle) -> None:
     with pytest.raises(OutOfMemoryError):
         profile(_step, bound, sizes=(32,))
     with pytest.raises(InvalidInputError, match="no micro batches"):

@@ -15,7 +15,7 @@ from anyrig.errors import InvalidInputError
 from anyrig.units import GIB, bytes_text
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.devices.describe import Precision
 
 # Left free of what a process could have, for whoever else uses the device.
@@ -123,7 +123,9 @@ def _more(headroom: float, slope: float) -> int:
     return int(headroom / slope) if slope > 0 else 1 << 40
 
 
-def budget(memory: MemoryNow, *, gib: float | None = None, fraction: float | None = None) -> Budget:
+def budget(
+    memory: MemoryUsage, *, gib: float | None = None, fraction: float | None = None
+) -> Budget:
     """What a process may take: what was asked for, but no more than there is.
 
     Args:

@@ -22,7 +22,7 @@ from anyrig.memory.seek import Outcome, Rules, Try, best, next_size
 from anyrig.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.memory.oom import Shortage
 
 log = logging.getLogger(__name__)
@@ -35,12 +35,12 @@ _SECOND_LOOKS = 2
 
 
 class Meter(Protocol):
-    """What `fit` asks of a device; `anyrig.backends.Bound` is one."""
+    """What `fit` asks of a device; `anyrig.backends.DeviceHandle` is one."""
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Wait until the device has done all it was given."""
 
-    def memory(self) -> MemoryNow:
+    def memory(self) -> MemoryUsage:
         """What is held now, and at most since the last `reset_peak`."""
 
     def reset_peak(self) -> None:
@@ -278,7 +278,7 @@ class Trial:
     def _timed(self, size: int) -> float:
         before = self._clock()
         result = self._step(size)
-        self._meter.synchronise()
+        self._meter.synchronize()
         after = self._clock()
         del result
         return after - before
@@ -289,14 +289,14 @@ def _pace(times: Sequence[float]) -> float:
     return min(times[1:] or times)
 
 
-def _taken(seen: MemoryNow) -> int | None:
+def _taken(seen: MemoryUsage) -> int | None:
     """What counts against the budget: the peak, or what is held where no peak is told."""
     peaks = [n for n in (seen.peak_reserved_bytes, seen.peak_bytes) if n is not None]
     held = [n for n in (seen.reserved_bytes, seen.allocated_bytes) if n is not None]
     return max(peaks or held, default=None)
 
 
-def _live(seen: MemoryNow) -> int | None:
+def _live(seen: MemoryUsage) -> int | None:
     return seen.peak_bytes if seen.peak_bytes is not None else _taken(seen)
 
 

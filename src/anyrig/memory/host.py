@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
     from anyrig.memory.fit import Meter
 
 
@@ -24,11 +24,11 @@ class Trimming:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Wait until the device has done all it was given."""
-        self._meter.synchronise()
+        self._meter.synchronize()
 
-    def memory(self) -> MemoryNow:
+    def memory(self) -> MemoryUsage:
         """What is held now, and at most since the last `reset_peak`."""
         return self._meter.memory()
 

@@ -83,7 +83,7 @@ def fit_module(
     vocabulary: int | None = None,
     **limits: Any,
 ) -> Fit:
-    """The largest batch of a module on a device that `anyrig.backends.attach` bound through torch.
+    """The largest batch of a module on a device opened by `open_device` through torch.
 
     Args:
         module: see `step_of`, as for the options up to `vocabulary`.

@@ -76,7 +76,7 @@ class Shortage:
 
 
 class MemoryLike(Protocol):
-    """What `translate` reads of a device's memory; `anyrig.backends.MemoryNow` is one."""
+    """What `translate` reads of a device's memory; `anyrig.backends.memory.MemoryUsage` is one."""
 
     @property
     def free_bytes(self) -> int | None:

@@ -25,9 +25,9 @@ Recognise = Callable[[BaseException], "Shortage | None"]
 
 
 class Holder(Protocol):
-    """What keeps memory of a device; `anyrig.backends.Bound` is one."""
+    """What keeps memory of a device; `anyrig.backends.DeviceHandle` is one."""
 
-    def synchronise(self) -> None:
+    def synchronize(self) -> None:
         """Wait until the device has done all it was given."""
 
     def release(self) -> None:
@@ -76,7 +76,7 @@ def release(bound: Holder) -> bool:
 
 def _awaited(bound: Holder) -> bool:
     try:
-        bound.synchronise()
+        bound.synchronize()
     except Exception as error:  # noqa: BLE001 - whatever it is, recovery goes on
         log.warning("after memory ran out: %s", error)
         clear(error)

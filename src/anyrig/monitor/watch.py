@@ -28,7 +28,7 @@ from anyrig.monitor.sample import Framework, HostSample, Moment, Sample, Snapsho
 from anyrig.monitor.trend import USUAL, Limits
 
 if TYPE_CHECKING:
-    from anyrig.backends import MemoryNow
+    from anyrig.backends.memory import MemoryUsage
 
 log = logging.getLogger(__name__)
 # How long a beat waits for the slowest reader, as a share of the interval.
@@ -57,7 +57,7 @@ class Monitor:
         interval_s: float = 1.0,
         length: int = 600,
         *,
-        extra: Mapping[str, Callable[[], MemoryNow]] | None = None,
+        extra: Mapping[str, Callable[[], MemoryUsage]] | None = None,
         ours: WhoIsOurs | None = None,
         limits: Limits = USUAL,
         readers: Sequence[Reader] | None = None,

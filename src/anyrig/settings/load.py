@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from anyrig.devices.describe import Precision
 from anyrig.devices.formats import precision_named
 from anyrig.errors import InvalidSettingError
-from anyrig.precision.presets import Profile
+from anyrig.precision.profiles import ProfileName
 from anyrig.settings.books import BookSettings
 from anyrig.settings.cluster import ClusterSettings
 from anyrig.settings.documents import DocumentSettings
@@ -119,7 +119,7 @@ class ComputeSettings:
 
     precision: str = "auto"
     """auto, fp32, tf32, fp16, bf16 or fp8."""
-    profile: Profile = "balanced"
+    profile: ProfileName = "balanced"
     """quality, balanced, fast or low-memory."""
     memory_gb: float = 0.0
     """The most memory of a device to take, in GiB; 0 leaves it to the profile."""
@@ -135,8 +135,8 @@ class ComputeSettings:
             raise InvalidSettingError(
                 f"compute.precision is {self.precision!r}", hint=f"One of: {known}."
             )
-        if self.profile not in get_args(Profile):
-            known = ", ".join(get_args(Profile))
+        if self.profile not in get_args(ProfileName):
+            known = ", ".join(get_args(ProfileName))
             raise InvalidSettingError(
                 f"compute.profile is {self.profile!r}", hint=f"One of: {known}."
             )

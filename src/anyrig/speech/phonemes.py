@@ -54,13 +54,13 @@ class English:
         from hibari.g2p import ASSETS, G2P
         from hibari.g2p.oov import OOV
 
-        from anyrig.backends.onnx import session
+        from anyrig.backends.onnx import create_session
         from anyrig.devices.describe import Drive
 
         path = f"{ASSETS}/{'oov_gb' if british else 'oov'}.onnx"
         # Tiny and called word by word: the host is the right place, whatever the voice runs on.
         cpu = Drive("onnx", "cpu", "CPUExecutionProvider", True, "words are read on the host")
-        unknown_words = OOV(path, session=session(path, device, cpu, threads=1))
+        unknown_words = OOV(path, session=create_session(path, device, cpu, threads=1))
         self._g2p = G2P(oov=unknown_words, british=british)
         self._british = british
 

@@ -21,7 +21,8 @@ from anyrig.work.pace import Pace
 from anyrig.work.pack import Batch, Item
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound, MemoryNow
+    from anyrig.backends import DeviceHandle
+    from anyrig.backends.memory import MemoryUsage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +47,7 @@ def attempt(
     *,
     pace: Pace,
     report: Report,
-    bound: Bound | None = None,
+    bound: DeviceHandle | None = None,
     relief: Sequence[str] = (),
 ) -> Iterator[Outcome[R]]:
     """An outcome for every item of a batch, as the pieces it is split into are done.
@@ -94,7 +95,7 @@ def _once(
     call: Call[T, R],
     pace: Pace,
     report: Report,
-    bound: Bound | None,
+    bound: DeviceHandle | None,
     relief: Sequence[str],
 ) -> tuple[Sequence[R], Fault | None]:
     """One call: its results, or what went wrong, after everything it held has been let go."""
@@ -105,7 +106,7 @@ def _once(
     try:
         done = _checked(call([item.payload for item in part.items]), len(part.items))
         if bound is not None:
-            bound.synchronise()  # what failed on the device fails here, within this batch
+            bound.synchronize()  # what failed on the device fails here, within this batch
     except Exception as error:  # noqa: BLE001 - whatever an engine throws is its items' outcome
         fault = _fault(error, len(part.items), bound, relief)
         recover.clear(error)
@@ -127,7 +128,9 @@ def _checked(results: Sequence[R], count: int) -> Sequence[R]:
     return results
 
 
-def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[str]) -> Fault:
+def _fault(
+    error: Exception, count: int, bound: DeviceHandle | None, relief: Sequence[str]
+) -> Fault:
     shortage = oom.recognise(error)
     lost = oom.device_lost(error) or ""
     said = " ".join(str(error).split())[:300]
@@ -148,14 +151,14 @@ def _fault(error: Exception, count: int, bound: Bound | None, relief: Sequence[s
     return Fault(f"{told.message} ({said})", True, lost, told.hint)
 
 
-def _memory(bound: Bound | None) -> MemoryNow | None:
+def _memory(bound: DeviceHandle | None) -> MemoryUsage | None:
     with contextlib.suppress(Exception):  # a broken device may not tell its memory
         return bound.memory() if bound is not None else None
     return None
 
 
 def _account(
-    part: Batch[T], seconds: float, pace: Pace, report: Report, bound: Bound | None
+    part: Batch[T], seconds: float, pace: Pace, report: Report, bound: DeviceHandle | None
 ) -> None:
     pace.worked(part.cost, seconds)
     peak = bound.memory().peak_bytes if bound is not None else None

@@ -100,9 +100,9 @@ def _load(request: wire.Load, line: wire.Wire) -> Engine:
     sys.path.extend(path for path in request.paths if path not in sys.path)
     start = time.perf_counter()
     if request.placement.wrong_attention:
-        from anyrig.precision.selftest import switch_off_attention
+        from anyrig.precision.selftest import disable_attention
 
-        switch_off_attention(request.placement.wrong_attention)
+        disable_attention(request.placement.wrong_attention)
     engine = make(request.factory, request.placement, request.options)
     if engine.bound is not None and request.placement.budget_bytes is not None:
         engine.bound.limit(request.placement.budget_bytes)

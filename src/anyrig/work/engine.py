@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from anyrig.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
     from anyrig.placement import Placement
 
 
@@ -27,7 +27,7 @@ class Engine(Protocol):
     """The most items one call takes."""
     relief: Sequence[str]
     """Options of its command that need less memory, as a person types them, for errors."""
-    bound: Bound | None
+    bound: DeviceHandle | None
     """The device, to wait for and to free; None when there is nothing to wait for."""
 
     def run(self, batch: Sequence[Any]) -> Sequence[Any]:
@@ -45,7 +45,7 @@ class Usual:
     first_cost = 0.0
     """The cost of a batch to begin with; 0, or none of this, begins with one item."""
     relief: Sequence[str] = ()
-    bound: Bound | None = None
+    bound: DeviceHandle | None = None
 
     def __init__(self, placement: Placement) -> None:
         """Load nothing."""

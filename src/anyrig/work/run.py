@@ -15,7 +15,7 @@ from anyrig.work.pack import LOOK_AHEAD, Packer
 from anyrig.work.source import Source
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def run(
     *,
     cost: Callable[[T], float],
     pace: Pace | None = None,
-    bound: Bound | None = None,
+    bound: DeviceHandle | None = None,
     look_ahead: int = LOOK_AHEAD,
     report: Report | None = None,
     relief: Sequence[str] = (),
@@ -85,7 +85,7 @@ class _Ahead(Generic[T, R]):
         source: Source[T],
         call: Call[T, R],
         pace: Pace,
-        bound: Bound | None,
+        bound: DeviceHandle | None,
         report: Report,
         relief: Sequence[str],
     ) -> None:

@@ -13,8 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anyrig.backends import spawn
-from anyrig.backends.bind import bind
+from anyrig.backends.process import (
+    StderrTail,
+    bind_device,
+    describe_exit,
+    kill_process_group,
+    start_module,
+)
 from anyrig.errors import InvalidInputError
 from anyrig.work import wire
 from anyrig.work.known import Sizes
@@ -70,13 +75,13 @@ class Worker:
         self.ended = ""
         """How the process ended; empty while it lives."""
         self._stopped = self._given_up = False
-        variables, seen = bind(placement.device, environment)
+        variables, seen = bind_device(placement.device, environment)
         paths = tuple(path for path in (*sys.path, os.getcwd()) if path)
         there = replace(placement, device=seen)
         # Before a process is there: what cannot be sent leaves none behind.
         load = _encoded(recipe, wire.Load(recipe.factory, there, dict(recipe.options), paths,
                                           *known, grows, beat_s))  # fmt: skip
-        self._process = spawn.start(
+        self._process = start_module(
             "anyrig.work.child",
             {**environment, **threads(placement.threads, environment), **variables,
              **placement.variables},
@@ -84,7 +89,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        self._murmur = spawn.Murmur(self._process.stderr)
+        self._murmur = StderrTail(self._process.stderr)
         self._wire = wire.Wire(self._process.stdout, self._process.stdin)
         self._events = events
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -146,7 +151,7 @@ class Worker:
             return
         self._stopped = True
         self._outbox.put(None)
-        if spawn.stop(self._process) is None:
+        if kill_process_group(self._process) is None:
             self._given_up = True
             self.ended = "was killed and has not ended"
             self._events.put(Said(self.number, Gone(self.ended)))
@@ -179,7 +184,7 @@ class Worker:
         """Wait for the process itself: a pipe may be held open by what it started."""
         code = self._process.wait()
         self._reader.join(timeout=_LAST_WORDS_S)
-        self.ended = said = spawn.death(code, self._murmur.lines())
+        self.ended = said = describe_exit(code, self._murmur.lines())
         if not self._stopped:
             log.debug("worker %d %s", self.number, said)
         self._events.put(Said(self.number, Gone(said)))

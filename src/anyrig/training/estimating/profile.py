@@ -18,7 +18,7 @@ from anyrig.memory.seek import Try
 from anyrig.storage import atomic
 
 if TYPE_CHECKING:
-    from anyrig.backends import Bound
+    from anyrig.backends import DeviceHandle
 
 _STEPS = 3  # the first warms up, the fastest of the others tells the speed
 _SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -27,7 +27,7 @@ _MORE = 12
 
 def profile(
     step: Callable[[int], object],
-    bound: Bound,
+    bound: DeviceHandle,
     *,
     sizes: Sequence[int] = _SIZES,
     budget_bytes: int | None = None,
@@ -41,7 +41,7 @@ def profile(
 
     Args:
         step: runs a whole step of a size: forward, backward and the optimiser.
-        bound: the device it runs on, from `anyrig.backends.attach`.
+        bound: the device it runs on, from `anyrig.backends.open_device`.
         sizes: micro batches to run, from the smallest up.
         budget_bytes: the most that may be taken of the device.
         find: go on from there to the largest that fits the budget.
