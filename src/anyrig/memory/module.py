@@ -99,7 +99,7 @@ def fit_module(
     device = getattr(bound, "device", None)
     if not isinstance(device, torch.device):
         raise InvalidInputError(
-            "a module needs a device bound through torch", hint="attach(device, torch's drive)"
+            "a module needs a device bound through torch", hint="open_device(device, torch's drive)"
         )
     step = step_of(
         module, shape, device,
